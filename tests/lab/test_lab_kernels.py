@@ -1,9 +1,10 @@
-"""The laboratory's kernels on a CPU against SciPy: strategy x gathering x status x culling x graph x order of threads.
+"""The laboratory's kernels on a CPU against SciPy: strategy x options x graph x order of threads.
 
 The kernels are those that a GPU runs, compiled by a C++ compiler (``tests/support/cuda_on_cpu``); the enactors are the
 same as on a GPU.
 """
 
+import ctypes
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from dbfs_workers.cuda.lab_layout import LabCounter
 from dbfs_workers.errors import BackendUnavailableError, InvalidOptionError, QueueOverflowError, RunCancelledError
 from dbfs_workers.lab import enact
-from dbfs_workers.lab.enactor import Ahead
+from dbfs_workers.lab.enactor import C2050_THREADS, Ahead
 from dbfs_workers.lab.problem import Problem
-from dbfs_workers.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, parse
+from dbfs_workers.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, TILES, parse
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.reports import COUNT_FIELDS, RankReport, RankRun
 from dbfs_workers.storage.stripe import NO_VERTEX
@@ -160,6 +163,8 @@ def test_random_graphs_in_random_orders(
 ) -> None:
     """The seed draws the edges, and the order in which threads go on."""
     taken = {name: data.draw(st.sampled_from(CHOICES[name])) for name in STRATEGIES[strategy].options}
+    if strategy == "expand-contract" and taken["tiles"] == "order":
+        del taken["tiles"]
     text = f"{strategy}:{','.join(f'{name}={value}' for name, value in taken.items())}"
     arrays = graphs.random(n, int(degree * n), seed)
     traverse(arrays, data.draw(st.integers(0, n - 1)), text, directed=directed, seed=seed)
@@ -188,10 +193,102 @@ def test_claims_leave_no_duplicates(strategy: str) -> None:
     culled = 0
     for seed in range(3):
         arrays = graphs.random(64, 2000, seed)
-        counters = dict(traverse(arrays, 0, f"{strategy}:culling=none", seed=seed, accesses_a_turn=1).counters)
+        counters = dict(
+            traverse(arrays, 0, f"{strategy}:status=claims,culling=none", seed=seed, accesses_a_turn=1).counters
+        )
         assert counters["duplicates"] == 0
         culled += counters["claim_culled"]
     assert culled > 0
+
+
+class RecordingGpu(EmulatedGpu):
+    """Keeps how many entries each kernel took, in ``taken``, and what it wrote to its output queue, in ``written``."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed, accesses_a_turn=1)
+        self.taken: list[tuple[str, int]] = []
+        self.written: list[tuple[str, list[int]]] = []
+
+    def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
+        """See ``EmulatedGpu``."""
+        super().launch(source, kernel, blocks, element=element, cooperative=cooperative)
+        given = self.arguments[element]
+        counts = _memory(given["counters"], np.uint64, len(LabCounter)).tolist()
+        if counts[LabCounter.LOOKED_AT]:
+            self.taken.append((kernel, counts[LabCounter.LOOKED_AT]))
+        self.written.append((kernel, _memory(given["out_ids"], np.uint32, counts[LabCounter.QUEUED]).tolist()))
+
+
+def _memory(address: int, kind: type[np.generic], size: int) -> NDArray[Any]:
+    held = (ctypes.c_char * (size * np.dtype(kind).itemsize)).from_address(int(address))
+    return np.frombuffer(held, kind).copy()
+
+
+def recorded(arrays: graphs.Arrays, policy: str, tuning: Tuning, seed: int = 0) -> list[tuple[str, list[int]]]:
+    """Return what the kernels of a traversal from vertex 0 wrote, of those that wrote something."""
+    n, src, dst = arrays
+    matrix = oracle.adjacency(n, src, dst, directed=True)
+    device = RecordingGpu(seed)
+    lists = matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint32)
+    enact.traverse(*lists, 0, parse(policy), lambda *_: None, predecessors=False, device=device, tuning=tuning)
+    return [(kernel.removeprefix("dbfs_lab_"), ids) for kernel, ids in device.written if ids]
+
+
+def test_the_frontiers_of_merrills_first_figure() -> None:
+    lists = {0: [1, 3], 1: [0, 2, 4], 2: [5], 3: [4], 4: [7], 5: [6, 8], 7: [8]}
+    src, dst = zip(*((vertex, one) for vertex, ones in lists.items() for one in ones), strict=True)
+    written = recorded((9, np.array(src), np.array(dst)), "two-phase:tiles=order", ROOMY)
+    assert [ids for kernel, ids in written if kernel == "expand"] == [[1, 3], [0, 2, 4, 4], [5, 7], [6, 8, 8]]
+    assert [ids for kernel, ids in written if kernel == "contract"] == [[1, 3], [2, 4], [5, 7], [6, 8]]
+
+
+@pytest.mark.parametrize("gathering", GATHERING)
+@pytest.mark.parametrize("tiles", TILES)
+def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles: str) -> None:
+    """Lists of 2, 1, 0 and 3 neighbours, as in Merrill's second figure, and lists for a warp and for the block."""
+    lengths = [2, 1, 0, 3, 40, 1, 70, 300, 0, 33, 5] * 30
+    first = 1 + np.arange(len(lengths))
+    src = np.concatenate([np.zeros(len(lengths), int), np.repeat(first, lengths)])
+    leaves = 1 + len(lengths) + np.arange(sum(lengths))
+    arrays = int(1 + len(lengths) + sum(lengths)), src, np.concatenate([first, leaves])
+    for policy, kernel in (("two-phase", "expand"), ("contract-expand", "contract_expand")):
+        for seed in range(3):
+            written = recorded(arrays, f"{policy}:gathering={gathering},tiles={tiles}", ROOMY, seed)
+            (ids,) = [ids for name, ids in written if name == kernel and len(ids) == leaves.size]
+            if tiles == "order":
+                assert ids == leaves.tolist()
+                continue
+            # Tiles come as blocks reserve places, each whole.
+            steps = np.flatnonzero(np.diff(ids) != 1)
+            assert steps.size < len(lengths) / THREADS + 1
+            assert sorted(ids) == leaves.tolist()
+
+
+def test_contracted_vertices_keep_the_order_of_their_edges() -> None:
+    targets = 1 + np.random.default_rng(3).permutation(900)
+    arrays = 901, np.zeros(900, int), targets
+    lists = [ids for kernel, ids in recorded(arrays, "two-phase:tiles=order", ROOMY) if kernel == "contract"]
+    # SciPy's lists are in the order of the ids.
+    assert lists == [list(range(1, 901))]
+
+
+@pytest.mark.parametrize(("resident", "most"), [(150, 150), (10**6, C2050_THREADS)])
+def test_hybrid_takes_two_launches_where_the_queue_has_more_entries_than_threads_run(resident: int, most: int) -> None:
+    """On the device, or on the paper's GPU, if that ran fewer."""
+    matrix = oracle.adjacency(*graphs.random(400, 1200, 5), directed=False)
+    device = RecordingGpu()
+    device.resident_threads = resident
+    enact.traverse(
+        *(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint32), 0, parse("hybrid:grid=c2050")),
+        lambda *_: None,
+        predecessors=False,
+        device=device,
+        tuning=replace(ROOMY, most_blocks=1000, least_behind=1, two_phase_from=None),
+    )
+    taken = {kernel: [size for name, size in device.taken if name == kernel] for kernel, _ in device.taken}
+    assert max(taken["dbfs_lab_contract_expand"]) <= most
+    assert all(size > most for size in taken.get("dbfs_lab_contract", []))
+    assert ("dbfs_lab_contract" in taken) == (resident == most)
 
 
 def test_the_bitmask_errs_but_the_labels_do_not() -> None:
@@ -224,10 +321,10 @@ def test_hierarchical_levels_share_launches(monkeypatch: pytest.MonkeyPatch) -> 
     launched: list[str] = []
     launch = EmulatedGpu.launch
 
-    def recording(self: EmulatedGpu, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
-        assert cooperative == (kernel == "dbfs_lab_in_grid")
+    def recording(self: EmulatedGpu, source: str, kernel: str, blocks: int, **options: Any) -> None:
+        assert options.get("cooperative", False) == (kernel == "dbfs_lab_in_grid")
         launched.append(kernel.removeprefix("dbfs_lab_"))
-        launch(self, source, kernel, blocks, cooperative=cooperative)
+        launch(self, source, kernel, blocks, **options)
 
     monkeypatch.setattr(EmulatedGpu, "launch", recording)
     run = traverse(graphs.GRAPHS["path"](), 0, "hierarchical")
@@ -237,10 +334,10 @@ def test_hierarchical_levels_share_launches(monkeypatch: pytest.MonkeyPatch) -> 
     src = np.concatenate([np.repeat(np.arange(85), 4), np.arange(340, 350)])
     dst = np.arange(1, src.size + 1)
     traverse((src.size + 1, src, dst), 0, "hierarchical", accesses_a_turn=1)
-    assert launched == ["in_block", "atomic_queue", "atomic_queue", "in_block"]
+    assert launched == ["in_block", "in_launch", "in_launch", "in_block"]
     launched.clear()
     traverse((src.size + 1, src, dst), 0, "hierarchical", tuning=replace(ROOMY, grid_frontier=100))
-    assert launched == ["in_block", "in_grid", "atomic_queue", "in_block"]
+    assert launched == ["in_block", "in_grid", "in_launch", "in_block"]
 
 
 def test_a_watch_ends_a_traversal() -> None:

@@ -29,7 +29,7 @@ def test_the_check_of_all_policies(monkeypatch: pytest.MonkeyPatch) -> None:
         *(f"status-scan:gathering={value}" for value in ("serial", "warp", "scan")),
     ]
     assert list(failures(chosen, case, EmulatedGpu(), TUNING)) == [None] * 12
-    monkeypatch.setattr(EmulatedGpu, "launch", lambda *arguments: None)
+    monkeypatch.setattr(EmulatedGpu, "launch", lambda *arguments, **options: None)
     found = list(failures(chosen, case, EmulatedGpu(), TUNING))
     assert len(found) == 12
     assert all(each and each.what.startswith("24 distances differ; vertex ") for each in found)

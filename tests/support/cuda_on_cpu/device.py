@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda import lab_layout
 from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.lab.device import CHAIN
 
 _HERE: Final = Path(__file__).parent
 COMPILER: Final = shutil.which("g++") or ""
@@ -91,7 +92,8 @@ class EmulatedGpu:
         self.xp: ModuleType = np
         self.threads = THREADS
         self.multiprocessors = 3
-        self.arguments: NDArray[np.void] = np.zeros(1, lab_layout.ARGUMENTS)
+        self.resident_threads = 4 * THREADS
+        self.arguments: NDArray[np.void] = np.zeros(CHAIN, lab_layout.ARGUMENTS)
         self._library = library()
         self._seed = seed
         self._accesses_a_turn = accesses_a_turn
@@ -102,12 +104,12 @@ class EmulatedGpu:
         """See ``Device``."""
         return int(array.ctypes.data)
 
-    def launch(self, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
+    def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
         """See ``Device``."""
         self.launches += 1
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         seed = ctypes.c_ulonglong(self._seed * 1_000_003 + self.launches)
-        place = ctypes.c_void_p(self.arguments.ctypes.data)
+        place = ctypes.c_void_p(self.arguments.ctypes.data + element * self.arguments.strides[0])
         turns = self._accesses_a_turn, self._most_launches
         answer = self._library.run_grid(function, place, blocks, self.threads, seed, *turns)
         if answer:

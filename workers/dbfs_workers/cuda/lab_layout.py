@@ -42,14 +42,26 @@ class Culling(enum.IntEnum):
     WARP_HISTORY = 3
 
 
+class Tiles(enum.IntEnum):
+    """How blocks take the tiles of an input queue, and where in the output queue a tile's entries go.
+
+    SHARE and STEAL are Merrill 2012, section 4.1: an even share, or the next tile that no block has taken; places are
+    reserved as blocks come. ORDER is STEAL with places in the order of the tiles.
+    """
+
+    SHARE = 0
+    STEAL = 1
+    ORDER = 2
+
+
 class LabCounter(enum.IntEnum):
     """Counters of one launch.
 
     ``QUEUED`` is the length that the output queue would have, room or not. ``EXPANDED`` counts vertices whose lists
     were read, ``EDGES`` the neighbours in these lists, ``LOOKED_AT`` the vertices or queue entries that threads looked
-    at, ``LONG_LISTS`` the lists long enough for a kernel of their own. From ``QUEUED_THREADS`` on, there is a counter
-    of appended vertices for each class of them. The others count neighbours dropped, by what dropped them, and
-    neighbours that got a label.
+    at, ``LONG_LISTS`` the lists long enough for a kernel of their own, ``TILES`` the tiles that blocks asked for. From
+    ``QUEUED_THREADS`` on, there is a counter of appended vertices for each class of them. The others count neighbours
+    dropped, by what dropped them, and neighbours that got a label.
     """
 
     QUEUED = 0
@@ -63,10 +75,11 @@ class LabCounter(enum.IntEnum):
     CLAIM_CULLED = 8
     LABELLED = 9
     LONG_LISTS = 10
-    QUEUED_THREADS = 11
-    QUEUED_WARPS = 12
-    QUEUED_BLOCKS = 13
-    QUEUED_GRID = 14
+    TILES = 11
+    QUEUED_THREADS = 12
+    QUEUED_WARPS = 13
+    QUEUED_BLOCKS = 14
+    QUEUED_GRID = 15
 
 
 COUNTERS: Final = len(LabCounter)
@@ -89,16 +102,20 @@ _ARGUMENTS: Final = Struct(
         Field("out_parents", "u32*", "parents of its entries; null for a vertex queue"),
         Field("counters", "u64*", "zero before the launch"),
         Field("before", "const u64*", "counters of the launch that filled the input queue; null if the host read them"),
+        Field("tile_sums", "u64*", "[tiles] a word for each tile of the input queue; see InOrder in block.cuh"),
         Field("in_size", "u64", "entries of the input queue; with `before`, entries that it holds"),
         Field("out_capacity", "u64", "entries that the output queue holds"),
         Field("barrier", "u32*", "arrivals of blocks at the grid's barrier; zero before the launch"),
-        Field("least", "u64", "smallest frontier that a launch of several levels follows"),
-        Field("most", "u64", "largest frontier that it follows"),
+        Field("least", "u64", "shortest input queue, or smallest frontier, that a launch takes"),
+        Field("most", "u64", "the longest that it takes"),
         Field("rows", "u32"),
         Field("distance", "u32", "the label of this launch's discoveries"),
         Field("gathering", "u32", "a Gathering"),
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
+        Field("tiles", "u32", "a Tiles"),
+        Field("width", "u32", "lanes of a virtual warp"),
+        Field("launch", "u32", "a number that no other launch of the last 2^22 has"),
         Field("grid_degree", "u32", "neighbours from which the whole grid, or a child kernel, walks a list"),
         Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
         Field("most_blocks", "u32", "the most blocks of a launch by a kernel"),
@@ -110,7 +127,7 @@ ARGUMENTS: "Final[np.dtype[Any]]" = _ARGUMENTS.dtype
 
 HEADER: Final = header(
     constants={"CLASSES": CLASSES, "COUNTERS": COUNTERS},
-    scoped=(Gathering, Status, Culling),
+    scoped=(Gathering, Status, Culling, Tiles),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),
 )

@@ -13,8 +13,8 @@ class Launch:
 
     Args:
         kernel: the kernel, from ``cupy.RawModule.get_function``. Its module stays loaded as long as this object lives.
-        arguments: the kernel's arguments as one structured array of one element, a field for each argument. The array
-            must not move: its owner keeps it, and changes it in place.
+        arguments: the kernel's arguments as a structured array, a field for each argument; each element serves one
+            launch. The array must not move: its owner keeps it, and changes it in place.
         cooperative: whether all blocks must run at once.
     """
 
@@ -25,13 +25,14 @@ class Launch:
         self._arguments = arguments
         fields = arguments.dtype.fields or {}
         places = [arguments.ctypes.data + fields[name][1] for name in arguments.dtype.names or ()]
-        self._pointers = np.array(places, np.uint64)
+        elements = arguments.itemsize * np.arange(arguments.size, dtype=np.uint64)
+        self._pointers = elements[:, np.newaxis] + np.array(places, np.uint64)
         self._driver = cupy.cuda.driver
         self._cooperative = cooperative
         self._function: int = kernel.kernel.ptr
         self._places: int = self._pointers.ctypes.data
 
-    def __call__(self, blocks: int, threads: int, shared_bytes: int, stream: int) -> None:
+    def __call__(self, blocks: int, threads: int, shared_bytes: int, stream: int, element: int = 0) -> None:
         """Launch the kernel.
 
         Args:
@@ -39,9 +40,11 @@ class Launch:
             threads: threads of a block.
             shared_bytes: dynamic shared memory of a block.
             stream: the stream's pointer.
+            element: the element of the arguments.
         """
         shape = (blocks, 1, 1, threads, 1, 1)
+        places = self._places + element * self._pointers.strides[0]
         if self._cooperative:
-            self._driver.launchCooperativeKernel(self._function, *shape, shared_bytes, stream, self._places)
+            self._driver.launchCooperativeKernel(self._function, *shape, shared_bytes, stream, places)
         else:
-            self._driver.launchKernel(self._function, *shape, shared_bytes, stream, self._places, 0)
+            self._driver.launchKernel(self._function, *shape, shared_bytes, stream, places, 0)

@@ -88,6 +88,7 @@ KERNELS: Final = (
             "lab/atomic_queue.cu",
             "lab/degree_classes.cu",
             "lab/hierarchical.cu",
+            "lab/phases.cu",
             "checks/validation.cu",
             "reads/by_vertex.cu",
         )

@@ -10,6 +10,8 @@ from dbfs_workers.cuda.lab_layout import ARGUMENTS
 
 # The argument of every kernel: one struct, by value.
 _ARGUMENT: Final = np.dtype([("arguments", ARGUMENTS)])
+CHAIN: Final = 128
+"""The most launches whose arguments are written together."""
 
 
 class Device(Protocol):
@@ -19,25 +21,28 @@ class Device(Protocol):
         xp: the module of its arrays: NumPy or CuPy.
         threads: threads of a block.
         multiprocessors: how many blocks run at once in any case.
-        arguments: ``ARGUMENTS[1]``, the arguments of the next launch; the caller changes them in place.
+        resident_threads: how many threads run at once at most.
+        arguments: ``ARGUMENTS[CHAIN]``, the arguments of the next launches; the caller changes them in place.
     """
 
     xp: ModuleType
     threads: int
     multiprocessors: int
+    resident_threads: int
     arguments: NDArray[np.void]
 
     def address(self, array: Any) -> int:
         """Return the address of an array's first element, for a kernel's arguments."""
         ...
 
-    def launch(self, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
+    def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
         """Launch a kernel with the arguments as they are now.
 
         Args:
             source: its file in ``cuda/kernels``.
             kernel: its name.
             blocks: blocks of the grid.
+            element: which of the arguments the kernel gets.
             cooperative: whether all blocks must run at once, because they wait for each other.
         """
         ...
@@ -52,17 +57,19 @@ class Gpu:
 
     Args:
         threads: threads of a block.
-        gathering, status, culling: the policy's numbers, which become constants of the kernels.
+        policy: the policy's numbers, which become constants of the kernels.
     """
 
-    def __init__(self, threads: int, gathering: int, status: int, culling: int) -> None:
+    def __init__(self, threads: int, policy: "dict[str, int]") -> None:
         import cupy
 
         self.xp: ModuleType = cupy
         self.threads = threads
-        self.multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
-        self._defines = defines(threads, gathering, status, culling)
-        self._argument = np.zeros(1, _ARGUMENT)
+        about = cupy.cuda.Device().attributes
+        self.multiprocessors = int(about["MultiProcessorCount"])
+        self.resident_threads = self.multiprocessors * int(about["MaxThreadsPerMultiProcessor"])
+        self._defines = defines(threads, policy)
+        self._argument = np.zeros(CHAIN, _ARGUMENT)
         self.arguments: NDArray[np.void] = self._argument["arguments"]
         self._stream: int = cupy.cuda.get_current_stream().ptr
         self._launches: dict[tuple[str, str], Any] = {}
@@ -71,7 +78,7 @@ class Gpu:
         """See ``Device``."""
         return int(array.data.ptr)
 
-    def launch(self, source: str, kernel: str, blocks: int, *, cooperative: bool = False) -> None:
+    def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
         """See ``Device``."""
         from dbfs_workers.cuda.launch import Launch
         from dbfs_workers.cuda.module import load
@@ -79,7 +86,7 @@ class Gpu:
         if (source, kernel) not in self._launches:
             function = load(source, self._defines, cooperative=cooperative).get_function(kernel)
             self._launches[source, kernel] = Launch(function, self._argument, cooperative=cooperative)
-        self._launches[source, kernel](blocks, self.threads, 0, self._stream)
+        self._launches[source, kernel](blocks, self.threads, 0, self._stream, element)
 
     def read(self, array: Any) -> NDArray[Any]:
         """See ``Device``."""
@@ -87,11 +94,7 @@ class Gpu:
         return copied
 
 
-def defines(threads: int, gathering: int, status: int, culling: int) -> tuple[str, ...]:
+def defines(threads: int, policy: "dict[str, int]") -> tuple[str, ...]:
     """Return the compiler's options that make a policy constant in a kernel."""
-    return (
-        f"-DDBFS_LAB_THREADS={threads}",
-        f"-DDBFS_LAB_GATHERING={gathering}",
-        f"-DDBFS_LAB_STATUS={status}",
-        f"-DDBFS_LAB_CULLING={culling}",
-    )
+    numbers = {"threads": threads, **policy}
+    return tuple(f"-DDBFS_LAB_{name.upper()}={number}" for name, number in numbers.items())

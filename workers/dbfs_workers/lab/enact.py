@@ -71,7 +71,7 @@ def traverse(
     if policy.strategy not in ENACTORS:
         raise InvalidOptionError(f"strategy {policy.strategy} runs on CPU cores, not on a GPU")
     sizes = Tuning() if tuning is None else tuning
-    where = Gpu(sizes.threads, *policy_numbers(policy)) if device is None else device
+    where = Gpu(sizes.threads, policy_numbers(policy)) if device is None else device
     problem = Problem(where, offsets, columns, in_edges=in_edges, predecessors=predecessors, tuning=sizes)
     run = Enactor(where, problem, policy, source, watch)
     started = time.perf_counter()

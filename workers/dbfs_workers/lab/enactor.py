@@ -13,18 +13,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.lab_layout import COUNTERS, Culling, Gathering, LabCounter, Status
+from dbfs_workers.cuda.lab_layout import COUNTERS, LabCounter
 from dbfs_workers.errors import QueueOverflowError
 from dbfs_workers.lab.device import Device
 from dbfs_workers.lab.problem import Problem, Queue
-from dbfs_workers.lab.strategies import CULLING, GATHERING, STATUS, Policy
+from dbfs_workers.lab.strategies import CHOICES, CULLING, Policy
 
 # Launches whose counters are cleared at once. A chain is shorter.
 _ROWS: Final = 512
 # The fewest entries that a block takes: one for each lane of a warp.
 _LANES: Final = 32
+C2050_THREADS: Final = 21_504
+"""Threads that run at once on the GPU of Merrill 2012: 14 multiprocessors of 1,536 each."""
+# Launches that the words of ``tile_sums`` tell apart.
+_LAUNCHES: Final = (1 << 22) - 1
 # The most levels of a launch of several levels.
 _LEVELS: Final = 64
+_ANY_SIZE: Final = (0, (1 << 64) - 1)
 _ROW_BYTES: Final = COUNTERS * np.dtype(np.uint64).itemsize
 
 Watch = Callable[[int, int], None]
@@ -54,10 +59,11 @@ class Step:
     """One kernel of a chain.
 
     Attributes:
-        source: name of the kernel's file in ``cuda/kernels/lab``.
-        kernel: name of the kernel after ``dbfs_lab_``.
+        source: the kernel's file in ``cuda/kernels``.
+        kernel: the kernel's name.
         rows: whether the kernel looks at all rows; if not, at the entries of an input queue.
         capacity: entries that the output queue holds; None if the kernel appends nothing.
+        sizes: the shortest and the longest input queue that the kernel takes; any other ends the chain.
         arguments: addresses and capacities of the queues, by name.
     """
 
@@ -65,7 +71,8 @@ class Step:
     kernel: str
     rows: bool
     capacity: int | None
-    arguments: tuple[tuple[str, int], ...]
+    arguments: dict[str, int]
+    sizes: tuple[int, int] = _ANY_SIZE
 
 
 class Ahead:
@@ -94,13 +101,13 @@ class Ahead:
         self.levels = min(2 * self.levels, self._most) if calm else 1
 
 
-def policy_numbers(policy: Policy) -> tuple[int, int, int]:
-    """Return the policy's gathering, status and culling as the kernels number them."""
-    return (
-        int(Gathering(GATHERING.index(policy.gathering))),
-        int(Status(STATUS.index(policy.status))),
-        int(Culling(CULLING.index(policy.culling))),
-    )
+def policy_numbers(policy: Policy) -> dict[str, int]:
+    """Return the options that the kernels know, as they number them, by name."""
+    return {name: CHOICES[name].index(getattr(policy, name)) for name in ("gathering", "status", "culling", "tiles")}
+
+
+def _names(source: str, kernel: str) -> tuple[str, str]:
+    return f"lab/{source}.cu", f"dbfs_lab_{kernel}"
 
 
 class Enactor:
@@ -132,23 +139,30 @@ class Enactor:
         self._ended = time.perf_counter()
         # Views of the fields: to write through them takes a third of the time.
         self._fields = {name: device.arguments[name] for name in device.arguments.dtype.names or ()}
-        gathering, status, culling = policy_numbers(policy)
+        few = -(-C2050_THREADS // device.threads) if policy.grid == "c2050" else problem.tuning.most_blocks
+        self._most_blocks = min(problem.tuning.most_blocks, few)
+        self._launches = 0
         self._set(
             offsets=self.address(problem.offsets),
             columns=self.address(problem.columns),
             labels=self.address(problem.labels),
             parents=self.address(problem.parents),
             bitmask=self.address(problem.bitmask),
+            tile_sums=self.address(problem.tile_sums),
             rows=problem.rows,
-            gathering=gathering,
-            status=status,
-            culling=culling,
+            width=int(policy.width),
+            **policy_numbers(policy),
         )
 
     @property
     def multiprocessors(self) -> int:
         """Blocks that run at once in any case."""
         return self._device.multiprocessors
+
+    @property
+    def resident_threads(self) -> int:
+        """Threads that run at once at most."""
+        return min(self._device.resident_threads, self._most_blocks * self._device.threads)
 
     def ahead(self) -> Ahead:
         """Return the rule for the levels of chains."""
@@ -174,7 +188,7 @@ class Enactor:
         if out is not None:
             addresses.update(out_ids=self.address(out.ids), out_parents=self.address(out.parents))
             addresses["out_capacity"] = out.capacity
-        return Step(source, kernel, into is None, None if out is None else out.capacity, tuple(addresses.items()))
+        return Step(*_names(source, kernel), into is None, None if out is None else out.capacity, addresses)
 
     def chain(self, steps: Sequence[tuple[Step, int]], size: int) -> NDArray[np.int64]:
         """Launch steps without a wait, each on the queue that the step before fills; return their counters.
@@ -189,15 +203,23 @@ class Enactor:
         Raises:
             QueueOverflowError: an output queue is too short.
         """
-        first = self._clear(len(steps))
-        for at, (step, distance) in enumerate(steps):
-            for name, value in step.arguments:
-                self._fields[name][0] = value
-            place = self._place + (first + at) * _ROW_BYTES
-            self._set(counters=place, before=place - _ROW_BYTES if at else 0, distance=distance)
-            if not at:
-                self._set(in_size=size)
-            self._launch(step.source, step.kernel, self._blocks(step, size, first=not at))
+        first, chosen = self._clear(len(steps)), [step for step, _ in steps]
+        launches = slice(len(steps))
+        # A column for all launches: the host's time for one is longer than many a level.
+        self._device.arguments[launches] = self._device.arguments[0]
+        for name in dict.fromkeys(name for step in chosen for name in step.arguments):
+            self._fields[name][launches] = [step.arguments.get(name, 0) for step in chosen]
+        places = self._place + (first + np.arange(len(steps))) * _ROW_BYTES
+        self._fields["counters"][launches] = places
+        self._fields["before"][launches] = places - _ROW_BYTES
+        self._fields["distance"][launches] = [distance for _, distance in steps]
+        self._fields["least"][launches] = [step.sizes[0] for step in chosen]
+        self._fields["most"][launches] = [step.sizes[1] for step in chosen]
+        self._fields["launch"][launches] = self._number(len(steps)) + np.arange(len(steps))
+        self._set(before=0, in_size=size)
+        for at, step in enumerate(chosen):
+            blocks = self._at_most(self._blocks(step, size, first=not at))
+            self._device.launch(step.source, step.kernel, blocks, element=at)
         counts = self._read(first, len(steps))
         for (step, distance), row in zip(steps, counts, strict=True):
             if step.capacity is not None and row[LabCounter.QUEUED] > step.capacity:
@@ -217,9 +239,10 @@ class Enactor:
         """
         row = self._clear(1)
         self._set(counters=self._place + row * _ROW_BYTES, before=0, distance=distance, **common)
+        self._set(least=_ANY_SIZE[0], most=_ANY_SIZE[1])
         for kernel, threads, arguments in launches:
             self._set(**arguments)
-            self._launch(source, kernel, -(-threads // self._device.threads))
+            self._device.launch(*_names(source, kernel), self._at_most(-(-threads // self._device.threads)))
         counts: NDArray[np.int64] = self._read(row, 1)[0]
         return counts
 
@@ -242,10 +265,10 @@ class Enactor:
         # The row behind those of the levels is the barrier's.
         row = self._clear(_LEVELS + 1)
         place = self._place + row * _ROW_BYTES
-        self._set(**dict(step.arguments))
+        self._set(**step.arguments)
         self._set(counters=place, barrier=place + _LEVELS * _ROW_BYTES, in_size=size, before=0, distance=distance)
         self._set(least=sizes[0], most=sizes[1], levels=_LEVELS, **arguments)
-        self._device.launch(*self._names(step.source, step.kernel), blocks, cooperative=blocks > 1)
+        self._device.launch(step.source, step.kernel, blocks, cooperative=blocks > 1)
         return self._read(row, _LEVELS)
 
     def by_levels(self, turns: Sequence[Sequence[Step]], *, ahead: bool, **arguments: int) -> None:
@@ -301,21 +324,25 @@ class Enactor:
         self.totals += counts.sum(axis=0)
         return counts
 
-    def _launch(self, source: str, kernel: str, blocks: int) -> None:
-        """Launch a kernel on ``blocks`` blocks, or on the most that the tuning allows."""
-        blocks = max(1, min(self.problem.tuning.most_blocks, blocks))
-        self._device.launch(*self._names(source, kernel), blocks)
+    def _at_most(self, blocks: int) -> int:
+        """Return ``blocks``, or the most that the policy and the tuning allow; at least one."""
+        return max(1, min(self._most_blocks, blocks))
 
-    @staticmethod
-    def _names(source: str, kernel: str) -> tuple[str, str]:
-        return f"lab/{source}.cu", f"dbfs_lab_{kernel}"
+    def _number(self, launches: int) -> int:
+        """Return the first of ``launches`` consecutive numbers that no word of ``tile_sums`` has."""
+        if self._launches + launches > _LAUNCHES:
+            self.problem.tile_sums.fill(0)
+            self._launches = 0
+        self._launches += launches
+        return self._launches - launches + 1
 
     def _overflow(self, needed: int, capacity: int, distance: int) -> QueueOverflowError:
-        most = self.policy.culling == CULLING[-1]
+        culls = self.policy.culling == CULLING[-1]
+        choose = "" if self.policy.status == "claims" else "status=claims" if culls else f"culling={CULLING[-1]}"
         return QueueOverflowError(
             f"strategy {self.policy.strategy}, level {max(0, distance - 1)}: the queue needs {needed} entries and has "
             f"{capacity} for {self.problem.rows} vertices and {self.problem.columns.size} edges; duplicates "
-            f"fill it with culling={self.policy.culling}{'' if most else f': choose culling={CULLING[-1]}'}"
+            f"fill it with status={self.policy.status},culling={self.policy.culling}{choose and f': choose {choose}'}"
         )
 
     def _set(self, **arguments: Any) -> None:

@@ -14,7 +14,7 @@ def hierarchical(run: Enactor) -> None:
     tuning = run.problem.tuning
     queues = run.problem.vertex_queue(), run.problem.vertex_queue()
     ways = [(queues[turn], queues[1 - turn]) for turn in (0, 1)]
-    alone = [run.step("atomic_queue", "atomic_queue", *way) for way in ways]
+    alone = [run.step("hierarchical", "in_launch", *way) for way in ways]
     block = [run.step("hierarchical", "in_block", *way) for way in ways]
     grid = [run.step("hierarchical", "in_grid", *way) for way in ways]
     run.problem.start(run.source)

@@ -1,5 +1,7 @@
 """Merrill 2012, section 5: four ways to take one frontier to the next, over the same operators."""
 
+from dataclasses import replace
+
 from dbfs_workers.cuda.lab_layout import LabCounter
 from dbfs_workers.lab.enactor import Enactor, Step
 
@@ -33,8 +35,9 @@ def contract_expand(run: Enactor) -> None:
 
 
 def hybrid(run: Enactor) -> None:
-    """Enact section 5.4: contract-expand for short edge queues, two-phase for long ones."""
-    _from_edge_queues(run, two_phase_from=run.problem.tuning.two_phase_from)
+    """Enact section 5.4: two-phase for edge queues of more entries than threads run at once, else contract-expand."""
+    given = run.problem.tuning.two_phase_from
+    _from_edge_queues(run, two_phase_from=run.resident_threads + 1 if given is None else given)
 
 
 def _from_edge_queues(run: Enactor, two_phase_from: int | None) -> None:
@@ -45,11 +48,14 @@ def _from_edge_queues(run: Enactor, two_phase_from: int | None) -> None:
     short = [[run.step("contract_expand", "contract_expand", queue, after)] for queue, after in ways]
     long: list[list[Step]] = short
     if two_phase_from is not None:
+        # Each launch takes only queues of its own kind, so that a chain ends where the other kind begins.
         vertices = run.problem.vertex_queue()
-        long = [
-            [run.step("two_phase", "contract", queue, vertices), run.step("two_phase", "expand", vertices, after)]
-            for queue, after in ways
-        ]
+        short = [[replace(step, sizes=(0, two_phase_from - 1)) for step in level] for level in short]
+        long = []
+        for queue, after in ways:
+            contract = run.step("two_phase", "contract", queue, vertices)
+            sizes = (two_phase_from, contract.sizes[1])
+            long.append([replace(contract, sizes=sizes), run.step("two_phase", "expand", vertices, after)])
     queues[0].ids[0] = run.source
     if queues[0].parents is not None:
         queues[0].parents[0] = run.source
@@ -59,19 +65,20 @@ def _from_edge_queues(run: Enactor, two_phase_from: int | None) -> None:
     expanded: tuple[int, int] | None = None
     while size:
         in_two = two_phase_from is not None and size >= two_phase_from
-        levels = 1 if in_two else rule.levels
-        run.enter(size, levels)
-        chosen = [(long if in_two else short)[(distance + at) % 2] for at in range(levels)]
+        run.enter(size, rule.levels)
+        chosen = [(long if in_two else short)[(distance + at) % 2] for at in range(rule.levels)]
         counts = run.chain([(step, distance + at) for at, steps in enumerate(chosen) for step in steps], size)
-        rows = counts.reshape(levels, -1, counts.shape[1]).sum(axis=1)
+        rows = counts.reshape(rule.levels, -1, counts.shape[1]).sum(axis=1)
         done: list[tuple[int, int, int]] = []
         before = size
-        for labelled, edges in rows[:, [LabCounter.LABELLED, LabCounter.EDGES]].tolist():
-            if size:
+        wanted = [LabCounter.LOOKED_AT, LabCounter.LABELLED, LabCounter.EDGES]
+        for looked_at, labelled, edges in rows[:, wanted].tolist():
+            if size and looked_at:
                 if expanded is not None:
                     done.append((*expanded, labelled))
                 expanded, size, distance = (labelled, edges), edges, distance + 1
         if expanded is not None and expanded[0] and not size:
             done.append((*expanded, 0))
         run.leave(done)
-        rule.follow(before, size)
+        # A chain that ended because the other kind of launch begins is followed by one level.
+        rule.follow(before if rows[-1, LabCounter.LOOKED_AT] else 0, size)

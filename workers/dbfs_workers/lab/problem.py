@@ -45,6 +45,7 @@ class Problem:
         labels: int32[rows], -1 unreached.
         parents: uint32[rows], ``NO_VERTEX`` unreached; None without predecessors.
         bitmask: uint8[rows / 8 + 1], best-effort bits of visited rows.
+        tile_sums: uint64, a word for each tile of a queue, zero.
         nbytes: bytes of the arrays that the strategy took so far, labels and parents included.
     """
 
@@ -67,6 +68,9 @@ class Problem:
         self.labels = self._counted(self._xp.full(self.rows, UNREACHED, np.int32))
         self.parents = self._counted(self._xp.full(self.rows, NO_VERTEX, np.uint32)) if predecessors else None
         self.bitmask = self._counted(self._xp.zeros(self.rows // 8 + 1, np.uint8))
+        # A tile has as many entries as a block has threads, or there are at most as many tiles as blocks.
+        longest = max(self._room(tuning.vertex_queue, self.rows), self._room(tuning.edge_queue, int(columns.size)))
+        self.tile_sums = self._counted(self._xp.zeros(tuning.most_blocks + longest // tuning.threads + 1, np.uint64))
 
     def in_edges(self) -> tuple[Any, Any]:
         """Return offsets and columns of the in-edges.

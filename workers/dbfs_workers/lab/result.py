@@ -12,7 +12,7 @@ from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankR
 from dbfs_workers.storage.labels import RankLabels
 
 # Counters of a result, by name: all but the lengths of queues.
-_NAMED = {counter.name.lower(): counter for counter in LabCounter if not counter.name.startswith("QUEUED")}
+_NAMED = {counter.name.lower(): counter for counter in LabCounter if not counter.name.startswith(("QUEUED", "TILES"))}
 
 
 def counters_of(run: Enactor, reached: int) -> tuple[tuple[str, int], ...]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from dbfs_workers.cuda.lab_layout import Culling, Gathering, Status
+from dbfs_workers.cuda.lab_layout import Culling, Gathering, Status, Tiles
 from dbfs_workers.errors import InvalidOptionError
 
 
@@ -16,7 +16,17 @@ def _words(kind: type[IntEnum]) -> tuple[str, ...]:
 GATHERING: Final = _words(Gathering)
 STATUS: Final = _words(Status)
 CULLING: Final = _words(Culling)
-CHOICES: Final = {"gathering": GATHERING, "status": STATUS, "culling": CULLING}
+TILES: Final = _words(Tiles)
+GRID: Final = ("device", "c2050")
+WIDTH: Final = ("32", "16", "8", "4")
+CHOICES: Final = {
+    "gathering": GATHERING,
+    "status": STATUS,
+    "culling": CULLING,
+    "tiles": TILES,
+    "grid": GRID,
+    "width": WIDTH,
+}
 """The options, with their values."""
 
 
@@ -49,7 +59,7 @@ _MERRILL: Final = "Merrill 2012"
 _QUADRATIC: Final = "quadratic"
 _QUEUES: Final = "Tödling 2019"
 _BASELINE: Final = "baseline"
-_ALL: Final = tuple(CHOICES)
+_ALL: Final = ("gathering", "status", "culling", "tiles", "grid")
 
 _LIST: Final = (
     Strategy(
@@ -100,9 +110,11 @@ _LIST: Final = (
         "warp-centric",
         _QUADRATIC,
         "gpu",
-        "A warp takes 32 vertices of the graph, and all its lanes walk each list of the frontier together.",
+        "A virtual warp takes a vertex of the graph for each of its lanes; all lanes walk each list of the frontier "
+        "together.",
         "what sharing long lists gains if the frontier is found by looking at all vertices",
         "Hong et al. 2011, in Merrill 2012, section 5.6",
+        ("width",),
     ),
     Strategy(
         "matrix-vector",
@@ -213,19 +225,26 @@ class Policy:
         gathering: how a block shares adjacency lists, one of ``GATHERING``.
         status: where a kernel looks whether a vertex was visited, and how it labels one, of ``STATUS``.
         culling: which duplicates a block drops, one of ``CULLING``.
+        tiles: how blocks take tiles, and where their output goes, one of ``TILES``.
+        grid: threads of a launch at most, one of ``GRID``: as many as the device runs at once, or as Merrill's GPU did.
+        width: lanes of a virtual warp, one of ``WIDTH``.
     """
 
     strategy: str
     gathering: str = "scan+warp+cta"
-    status: str = "claims"
+    status: str = "bitmask"
     culling: str = "warp+history"
+    tiles: str = "share"
+    grid: str = "device"
+    width: str = "32"
 
 
 def parse(text: str) -> Policy:
     """Return the policy of a text such as ``two-phase`` or ``two-phase:gathering=scan,culling=none``.
 
     Raises:
-        InvalidOptionError: no strategy has the name, or the strategy has no such option, or the option no such value.
+        InvalidOptionError: no strategy has the name, or the strategy has no such option, or the option no such value;
+            or a block of the strategy reserves places more than once for a tile, so that tiles have no order.
     """
     name, _, options = text.partition(":")
     if name not in STRATEGIES:
@@ -242,4 +261,9 @@ def parse(text: str) -> Policy:
                 f"strategy {name}: {key}={value} is not a choice; choose one of {', '.join(CHOICES[key])}"
             )
         policy = replace(policy, **{key: value})
+    if (policy.strategy, policy.tiles) == ("expand-contract", "order"):
+        raise InvalidOptionError(
+            "strategy expand-contract: tiles=order needs one reservation for a tile, and this strategy makes one for "
+            "each batch of neighbours; choose tiles=share or tiles=steal, or strategy two-phase"
+        )
     return policy

@@ -20,7 +20,8 @@ class Tuning:
         grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
         child_degree: neighbours from which ``child-kernels`` launches a kernel for a list.
         most_children: kernels that ``child-kernels`` launches in a level, below the 2,048 for which a GPU has room.
-        two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level.
+        two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level; None for more
+            than the device has resident threads, as in the paper.
         block_frontier: largest frontier that one block follows in ``hierarchical``.
         grid_frontier: largest frontier that a block for each multiprocessor follows there.
         ahead_below: largest frontier up to which several levels are launched before the host waits for them.
@@ -38,7 +39,7 @@ class Tuning:
     grid_degree: int = 1 << 16
     child_degree: int = 1 << 12
     most_children: int = 1 << 10
-    two_phase_from: int = 1 << 20
+    two_phase_from: int | None = None
     block_frontier: int = 1 << 8
     grid_frontier: int = 1 << 15
     ahead_below: int = 1 << 20

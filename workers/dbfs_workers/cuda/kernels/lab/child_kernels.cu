@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_large_list(co
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_child_kernels(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
-  for_each_tile(in_size(a), [&](bool valid, u64 place) {
+  for_each_tile(a, in_size(a), [&](bool valid, u64 place, u64) {
     tally.looked_at += valid;
     List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
     if (list.size() >= a.grid_degree && atomicAdd(&a.counters[kLongLists], u64(1)) < a.most_children) {

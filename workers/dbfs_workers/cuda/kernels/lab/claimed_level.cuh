@@ -10,7 +10,7 @@ namespace lab {
 
 // The queue is read past the first-level cache: in a launch of several levels, other blocks have written it since.
 __device__ __forceinline__ void claimed_level(const LabArguments& a, u64 size, GatherScratch& s, Tally& tally) {
-  for_each_tile(size, [&](bool valid, u64 place) {
+  for_each_tile(a, size, [&](bool valid, u64 place, u64) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, __ldcg(&a.in_ids[place])) : no_list();
     gather(a, list, s, [&](Batch batch) {

@@ -22,16 +22,15 @@ __device__ __forceinline__ u32 class_of(const LabArguments& a, i64 degree) {
 // places all classes, by counts packed into one word. All threads of the block call it.
 __device__ __forceinline__ void append_by_class(const LabArguments& a, const Batch& batch, ClassScratch& s) {
   u32 classes[kItems];
-  u64 own = 0, warp_total;
+  u64 own = 0, total;
 #pragma unroll
   for (u32 item = 0; item < kItems; ++item) {
     classes[item] = batch.has(item) ? a.flags[batch.ids[item]] : 0;
     own += u64(batch.has(item)) << classes[item] * kClassBits;
   }
-  const u64 below = warp_sums(own, warp_total);
-  u64 before = combine(warp_total, nullptr, s.gather.block) + below;
+  u64 before = block_sums(own, s.gather.block, total);
   if (threadIdx.x < kClasses) {
-    const u64 count = s.gather.block.total >> threadIdx.x * kClassBits & kClassMask;
+    const u64 count = total >> threadIdx.x * kClassBits & kClassMask;
     u64* tail = a.counters + kQueuedThreads + threadIdx.x;
     s.bases[threadIdx.x] = count ? atomicAdd(tail, count) : 0;
   }

@@ -10,7 +10,7 @@ using namespace dbfs;
 using namespace dbfs::lab;
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_write_classes(const LabArguments a) {
-  for_each_tile(a.rows, [&](bool valid, u64 row) {
+  for_each_tile(a, a.rows, [&](bool valid, u64 row, u64) {
     if (valid) a.flags[row] = class_of(a, list_of(a, row).size());
   });
 }
@@ -18,10 +18,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_write_classes
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  for_each_tile(a.in_size, [&](bool valid, u64 place) {
+  for_each_tile(a, a.in_size, [&](bool valid, u64 place, u64) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather_serially(a, list, [&](Batch batch) {
+    gather_serially<true>(a, list, [&](Batch batch) {
       claim_unvisited(a, batch, tally);
       append_by_class(a, batch, s);
     });
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(cons
     const bool valid = lane() == 0 && first + warp() < a.in_size;
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[first + warp()]) : no_list();
-    gather_by_warps(a, list, [&](Batch batch) {
+    gather_by_warps<true>(a, list, s.gather, [&](Batch batch) {
       claim_unvisited(a, batch, tally);
       append_by_class(a, batch, s);
     });

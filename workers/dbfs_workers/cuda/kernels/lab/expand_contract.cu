@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand_contra
   __shared__ Workspace s;
   Tally tally;
   start_culling(s.cull);
-  for_each_tile(in_size(a), [&](bool valid, u64 place) {
+  for_each_tile(a, in_size(a), [&](bool valid, u64 place, u64) {
     const u32 vertex = valid ? a.in_ids[place] : 0;
     tally.looked_at += valid;
     valid = passes_culling(a, valid, vertex, s.cull, tally);

@@ -1,8 +1,7 @@
 // Neighbour gathering (Merrill 2012, section 4.1): the threads of a block read the adjacency lists that they hold, one
 // list or none each, and hand the neighbours to `visit(batch)`, up to kItems a thread at a time.
 //
-// All threads of a block call `visit` together, with or without neighbours, so that it may wait for the block. Several
-// neighbours a thread keep several reads under way, and share the waits.
+// Several neighbours a thread keep several reads under way, and share the waits.
 #pragma once
 #include "lab/block.cuh"
 
@@ -11,59 +10,66 @@ namespace lab {
 
 struct GatherScratch {
   BlockScratch block;
-  i64 places[kThreads * kItems];
-  u32 vertices[kThreads * kItems];
+  u16 holders[kThreads * kItems];
+  List lists[kThreads];
   List list;
   u32 winner;
 };
 
-// Every thread walks its own list. The longest list of the block holds up all threads.
-template <class Visit>
-__device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
-  for (; __syncthreads_or(list.size() > 0); list.begin += kItems) visit(batch_of(a, list, 0, 1));
+// Whether any thread of the block, or this one, has something to do: of the block if it walks `together`.
+template <bool kTogether>
+__device__ __forceinline__ bool any_left(bool left) {
+  return kTogether ? bool(__syncthreads_or(left)) : left;
 }
 
-// A warp takes the lists of its lanes one after another. Short lists leave lanes idle.
-template <class Visit>
-__device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, Visit visit) {
-  bool open = own.size() > 0;
+// Every thread walks its own list. The longest list of the block holds up all threads.
+template <bool kTogether, class Visit>
+__device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
+  for (; any_left<kTogether>(list.size() > 0); list.skip(kItems)) visit(batch_of(a, list, 0, 1));
+}
+
+// The warps take the block's lists by turns, whichever threads hold them. Short lists leave lanes idle.
+template <bool kTogether, class Visit>
+__device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, GatherScratch& s, Visit visit) {
+  u64 total;
+  const u64 at = block_sums(own.size() > 0, s.block, total);
+  if (own.size() > 0) s.lists[at] = own;
+  __syncthreads();
   List list = no_list();
-  while (true) {
-    if (list.size() <= 0) {
-      const u32 waiting = __ballot_sync(kAll, open);
-      if (waiting) {
-        const u32 winner = __ffs(waiting) - 1;
-        list = List{__shfl_sync(kAll, own.begin, winner), __shfl_sync(kAll, own.end, winner),
-                    __shfl_sync(kAll, own.vertex, winner)};
-        if (lane() == winner) open = false;
-      }
+  for (u32 next = warp();;) {
+    if (list.size() <= 0 && next < total) {
+      list = s.lists[next];
+      next += kWarps;
     }
-    if (!__syncthreads_or(list.size() > 0)) return;
+    if (!any_left<kTogether>(list.size() > 0)) return;
     visit(batch_of(a, list, lane(), kLanes));
-    list.begin += kLanes * kItems;
+    list.skip(kLanes * kItems);
   }
 }
 
 // The block lines up the places of all neighbours by a prefix sum over the lists' lengths, and takes as many at a time
 // as its threads hold. No thread idles, but a long list is lined up by one thread.
 template <class Visit>
-__device__ __forceinline__ void gather_by_scan(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
+__device__ __forceinline__ void gather_by_scan(const LabArguments& a, const List& list, GatherScratch& s, Visit visit) {
   constexpr u32 kRound = kThreads * kItems;
-  u64 total, rank = block_sums(list.size() > 0 ? list.size() : 0, s.block, total);
+  const u64 size = list.size() > 0 ? list.size() : 0;
+  u64 total, at = block_sums(size, s.block, total);
+  const u64 end = at + size;
+  // The neighbours' places in the graph and in the output, from their places in the line.
+  s.lists[threadIdx.x] = List{list.begin - i64(at), list.end, list.place - i64(at), list.vertex};
   for (u64 done = 0; done < total; done += kRound) {
-    for (; list.size() > 0 && rank < done + kRound; ++rank, ++list.begin) {
-      s.places[rank - done] = list.begin;
-      s.vertices[rank - done] = list.vertex;
-    }
+    for (; at < end && at < done + kRound; ++at) s.holders[at - done] = threadIdx.x;
     __syncthreads();
     Batch batch;
 #pragma unroll
     for (u32 item = 0; item < kItems; ++item) {
-      const u32 at = item * kThreads + threadIdx.x;
-      const bool valid = at < total - done;
+      const u32 of_round = item * kThreads + threadIdx.x;
+      const bool valid = done + of_round < total;
+      const List& holder = s.lists[valid ? s.holders[of_round] : 0];
       batch.valid |= u32(valid) << item;
-      batch.ids[item] = valid ? a.columns[s.places[at]] : 0;
-      batch.vertices[item] = valid ? s.vertices[at] : 0;
+      batch.ids[item] = valid ? a.columns[holder.begin + i64(done + of_round)] : 0;
+      batch.vertices[item] = holder.vertex;
+      batch.places[item] = holder.place + i64(done + of_round);
     }
     __syncthreads();
     visit(batch);
@@ -83,7 +89,7 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
     }
     __syncthreads();
     List taken = s.list;
-    for (; taken.size() > 0; taken.begin += kThreads * kItems) visit(batch_of(a, taken, threadIdx.x, kThreads));
+    for (; taken.size() > 0; taken.skip(kThreads * kItems)) visit(batch_of(a, taken, threadIdx.x, kThreads));
   }
 }
 
@@ -91,19 +97,22 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
 template <class Visit>
 __device__ __forceinline__ void gather_part(const LabArguments& a, const List& list, u32 part, u32 parts, Visit visit) {
   constexpr u32 kRound = kThreads * kItems;
-  List rest{list.begin + i64(part) * kRound, list.end, list.vertex};
-  for (; rest.size() > 0; rest.begin += i64(parts) * kRound) visit(batch_of(a, rest, threadIdx.x, kThreads));
+  List rest = list;
+  for (rest.skip(i64(part) * kRound); rest.size() > 0; rest.skip(i64(parts) * kRound)) {
+    visit(batch_of(a, rest, threadIdx.x, kThreads));
+  }
 }
 
-// Gather as the policy says. SCAN_WARP_CTA gives each list to the smallest unit that its length fills.
-template <class Visit>
+// Gather as the policy says. SCAN_WARP_CTA gives each list to the smallest unit that its length fills. All threads of the
+// block call `visit` together; with kTogether false they need not, so that none waits for the others' lists.
+template <bool kTogether = true, class Visit>
 __device__ __forceinline__ void gather(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
   switch (Gathering(gathering(a))) {
     case Gathering::kSerial:
-      gather_serially(a, list, visit);
+      gather_serially<kTogether>(a, list, visit);
       break;
     case Gathering::kWarp:
-      gather_by_warps(a, list, visit);
+      gather_by_warps<kTogether>(a, list, s, visit);
       break;
     case Gathering::kScan:
       gather_by_scan(a, list, s, visit);
@@ -111,11 +120,20 @@ __device__ __forceinline__ void gather(const LabArguments& a, List list, GatherS
     case Gathering::kScanWarpCta: {
       gather_by_block(a, list, s, visit);
       const bool long_list = list.size() >= kLanes;
-      gather_by_warps(a, long_list ? list : no_list(), visit);
+      if (__syncthreads_or(long_list)) gather_by_warps<kTogether>(a, long_list ? list : no_list(), s, visit);
       gather_by_scan(a, long_list ? no_list() : list, s, visit);
       break;
     }
   }
+}
+
+// Copy the neighbours of a tile's lists to the output queue, each list to the place that one prefix sum over the lists'
+// lengths gives it (Merrill 2012, figure 2), whichever unit gathers it. The block reserves places once, as `start` says.
+template <class Start>
+__device__ __forceinline__ void expand_lists(const LabArguments& a, List list, GatherScratch& s, Start start) {
+  u64 total;
+  list.place = block_sums(list.size(), s.block, total, start);
+  if (total) gather<false>(a, list, s, [&](const Batch& batch) { write(a, batch); });
 }
 
 }  // namespace lab

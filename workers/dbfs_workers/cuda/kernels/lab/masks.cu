@@ -12,7 +12,7 @@ using namespace dbfs::lab;
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_mask_expand(const LabArguments a) {
   u8* found = a.flags + a.rows;
   Tally tally;
-  for_each_tile(a.rows, [&](bool valid, u64 row) {
+  for_each_tile(a, a.rows, [&](bool valid, u64 row, u64) {
     tally.looked_at += valid;
     if (valid && a.flags[row]) {
       a.flags[row] = 0;
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_mask_expand(c
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_mask_update(const LabArguments a) {
   u8* found = a.flags + a.rows;
   Tally tally;
-  for_each_tile(a.rows, [&](bool valid, u64 row) {
+  for_each_tile(a, a.rows, [&](bool valid, u64 row, u64) {
     tally.looked_at += valid;
     if (valid && found[row]) {
       found[row] = 0;

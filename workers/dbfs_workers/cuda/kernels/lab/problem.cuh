@@ -12,6 +12,7 @@
 #define DBFS_LAB_GATHERING a.gathering
 #define DBFS_LAB_STATUS a.status
 #define DBFS_LAB_CULLING a.culling
+#define DBFS_LAB_TILES a.tiles
 #endif
 
 namespace dbfs {
@@ -28,35 +29,45 @@ constexpr u32 kItems = 4;  // entries or neighbours that a thread holds at a tim
 __device__ __forceinline__ u32 gathering(const LabArguments& a) { return DBFS_LAB_GATHERING; }
 __device__ __forceinline__ u32 status(const LabArguments& a) { return DBFS_LAB_STATUS; }
 __device__ __forceinline__ u32 culling(const LabArguments& a) { return DBFS_LAB_CULLING; }
+__device__ __forceinline__ Tiles tiles(const LabArguments& a) { return Tiles(DBFS_LAB_TILES); }
 
 __device__ __forceinline__ u32 lane() { return threadIdx.x % kLanes; }
 __device__ __forceinline__ u32 warp() { return threadIdx.x / kLanes; }
 
 // Entries of the input queue. Behind a launch that the host did not wait for, they are those that it appended and that
-// found room.
+// found room. A queue of a length that the launch is not for counts as empty, so that the chain ends.
 __device__ __forceinline__ u64 in_size(const LabArguments& a) {
-  return a.before && a.before[kQueued] < a.in_size ? a.before[kQueued] : a.in_size;
+  const u64 size = a.before && a.before[kQueued] < a.in_size ? a.before[kQueued] : a.in_size;
+  return size < a.least || size > a.most ? 0 : size;
 }
 
-// A thread's adjacency list: columns[begin, end) of a vertex; an empty range is no list.
+// A thread's adjacency list: columns[begin, end) of a vertex; an empty range is no list. `place` is that of the neighbour
+// at `begin` in the output queue, where lists have places there.
 struct List {
-  i64 begin, end;
+  i64 begin, end, place;
   u32 vertex;
 
   __device__ __forceinline__ i64 size() const { return end - begin; }
+
+  __device__ __forceinline__ void skip(i64 neighbours) {
+    begin += neighbours;
+    place += neighbours;
+  }
 };
 
-__device__ __forceinline__ List no_list() { return List{0, 0, 0}; }
+__device__ __forceinline__ List no_list() { return List{0, 0, 0, 0}; }
 
 __device__ __forceinline__ List list_of(const LabArguments& a, u32 vertex) {
-  return List{a.offsets[vertex], a.offsets[vertex + 1], vertex};
+  return List{a.offsets[vertex], a.offsets[vertex + 1], 0, vertex};
 }
 
-// The vertices that a thread holds at a time, and those whose neighbours they are.
+// The vertices that a thread holds at a time, those whose neighbours they are, and their places in the output queue, where
+// their lists have places.
 template <u32 kSize>
 struct BatchOf {
   u32 ids[kSize];
   u32 vertices[kSize];
+  i64 places[kSize];
   u32 valid = 0;  // a bit for each item
 
   __device__ __forceinline__ bool has(u32 item) const { return valid >> item & 1; }
@@ -75,6 +86,7 @@ __device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& lis
     batch.valid |= u32(valid) << item;
     batch.ids[item] = valid ? a.columns[at] : 0;
     batch.vertices[item] = list.vertex;
+    batch.places[item] = list.place + first + item * step;
   }
   return batch;
 }

@@ -10,7 +10,7 @@ using namespace dbfs::lab;
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_status_array(const LabArguments a) {
   Tally tally;
-  for_each_tile(a.rows, [&](bool valid, u64 row) {
+  for_each_tile(a, a.rows, [&](bool valid, u64 row, u64) {
     tally.looked_at += valid;
     if (valid && in_frontier(a, row)) {
       walk_alone(a, tally.expand(a, row),

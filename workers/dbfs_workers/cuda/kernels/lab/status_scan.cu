@@ -13,9 +13,9 @@ using namespace dbfs::lab;
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_scan_status(const LabArguments a) {
   __shared__ BlockScratch s;
   Tally tally;
-  for_each_tile(a.rows, [&](bool valid, u64 row) {
+  for_each_tile(a, a.rows, [&](bool valid, u64 row, u64) {
     tally.looked_at += valid;
-    append(a, BatchOf<1>{{u32(row)}, {u32(row)}, u32(valid && in_frontier(a, row))}, s);
+    append(a, BatchOf<1>{{u32(row)}, {u32(row)}, {}, u32(valid && in_frontier(a, row))}, s);
   });
   tally.add_to(a.counters);
 }
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_scan_status(c
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_label_neighbours(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
-  for_each_tile(in_size(a), [&](bool valid, u64 place) {
+  for_each_tile(a, in_size(a), [&](bool valid, u64 place, u64) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
     gather(a, list, s, [&](Batch batch) {

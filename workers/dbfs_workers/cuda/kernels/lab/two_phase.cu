@@ -11,10 +11,10 @@ using namespace dbfs::lab;
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
-  for_each_tile(in_size(a), [&](bool valid, u64 place) {
+  for_each_tile(a, in_size(a), [&](bool valid, u64 place, u64 tile) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather(a, list, s, [&](const Batch& batch) { append(a, batch, s.block); });
+    with_places(a, tile, [&](auto start) { expand_lists(a, list, s, start); });
   });
   tally.add_to(a.counters);
 }
@@ -24,9 +24,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract(cons
   __shared__ BlockScratch block;
   Tally tally;
   start_culling(s);
-  for_each_batch<kItems>(a, tally, [&](Batch& batch) {
+  for_each_batch<kItems>(a, tally, [&](Batch& batch, u64 tile) {
     contract(a, batch, s, tally);
-    append(a, batch, block);
+    with_places(a, tile, [&](auto start) { append(a, batch, block, start); });
   });
   tally.add_to(a.counters);
 }

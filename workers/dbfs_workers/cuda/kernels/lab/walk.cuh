@@ -34,14 +34,18 @@ __device__ __forceinline__ void walk_alone(const LabArguments& a, const List& li
   for (i64 at = list.begin; at < list.end; ++at) visit(a.columns[at], list.vertex);
 }
 
-// The lanes of a warp walk the lists that they hold together, one list after another.
+// The lanes of a virtual warp (Hong et al. 2011), `a.width` lanes side by side, walk the lists that they hold together, one
+// list after another.
 template <class Visit>
-__device__ __forceinline__ void walk_by_warp(const LabArguments& a, const List& own, Visit visit) {
-  for (u32 rest = __ballot_sync(kAll, own.size() > 0); rest; rest &= rest - 1) {
-    const u32 from = __ffs(rest) - 1;
-    const i64 end = __shfl_sync(kAll, own.end, from);
+__device__ __forceinline__ void walk_by_virtual_warp(const LabArguments& a, const List& own, Visit visit) {
+  const u32 first = lane() / a.width * a.width;
+  u32 rest = __ballot_sync(kAll, own.size() > 0) & kAll >> (kLanes - a.width) << first;
+  for (; __any_sync(kAll, rest != 0); rest &= rest - 1) {
+    const u32 from = rest ? __ffs(rest) - 1 : lane();
+    const i64 begin = __shfl_sync(kAll, own.begin, from), end = __shfl_sync(kAll, own.end, from);
     const u32 vertex = __shfl_sync(kAll, own.vertex, from);
-    for (i64 at = __shfl_sync(kAll, own.begin, from) + lane(); at < end; at += kLanes) visit(a.columns[at], vertex);
+    if (!rest) continue;
+    for (i64 at = begin + lane() - first; at < end; at += a.width) visit(a.columns[at], vertex);
   }
 }
 
