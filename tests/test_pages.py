@@ -77,7 +77,7 @@ def test_the_first_example_prints_what_the_page_says(
     with contextlib.redirect_stdout(printing):
         exec(code, {})
     # The times and rates differ from run to run.
-    timing = re.compile(r"[\d.]+ [mµ]?s, [\d.e+-]+ MTEPS")
+    timing = re.compile(r"[\d.]+ [mµ]?s, [\d.e+-]+ [MG]TEPS")
     first, path = printing.getvalue().splitlines()
     expected, expected_path = printed.splitlines()
     assert timing.sub("", first) == timing.sub("", expected)
