@@ -1,5 +1,27 @@
 """Benchmarks: each module measures one thing, if possible next to a comparable program in the same run.
 
-In: a client of a cluster, and what to measure; for benchmarks over many graphs a plan (``plan``, ``configs/bench``).
-Out: frozen dataclasses of figures, which ``tables``, ``figures`` and ``saved`` turn into tables, PNG files and JSON.
+In: a command's options, and for benchmarks over many graphs a plan (``plan``, ``configs/bench``). Out: rows of figures,
+which ``runner`` turns into tables and JSON, and ``figures`` into pictures.
 """
+
+COMMANDS = {
+    "bins": "bins",
+    "build": "build",
+    "calls": "calls",
+    "corpus": "plans",
+    "figures": "plans",
+    "files": "files",
+    "gang": "calls",
+    "gpu": "gpu",
+    "hosts": "hosts",
+    "kernels": "kernels",
+    "lab": "lab",
+    "layouts": "layouts",
+    "levels": "levels",
+    "memory": "memory",
+    "networkx": "networkx",
+    "scale-model": "scale_model",
+    "scaling": "plans",
+    "updates": "updates",
+}
+"""The module of each command of ``dbfs bench``, which has a function of the command's name."""

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import click
 import distributed
 import numpy as np
 from numpy.typing import NDArray
 
 import dbfs
-from benchmarks.plan import Section
+from benchmarks import options
+from benchmarks.plan import Section, find
+from benchmarks.runner import Column, Results, Started, begun, connect
+from dbfs import progress
 from dbfs.building.build import ORDERS
+from dbfs.cli.arguments import GraphType
 from dbfs.edges import generate
+from dbfs.units import format_bytes
+from dbfs_workers.text import counted
 
 FORMS = ("generator", "arrays", "text", "matrix-market", "parquet", "parquet-ids", "parquet-names")
 """Forms of a graph: drawn on the workers, arrays of the client, or files in the formats of ``_SUFFIXES``.
@@ -67,14 +74,16 @@ class BuildPlan:
         return plan
 
 
+def _largest(sizes: tuple[int, ...]) -> str:
+    return format_bytes(max(sizes))
+
+
 @dataclass(frozen=True)
 class BuildCost:
     """Cost of building one graph from one form on a number of ranks.
 
     Attributes:
-        graph: the generator's spec.
         form: one of ``FORMS``.
-        ranks: number of ranks.
         order: internal order of the vertices.
         edges: input edges.
         seconds: time from the client's call to resident partitions; for arrays, the way to the workers included.
@@ -83,30 +92,53 @@ class BuildCost:
         peak: most bytes that the worker's process took above those before the build, by rank.
         ratio: the largest of the peaks over their partitions.
         estimate: ``dbfs.estimate`` of the peak, in bytes for each rank; None if it is known only after reading.
+        estimated: ``estimate`` over the largest peak.
     """
 
-    graph: str
-    form: str
-    ranks: int
-    order: str
+    graph: Annotated[str, Column()]
+    form: Annotated[str, Column()]
+    ranks: Annotated[int, Column()]
+    order: Annotated[str, Column()]
     edges: int
-    seconds: float
-    rate: float
-    partition: tuple[int, ...]
+    seconds: Annotated[float, Column("", ".2f")]
+    rate: Annotated[float, Column("M edges/s", ".1f", times=1e-6)]
+    partition: Annotated[tuple[int, ...], Column(form=_largest)]
     peak: tuple[int, ...]
-    ratio: float
+    ratio: Annotated[float, Column("peak /\npartition", ".2f")]
     estimate: int | None
+    estimated: Annotated[float | None, Column("estimate\n/ peak", ".0%")]
 
 
-def bench_build(
-    connect: Callable[[int], distributed.Client], plan: BuildPlan, started: Callable[[str], None] | None = None
-) -> Iterator[BuildCost]:
+@click.command()
+@options.plan
+@click.option("--graph", "graphs", type=GraphType(), multiple=True, help="A generator, instead of the plan's.")
+@click.option("--form", "forms", type=click.Choice(FORMS), multiple=True, help="A form, instead of the plan's.")
+@click.option("--ranks", type=click.IntRange(1), multiple=True, help="Number of workers, instead of the plan's.")
+@options.memory
+@options.json
+def build(plan: str, memory_limit: str, file: str | None, **instead: Any) -> None:
+    """Measure the time and memory of building graphs.
+
+    A graph is built from its generator, from arrays, and from files: of vertices, of sparse integer ids (parquet-ids)
+    or of strings (parquet-names). The peak is the memory that a worker takes beyond what it had before the build, next
+    to the memory of its partition. --graph, --form and --ranks may be repeated.
+
+    Example: dbfs bench build --graph kronecker:scale=18 --form generator --ranks 2
+    """
+    chosen = BuildPlan.read(find("build", plan))
+    instead["ranks"] = tuple(sorted(set(instead["ranks"])))
+    given: dict[str, Any] = {name: values for name, values in instead.items() if values}
+    chosen = replace(chosen, **given)
+    builds = len(chosen.graphs) * len(chosen.forms) * len(chosen.ranks)
+    with Results("build", file) as results, progress.bar("bench build", builds) as bar:
+        costs = bench_build(lambda ranks: connect(ranks, "cpu", memory_limit), chosen, begun(bar))
+        results.take("costs", costs, "Builds")
+
+
+def bench_build(connect: Callable[[int], distributed.Client], plan: BuildPlan, started: Started) -> Iterator[BuildCost]:
     """Build every graph of a plan from every form on every number of ranks.
 
-    Args:
-        connect: returns a client of a cluster with this number of workers.
-        plan: what to measure.
-        started: called with the name of each build before its first repeat.
+    ``connect`` returns a client of a cluster with this number of workers.
     """
     with tempfile.TemporaryDirectory(prefix="dbfs-bench-") as folder:
         for graph in plan.graphs:
@@ -114,8 +146,7 @@ def bench_build(
                 source = arrives(graph, form, Path(folder))
                 warm_up = arrives("kronecker:scale=10", form, Path(folder))
                 for ranks in plan.ranks:
-                    if started is not None:
-                        started(f"{graph} from {form}, {ranks} rank{'s' * (ranks > 1)}")
+                    started(f"{graph} from {form}, {counted(ranks, 'rank')}")
                     with connect(ranks) as client:
                         # Compiles the kernels and loads the libraries, which would otherwise be part of the peak.
                         dbfs.load(warm_up, client=client, ranks=ranks, order=plan.order, progress=False).unload()
@@ -137,6 +168,7 @@ def _measure(
             peaks.append([after[address] - before[address] for address in built.gang.addresses])
             partition, edges = built.nbytes, built.input_edges
     peak = tuple(max(of_rank) for of_rank in zip(*peaks, strict=True))
+    estimate = _estimate(source, ranks, plan.order)
     return BuildCost(
         graph=graph,
         form=form,
@@ -148,7 +180,8 @@ def _measure(
         partition=partition,
         peak=peak,
         ratio=max(most / size for most, size in zip(peak, partition, strict=True)),
-        estimate=_estimate(source, ranks, plan.order),
+        estimate=estimate,
+        estimated=None if estimate is None else estimate / max(peak),
     )
 
 

@@ -1,68 +1,36 @@
-"""The figures of the benchmarks over many graphs, as PNG files."""
+"""The figures of the benchmarks over many graphs."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks import lab_figures
-from benchmarks.corpus import CorpusReport, Frontier, short_name
-from benchmarks.lab_results import LabReport
-from benchmarks.rates import Rates
-from benchmarks.scaling import STRONG, WEAK, ScalingPoint
+from benchmarks.pictures import COLOURS, MARKERS, figure
+from benchmarks.rates import STRONG, WEAK, Frontier, Rates, short_name
 from dbfs.display.plots import EDGES, VERTICES
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from benchmarks.saved import Results
 
-_DPI = 120
-_COLOURS = (VERTICES, EDGES, "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-_MARKERS = "osD^vP"
-
-
-def draw(results: Results, folder: Path) -> list[Path]:
-    """Draw the figures of a benchmark's results into a folder, and return their paths.
-
-    The corpus has ``frontiers.png`` (Merrill 2012, figure 3), ``rates.png`` (figure 10) and, if several numbers of
-    ranks were measured, ``ranks.png`` (figure 11). Scaling has ``scaling.png``: speed-up (strong) and efficiency (weak)
-    by number of ranks. The laboratory has those of ``lab_figures``.
-    """
-    if isinstance(results, LabReport):
-        return _save(lab_figures.figures(results), folder)
-    if not isinstance(results, CorpusReport):
-        return _save({"scaling": _scaling(results)}, folder)
-    drawn = {"frontiers": _frontiers(results.frontiers), "rates": _rates(results.rates)}
-    if len({rates.ranks for rates in results.rates}) > 1:
-        drawn["ranks"] = _ranks(results)
-    return _save(drawn, folder)
-
-
-def _save(drawn: dict[str, Figure], folder: Path) -> list[Path]:
-    paths = [folder / f"{name}.png" for name in drawn]
-    for path, figure in zip(paths, drawn.values(), strict=True):
-        figure.savefig(path, dpi=_DPI)
-    return paths
-
-
-def _figure(width: float, height: float) -> Figure:
-    # Not a figure of pyplot, which would keep every figure in memory to show it.
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
+def corpus_figures(rates: Sequence[Rates], frontiers: Sequence[Frontier]) -> dict[str, Figure]:
+    """Return the figures of Merrill 2012 by name: frontiers (3), rates (10), and ranks (11) if there are several."""
+    drawn = {"frontiers": _frontiers(frontiers), "rates": _rates(rates)}
+    if len({one.ranks for one in rates}) > 1:
+        drawn["ranks"] = _ranks(rates)
+    return drawn
 
 
 def _frontiers(frontiers: Sequence[Frontier]) -> Figure:
     across = min(4, len(frontiers))
     down = -(-len(frontiers) // across)
-    figure = _figure(3.3 * across, 2.4 * down + 0.4)
-    axes = figure.subplots(down, across, squeeze=False)
+    drawn = figure(3.3 * across, 2.4 * down + 0.4)
+    axes = drawn.subplots(down, across, squeeze=False)
     for ax in axes.flat[len(frontiers) :]:
         ax.set_axis_off()
     for ax, frontier in zip(axes.flat, frontiers, strict=False):
@@ -80,108 +48,102 @@ def _frontiers(frontiers: Sequence[Frontier]) -> Figure:
         ax.set_title(short_name(frontier.graph), fontsize="small", loc="left")
         ax.tick_params(labelsize="small")
         ax.grid(axis="y", alpha=0.3)
-    figure.supxlabel("level", fontsize="small")
-    figure.supylabel("vertices, directed edges", fontsize="small")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False, fontsize="small")
-    return figure
+    drawn.supxlabel("level", fontsize="small")
+    drawn.supylabel("vertices, directed edges", fontsize="small")
+    _legend(drawn, axes[0, 0], 2)
+    return drawn
 
 
 def _rates(rates: Sequence[Rates]) -> Figure:
     """Draw the rates on the largest number of ranks, and the share of redundant work there."""
     most = max(one.ranks for one in rates)
     shown = [one for one in rates if one.ranks == most]
-    graphs = list(dict.fromkeys(one.graph for one in shown))
-    directions = list(dict.fromkeys(one.direction for one in shown))
-    figure = _figure(9.0, 1.4 + 0.24 * len(graphs) * len(directions))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1.4])
-    height = 0.84 / (2 * len(directions))
-    rows = np.arange(len(graphs))
+    graphs, directions = _graphs(shown), list(dict.fromkeys(one.direction for one in shown))
+    drawn = figure(9.0, 1.4 + 0.24 * len(graphs) * len(directions))
+    left, right = drawn.subplots(1, 2, sharey=True, width_ratios=[3, 1.4])
     unit, scale = ("GTEPS", 1e-3) if max(one.distance_mteps for one in shown) >= 2000 else ("MTEPS", 1.0)
     for index, direction in enumerate(directions):
-        mine = {one.graph: one for one in shown if one.direction == direction}
-        for label, values in (
-            ("distances", [mine[graph].distance_mteps for graph in graphs]),
-            ("predecessors", [mine[graph].predecessor_mteps for graph in graphs]),
-        ):
-            at = 2 * index + (label == "predecessors")
-            left.barh(
-                rows - 0.42 + height * (at + 0.5),
-                np.array(values) * scale,
-                height=height * 0.92,
-                color=_COLOURS[index],
-                alpha=1.0 if label == "distances" else 0.45,
-                label=f"{direction}, {label}",
-            )
-        known = [(row, mine[graph].redundancy) for row, graph in enumerate(graphs)]
-        points = [(value, row) for row, value in known if value is not None]
+        mine = [one for one in shown if one.direction == direction]
+        for at, alpha, what in ((0, 1.0, "distance"), (1, 0.45, "predecessor")):
+            values = [getattr(one, f"{what}_mteps") * scale for one in mine]
+            label = f"{direction}, {what}s"
+            _bars(left, values, 2 * index + at, 2 * len(directions), COLOURS[index], label, alpha)
+        points = [(one.redundancy, row) for row, one in enumerate(mine) if one.redundancy is not None]
         if points:
-            right.plot(*zip(*points, strict=True), _MARKERS[index], color=_COLOURS[index], label=direction)
+            right.plot(*zip(*points, strict=True), MARKERS[index], color=COLOURS[index], label=direction)
     least = min(min(one.distance_mteps, one.predecessor_mteps) for one in shown) * scale
     left.set_xscale("log")
     # A logarithmic axis has no zero, so the bars begin at a power of ten that leaves the shortest bar visible.
     left.set_xlim(left=10.0 ** np.floor(np.log10(0.7 * least)))
-    left.set_yticks(rows, [short_name(graph) for graph in graphs], fontsize="small")
-    left.set_ylim(len(graphs) - 0.5, -0.5)
-    left.set_xlabel(f"directed {unit}, {most} rank{'s' * (most > 1)}")
+    _name(left, graphs)
+    left.set_xlabel(f"directed {unit}, {counted(most, 'rank')}")
     right.axvline(1, color="#808080", linewidth=0.8)
     right.set_xlabel("vertices kept / discovered")
-    for ax in (left, right):
-        ax.grid(axis="x", alpha=0.3)
-        ax.set_axisbelow(True)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=4, frameon=False, fontsize="small")
-    return figure
+    right.grid(axis="x", alpha=0.3)
+    _legend(drawn, left, 4)
+    return drawn
 
 
-def _ranks(report: CorpusReport) -> Figure:
-    """Draw the rates relative to those of one rank, in one panel for each direction."""
-    directions = list(dict.fromkeys(rates.direction for rates in report.rates))
-    ranks = sorted({rates.ranks for rates in report.rates})
-    graphs = list(dict.fromkeys(rates.graph for rates in report.rates))
-    figure = _figure(4.6 * len(directions), 1.4 + 0.27 * len(graphs) * len(ranks) ** 0.5)
-    axes = figure.subplots(1, len(directions), sharey=True, sharex=True, squeeze=False)
-    height = 0.84 / len(ranks)
-    for ax, direction in zip(axes[0], directions, strict=True):
-        for index, count in enumerate(ranks):
-            speedups = {
-                rates.graph: report.speedup(rates)
-                for rates in report.rates
-                if (rates.ranks, rates.direction) == (count, direction)
-            }
-            rows = np.arange(len(graphs)) - 0.42 + height * (index + 0.5)
-            values = [speedups.get(graph) or 0.0 for graph in graphs]
-            label = f"{count} rank{'s' * (count > 1)}"
-            ax.barh(rows, values, height=height * 0.92, color=_COLOURS[index % len(_COLOURS)], label=label)
+def _ranks(rates: Sequence[Rates]) -> Figure:
+    """Draw the rates relative to those on the fewest ranks, in one panel for each direction."""
+    directions = list(dict.fromkeys(one.direction for one in rates))
+    ranks, graphs = sorted({one.ranks for one in rates}), _graphs(rates)
+    drawn = figure(4.6 * len(directions), 1.4 + 0.27 * len(graphs) * len(ranks) ** 0.5)
+    axes = drawn.subplots(1, len(directions), sharey=True, sharex=True, squeeze=False)[0]
+    for ax, direction in zip(axes, directions, strict=True):
+        for index, number in enumerate(ranks):
+            values = [one.speedup for one in rates if (one.ranks, one.direction) == (number, direction)]
+            _bars(ax, values, index, len(ranks), COLOURS[index % len(COLOURS)], counted(number, "rank"))
         ax.axvline(1, color="#808080", linewidth=0.8)
         ax.set_title(direction, fontsize="small", loc="left")
-        ax.set_xlabel("rate over one rank's")
-        ax.grid(axis="x", alpha=0.3)
-        ax.set_axisbelow(True)
-    axes[0, 0].set_yticks(range(len(graphs)), [short_name(graph) for graph in graphs], fontsize="small")
-    axes[0, 0].set_ylim(len(graphs) - 0.5, -0.5)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=len(ranks), frameon=False, fontsize="small")
-    return figure
+        ax.set_xlabel("rate over that of the fewest ranks")
+        _name(ax, graphs)
+    _legend(drawn, axes[0], len(ranks))
+    return drawn
 
 
-def _scaling(points: Sequence[ScalingPoint]) -> Figure:
-    kinds = [kind for kind in (STRONG, WEAK) if any(point.kind == kind for point in points)]
-    figure = _figure(5.0 * len(kinds), 3.8)
-    for ax, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-        mine = [point for point in points if point.kind == kind]
-        ranks = sorted({point.rates.ranks for point in mine})
-        lines = dict.fromkeys((point.series, point.rates.direction) for point in mine)
+def _graphs(rates: Sequence[Rates]) -> list[str]:
+    return list(dict.fromkeys(one.graph for one in rates))
+
+
+def _bars(ax: Axes, values: Sequence[float], index: int, of: int, colour: str, label: str, alpha: float = 1.0) -> None:
+    """Draw a bar in each graph's row, the ``index``-th of the ``of`` bars there."""
+    height = 0.84 / of
+    at = np.arange(len(values)) - 0.42 + height * (index + 0.5)
+    ax.barh(at, values, height=height * 0.92, color=colour, alpha=alpha, label=label)
+
+
+def _name(ax: Axes, graphs: Sequence[str]) -> None:
+    """Write the graphs beside their rows."""
+    ax.set_yticks(range(len(graphs)), [short_name(graph) for graph in graphs], fontsize="small")
+    ax.set_ylim(len(graphs) - 0.5, -0.5)
+    ax.grid(axis="x", alpha=0.3)
+    ax.set_axisbelow(True)
+
+
+def _legend(drawn: Figure, ax: Axes, across: int) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside upper right", ncols=across, frameon=False, fontsize="small")
+
+
+def scaling_figures(rates: Sequence[Rates]) -> dict[str, Figure]:
+    """Return the figure of speed-up (strong) and efficiency (weak) by number of ranks."""
+    kinds = [kind for kind in (STRONG, WEAK) if any(one.kind == kind for one in rates)]
+    drawn = figure(5.0 * len(kinds), 3.8)
+    for ax, kind in zip(drawn.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+        mine = [one for one in rates if one.kind == kind]
+        ranks = sorted({one.ranks for one in mine})
+        lines = dict.fromkeys((one.series, one.direction) for one in mine)
         for (series, direction), colour, marker in zip(
-            lines, itertools.cycle(_COLOURS), itertools.cycle(_MARKERS), strict=False
+            lines, itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False
         ):
-            line = [point for point in mine if (point.series, point.rates.direction) == (series, direction)]
-            at = [point.rates.ranks for point in line]
-            values = [point.speedup if kind == STRONG else point.efficiency for point in line]
-            ax.plot(at, values, color=colour, marker=marker, label=f"{series}, {direction}")
-        _ideal(ax, kind, ranks)
+            line = [one for one in mine if (one.series, one.direction) == (series, direction)]
+            values = [one.speedup if kind == STRONG else one.efficiency for one in line]
+            ax.plot([one.ranks for one in line], values, color=colour, marker=marker, label=f"{series}, {direction}")
+        ideal = [number / ranks[0] if kind == STRONG else 1.0 for number in ranks]
+        ax.plot(ranks, ideal, color="#808080", linestyle="--", linewidth=1, label="ideal")
         ax.set_xscale("log", base=2)
-        ax.set_xticks(ranks, [str(count) for count in ranks])
+        ax.set_xticks(ranks, [str(number) for number in ranks])
         ax.minorticks_off()
         ax.set_xlabel("ranks")
         ax.set_ylabel("speed-up" if kind == STRONG else "efficiency: rate per rank over the first's")
@@ -189,9 +151,4 @@ def _scaling(points: Sequence[ScalingPoint]) -> Figure:
         ax.grid(alpha=0.3)
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False, fontsize="small")
-    return figure
-
-
-def _ideal(ax: Axes, kind: str, ranks: Sequence[int]) -> None:
-    values = [count / ranks[0] for count in ranks] if kind == STRONG else [1.0] * len(ranks)
-    ax.plot(ranks, values, color="#808080", linestyle="--", linewidth=1, label="ideal")
+    return {"scaling": drawn}

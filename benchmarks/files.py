@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import time
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import click
 import distributed
 import numpy as np
 from numpy.typing import NDArray
 
 import dbfs
+from benchmarks import options
+from benchmarks.runner import Column, Results, connect, seconds_of
+from dbfs.cli.arguments import GraphType
 from dbfs.edges import generate
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import ValidationError
+from dbfs.units import format_bytes
 
 Ends = tuple[NDArray[Any], NDArray[Any]]
 """Sources and targets of edges."""
@@ -38,37 +43,71 @@ class FileRate:
         what: the work, such as ``graph saved``.
         nbytes: bytes of the files; of labels the bytes in memory, which their files compress.
         seconds: seconds by the client's clock, the least of several times.
+        rate: bytes per second.
     """
 
-    what: str
-    nbytes: int
-    seconds: float
+    what: Annotated[str, Column()]
+    nbytes: Annotated[int, Column("size", format_bytes)]
+    seconds: Annotated[float, Column("", ".2f")]
+    rate: Annotated[float, Column("MB/s", ",.0f", times=1e-6)]
 
-    @property
-    def rate(self) -> float:
-        """Bytes per second."""
-        return self.nbytes / self.seconds
+    @classmethod
+    def of(cls, what: str, nbytes: int, seconds: Sequence[float]) -> FileRate:
+        """Return the rate of the fastest of several times."""
+        return cls(what, nbytes, min(seconds), nbytes / min(seconds))
+
+
+@click.command()
+@options.value("--graph", "kronecker:scale=20", "Generator of the graph that is saved.", GraphType())
+@options.value("--text", "kronecker:scale=18", "Generator of the graph of the Matrix Market file.", GraphType())
+@options.ranks(2)
+@options.backend
+@options.count("--times", 3, "Repeats; the fastest counts.")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder for the files, which are removed at the end; by default the folder of temporary files.",
+)
+@options.memory
+@options.json
+def files(
+    graph: str,
+    text: str,
+    ranks: int,
+    backend: str,
+    times: int,
+    folder: Path | None,
+    memory_limit: str,
+    file: str | None,
+) -> None:
+    """Measure how fast graphs and labels are written and read.
+
+    A graph is saved and opened again, the labels of a traversal are written as Parquet, and one thread reads a Matrix
+    Market file, next to fast_matrix_market if that is installed. The files were just written, so the system reads them
+    from memory.
+
+    Example: dbfs bench files --graph kronecker:scale=22 --ranks 2
+    """
+    with (
+        Results("files", file) as results,
+        tempfile.TemporaryDirectory(prefix="dbfs-bench-", dir=folder) as own,
+        connect(ranks, backend, memory_limit) as client,
+    ):
+        rates = bench_files(client, graph, text, Path(own), backend, times)
+        results.take("rates", rates, f"{graph} and {text}, {ranks} ranks on {backend}")
 
 
 def bench_files(
     client: distributed.Client, graph: str, text: str, folder: Path, backend: str, times: int
 ) -> Iterator[FileRate]:
-    """Time the reads and writes of a graph's files. The files are in the system's cache when they are read.
-
-    Args:
-        client: the cluster to use.
-        graph: spec of the generator of the graph that is saved.
-        text: spec of the generator of the graph that is written as Matrix Market.
-        folder: an empty folder for the files.
-        backend: ``cpu`` or ``cuda``.
-        times: number of times, of which the fastest counts.
+    """Time the reads and writes of a graph's files, in an empty folder.
 
     Raises:
         ValidationError: the opened graph, or the edges read, differ from those that were written.
     """
-    options: dict[str, Any] = {"client": client, "backend": backend, "progress": False}
+    where: dict[str, Any] = {"client": client, "backend": backend, "progress": False}
     saved, labels = folder / "graph.dbfs", folder / "labels"
-    with dbfs.load(graph, **options) as loaded:
+    with dbfs.load(graph, **where) as loaded:
         source = loaded.sample_sources(1)[0]
         result = loaded.bfs(source, predecessors=True)
 
@@ -76,20 +115,22 @@ def bench_files(
             shutil.rmtree(labels, ignore_errors=True)
             result.to_parquet(labels)
 
-        yield FileRate("labels written as Parquet", result.reached * _ROW_BYTES, _least(write, times)[0])
+        written = [seconds_of(write)[0] for _ in range(times)]
+        yield FileRate.of("labels written as Parquet", result.reached * _ROW_BYTES, written)
         shutil.rmtree(labels)
-        seconds, size = _least(lambda: loaded.save(saved, replace=True), times)
-        yield FileRate("graph saved", size, seconds)
+        saves = [seconds_of(loaded.save, saved, replace=True) for _ in range(times)]
+        size = saves[0][1]
+        yield FileRate.of("graph saved", size, [seconds for seconds, _ in saves])
         expected = _levels(result)
     taken = []
     for _ in range(times):
-        start = time.perf_counter()
-        with dbfs.load(saved, **options) as opened:
-            taken.append(time.perf_counter() - start)
+        seconds, opened = seconds_of(dbfs.load, saved, **where)
+        with opened:
+            taken.append(seconds)
             if _levels(opened.bfs(source)) != expected:
                 raise ValidationError(f"{graph}: the graph opened has other levels than the graph saved")
     shutil.rmtree(saved)
-    yield FileRate("saved graph opened", size, min(taken))
+    yield FileRate.of("saved graph opened", size, taken)
     path = folder / "graph.mtx"
     write_edges(generate.parse(text), path)
     yield from _matrix_market(path, times)
@@ -110,30 +151,19 @@ def _matrix_market(path: Path, times: int) -> Iterator[FileRate]:
         found = []
         # In turns, so that other work on the machine disturbs both alike.
         for what, read in ways.items():
-            start = time.perf_counter()
-            parts = read()
-            seconds[what].append(time.perf_counter() - start)
+            taken, parts = seconds_of(read)
+            seconds[what].append(taken)
             found.append([np.concatenate(ends) for ends in zip(*parts, strict=True)])
         if any(not np.array_equal(each, found[0]) for each in found):
             raise ValidationError(f"{path}: fast_matrix_market reads other edges")
     for what, each in seconds.items():
-        yield FileRate(what, path.stat().st_size, min(each))
+        yield FileRate.of(what, path.stat().st_size, each)
 
 
 def _read(path: Path) -> list[Ends]:
     """Return the edges of a file, piece by piece as a rank reads it."""
     pieces: list[Any] = [piece.read() for piece in from_file(path).cut(_PIECE_EDGES)]
     return pieces
-
-
-def _least(work: Callable[[], Any], times: int) -> tuple[float, Any]:
-    """Return the least seconds of several calls, and the answer of the last call."""
-    taken, found = [], None
-    for _ in range(times):
-        start = time.perf_counter()
-        found = work()
-        taken.append(time.perf_counter() - start)
-    return min(taken), found
 
 
 def _levels(result: dbfs.BFSResult) -> list[int]:

@@ -4,16 +4,18 @@ cuGraph 26.10 was measured on 4 x H200 with NVLink, by direct calls of its libra
 came from cuGraph's generators of the same kind. A rate of 0 stands for a graph that cuGraph refused.
 """
 
-import statistics
-import subprocess
-import time
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from statistics import median
+from typing import Annotated
 
+import click
 import distributed
 
 import dbfs
+from benchmarks import options
+from benchmarks.runner import Column, Results, chosen, connect, seconds_of
 from dbfs.progress import track
 
 
@@ -54,80 +56,84 @@ class Rate:
     """Measurements of one row: three traversals from each source, one at a time.
 
     Attributes:
-        graph, order, direction: see ``Row``.
-        predecessors: whether predecessors were recorded.
-        gpus: number of GPUs.
         gteps: directed edges traversed per second of device time, in billions: the median of the traversals. Device
             time includes the reset of the state; the labels stay on the GPUs.
         worst: the lowest of these rates.
         milliseconds: median device time.
         call: median of the milliseconds from the client's call to the result, less the device time.
         depth: median depth.
-        build_seconds: time of the graph's build.
         cugraph: GTEPS of cuGraph; None if unknown for this number of GPUs.
     """
 
-    graph: str
-    order: str
-    direction: str
+    graph: Annotated[str, Column()]
+    order: Annotated[str, Column()]
+    direction: Annotated[str, Column()]
     predecessors: bool
     gpus: int
-    gteps: float
-    worst: float
-    milliseconds: float
-    call: float
-    depth: int
-    build_seconds: float
-    cugraph: float | None
+    gteps: Annotated[float, Column("GTEPS", ".1f")]
+    worst: Annotated[float, Column("", ".1f")]
+    milliseconds: Annotated[float, Column("ms", ".3f")]
+    call: Annotated[float, Column("over it", ".2f")]
+    depth: Annotated[int, Column()]
+    build_seconds: Annotated[float, Column("build s", ".1f")]
+    cugraph: Annotated[float | None, Column("cuGraph", "g")]
 
 
-def revision() -> str:
-    """Return the git revision of the running code, or ``unknown`` outside a git checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+@click.command()
+@options.gpus
+@options.count("--sources", 5, "Number of random sources of each graph.")
+@options.gpu_graphs
+@click.option("--predecessors", is_flag=True, help="Also record predecessors.")
+@options.memory
+@options.json
+def gpu(
+    gpus: int, sources: int, graphs: Sequence[str], predecessors: bool, memory_limit: str, file: str | None
+) -> None:
+    """Measure the resident engine on GPUs, next to cuGraph.
+
+    The rates of cuGraph are not measured: they come from an earlier measurement on 4 x H200.
+
+    Example: dbfs bench gpu --gpus 4 --graph "kronecker 24"
+    """
+    rows = chosen(ROWS, graphs)
+    with Results("gpu", file) as results, connect(gpus, "cuda", memory_limit) as client:
+        kind = "distances and predecessors" if predecessors else "distances"
+        rates = bench_gpu(client, gpus, rows, sources, predecessors)
+        results.take("rates", rates, f"{gpus} GPUs, {kind}, directed GTEPS, {results.revision}")
 
 
 def bench_gpu(
     client: distributed.Client, gpus: int, rows: Sequence[Row], sources: int, predecessors: bool
 ) -> Iterator[Rate]:
     """Measure rows. Rows of one graph and order must follow each other; they share a build."""
-    at = 0
-    while at < len(rows):
-        same = [row for row in rows[at:] if (row.spec, row.order) == (rows[at].spec, rows[at].order)]
-        at += len(same)
-        spec, order = same[0].spec, same[0].order
+    for (spec, order), same in itertools.groupby(rows, lambda row: (row.spec, row.order)):
         with dbfs.load(spec, client=client, ranks=gpus, order=order, backend="cuda") as graph:
-            chosen = graph.sample_sources(sources)
+            drawn = graph.sample_sources(sources)
             for row in same:
-                yield _rate(graph, row, gpus, chosen, predecessors)
+                yield _rate(graph, row, gpus, drawn, predecessors)
 
 
 def _rate(graph: dbfs.Graph, row: Row, gpus: int, sources: Sequence[int], predecessors: bool) -> Rate:
     graph.bfs(sources[0], direction=row.direction, predecessors=predecessors).release()
-    rates, times, over, depths = [], [], [], []
+    found = []
     for source in track(sources, f"{row.graph}, {row.order}, {row.direction}"):
         for _ in range(3):
-            start = time.perf_counter()
-            result = graph.bfs(source, direction=row.direction, predecessors=predecessors)
-            call = time.perf_counter() - start
+            call, result = seconds_of(graph.bfs, source, direction=row.direction, predecessors=predecessors)
             device = result.seconds + (result.setup_seconds or 0.0)
-            over.append((call - device) * 1e3)
-            rates.append(result.edges / device / 1e9)
-            times.append(device * 1e3)
-            depths.append(result.depth)
+            found.append((result.edges / device / 1e9, device * 1e3, (call - device) * 1e3, result.depth))
             result.release()
+    rates, times, over, depths = zip(*found, strict=True)
     return Rate(
         graph=row.graph,
         order=row.order,
         direction=row.direction,
         predecessors=predecessors,
         gpus=gpus,
-        gteps=statistics.median(rates),
+        gteps=median(rates),
         worst=min(rates),
-        milliseconds=statistics.median(times),
-        call=statistics.median(over),
-        depth=int(statistics.median(depths)),
+        milliseconds=median(times),
+        call=median(over),
+        depth=int(median(depths)),
         build_seconds=graph.build_seconds,
         cugraph=row.cugraph.get(gpus),
     )

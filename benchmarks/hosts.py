@@ -6,16 +6,17 @@ On CPUs the workers pretend to be on several hosts. For GPUs the configuration n
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+import click
 import dask
 import distributed
 
 import dbfs
+from benchmarks import options
+from benchmarks.runner import Column, Results, connect, in_turns, milliseconds
 from dbfs.graph.graph import Graph
 from tests.support.pretended_hosts import pretended_hosts
-
-WAYS = ("shared_memory", "shared_memory+tcp", "tcp")
-"""The exchanges of CPUs: on one host, on two hosts with half of the ranks each, and on a host for each rank."""
 
 GPU_WAYS = ("cuda_ipc", "nccl", "comm")
 """The exchanges of GPUs: on one host, and two that serve any hosts."""
@@ -23,90 +24,78 @@ GPU_WAYS = ("cuda_ipc", "nccl", "comm")
 
 @dataclass(frozen=True)
 class HostsCost:
-    """The times of one exchange: medians of several traversals.
+    """Times of one exchange: medians of several traversals; ratios to those of the first exchange."""
 
-    Attributes:
-        exchange: how the ranks exchange.
-        hosts: number of hosts.
-        ranks: number of ranks.
-        level: milliseconds of a level of a path graph.
-        level_ratio: ``level`` divided by that of the first exchange.
-        graph: milliseconds of a traversal of the graph.
-        graph_ratio: ``graph`` divided by that of the first exchange.
-    """
-
-    exchange: str
-    hosts: int
+    exchange: Annotated[str, Column()]
+    hosts: Annotated[int, Column()]
     ranks: int
-    level: float
-    level_ratio: float
-    graph: float
-    graph_ratio: float
+    level: Annotated[float, Column("ms a level\nof a path", ".3f")]
+    level_ratio: Annotated[float, Column("ratio", ".1f")]
+    graph: Annotated[float, Column("ms of\nthe graph", ".2f")]
+    graph_ratio: Annotated[float, Column("ratio", ".2f")]
+
+
+@click.command()
+@options.count("--ranks", 4, "Number of workers on CPUs.", least=3)
+@click.option("--gpus", type=click.IntRange(2), help="Measure this number of GPUs instead.")
+@options.graph
+@options.count("--levels", 2000, "Levels of the path graph.", least=8)
+@options.count("--rounds", 9, "Traversals of each kind.")
+@options.json
+def hosts(ranks: int, gpus: int | None, graph: str, levels: int, rounds: int, file: str | None) -> None:
+    """Measure exchanges between hosts, next to the exchange on one host.
+
+    The workers are on this machine. On CPUs they pretend to be on two hosts, then on one host each, and exchange by
+    TCP. On GPUs they exchange by NCCL, then over Dask's connections; with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in
+    the environment, NCCL takes sockets as between hosts. The exchanges take turns, and the times are medians.
+
+    Example: dbfs bench hosts --gpus 2 --graph kronecker:scale=24
+    """
+    with Results("hosts", file) as results, connect(gpus or ranks, "cuda" if gpus else "cpu") as client:
+        bench = bench_gpu_hosts if gpus else bench_hosts
+        subject = f"{graph} as given, {gpus} GPUs" if gpus else f"{graph} by degree, {ranks} ranks"
+        costs = bench(client, gpus or ranks, graph, levels, rounds)
+        results.take("costs", costs, f"A level of a path and {subject}")
 
 
 def bench_hosts(client: distributed.Client, ranks: int, graph: str, levels: int, rounds: int) -> Iterator[HostsCost]:
-    """Measure a path graph and another graph over each exchange.
+    """Measure a path graph and another graph, by degree, over each exchange of CPUs in turns.
 
-    The exchanges take turns, so that other programs on the machine slow all of them alike.
-
-    Args:
-        client: client of a local cluster with at least ``ranks`` workers.
-        ranks: number of ranks, at least 3.
-        graph: the other graph, which is loaded by degree.
-        levels: levels of the path.
-        rounds: number of turns.
+    The exchanges: on one host, on two hosts with half of the ranks each, and on a host for each rank.
     """
-    hosts = {"shared_memory": (0,) * ranks, "shared_memory+tcp": _halves(ranks), "tcp": tuple(range(ranks))}
     with contextlib.ExitStack() as loaded:
         graphs = {}
-        for way in WAYS:
-            with pretended_hosts(client, hosts[way]), dask.config.set({"dbfs.exchange": "auto"}):
+        halves = tuple(int(2 * rank >= ranks) for rank in range(ranks))
+        for of_ranks in ((0,) * ranks, halves, tuple(range(ranks))):
+            with pretended_hosts(client, of_ranks), dask.config.set({"dbfs.exchange": "auto"}):
                 path = loaded.enter_context(dbfs.load(dbfs.path(levels + 1), client=client, ranks=ranks))
                 other = loaded.enter_context(dbfs.load(graph, client=client, ranks=ranks, order="degree"))
-                graphs[way] = path, other
-        for way, level, level_ratio, whole, whole_ratio in _measure(graphs, levels, rounds):
-            count = max(hosts[way]) + 1
-            yield HostsCost(graphs[way][0].exchange, count, ranks, level, level_ratio, whole, whole_ratio)
+                graphs[path.exchange] = max(of_ranks) + 1, path, other
+        yield from _measure(graphs, levels, rounds)
 
 
 def bench_gpu_hosts(
     client: distributed.Client, gpus: int, graph: str, levels: int, rounds: int, ways: Sequence[str] = GPU_WAYS
 ) -> Iterator[HostsCost]:
-    """Measure a path graph and another graph, as given, over each exchange of GPUs in turns; see ``bench_hosts``."""
+    """Measure a path graph and another graph, as given, over each exchange of GPUs in turns."""
     with contextlib.ExitStack() as loaded:
         graphs = {}
         for way in ways:
             with dask.config.set({"dbfs.exchange": way}):
                 path = loaded.enter_context(dbfs.load(dbfs.path(levels + 1), client=client, ranks=gpus))
-                graphs[way] = path, loaded.enter_context(dbfs.load(graph, client=client, ranks=gpus))
-        for way, level, level_ratio, whole, whole_ratio in _measure(graphs, levels, rounds):
-            yield HostsCost(way, 1, gpus, level, level_ratio, whole, whole_ratio)
+                graphs[way] = 1, path, loaded.enter_context(dbfs.load(graph, client=client, ranks=gpus))
+        yield from _measure(graphs, levels, rounds)
 
 
-def _measure(
-    graphs: dict[str, tuple[Graph, Graph]], levels: int, rounds: int
-) -> Iterator[tuple[str, float, float, float, float]]:
-    """Traverse a path and another graph over each exchange in turns.
-
-    Yields:
-        Exchange; milliseconds of a level of the path, and the ratio to the first exchange's; those of the other graph.
-    """
+def _measure(graphs: dict[str, tuple[int, Graph, Graph]], levels: int, rounds: int) -> Iterator[HostsCost]:
+    """Traverse a path and another graph over each exchange in turns; ``graphs`` has them with the number of hosts."""
     first = next(iter(graphs))
-    path_ms: dict[str, list[float]] = {way: [] for way in graphs}
-    graph_ms: dict[str, list[float]] = {way: [] for way in graphs}
-    (source,) = graphs[first][1].sample_sources(1, seed=1)
-    for turn in range(rounds + 1):
-        for way, (path, other) in graphs.items():
-            path_seconds, seconds = path.bfs(0).seconds, other.bfs(source).seconds
-            # The first turn warms up.
-            if turn:
-                path_ms[way].append(path_seconds / levels * 1e3)
-                graph_ms[way].append(seconds * 1e3)
-    level, whole = ({way: sorted(of)[len(of) // 2] for way, of in ms.items()} for ms in (path_ms, graph_ms))
-    for way in graphs:
-        yield way, level[way], level[way] / level[first], whole[way], whole[way] / whole[first]
-
-
-def _halves(ranks: int) -> tuple[int, ...]:
-    """Return two hosts, with the first half of the ranks on the first."""
-    return tuple(int(2 * rank >= ranks) for rank in range(ranks))
+    (source,) = graphs[first][2].sample_sources(1, seed=1)
+    calls = {(way, 0): lambda path=path: path.bfs(0).seconds for way, (_, path, _) in graphs.items()}
+    calls |= {(way, 1): lambda other=other: other.bfs(source).seconds for way, (_, _, other) in graphs.items()}
+    taken = in_turns(calls, rounds)
+    level = {way: milliseconds(taken[way, 0], levels) for way in graphs}
+    whole = {way: milliseconds(taken[way, 1]) for way in graphs}
+    for way, (hosts, path, _) in graphs.items():
+        ratios = level[way] / level[first], whole[way] / whole[first]
+        yield HostsCost(way, hosts, path.ranks, level[way], ratios[0], whole[way], ratios[1])

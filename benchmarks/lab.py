@@ -10,17 +10,23 @@ import platform
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import dask.system
 import distributed
 
 import dbfs
-from benchmarks.lab_results import MOST_LEVELS, LabRate
-from benchmarks.plan import Section
+from benchmarks import options
+from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
+from benchmarks.lab_tables import lab_tables
+from benchmarks.plan import Section, find
+from benchmarks.runner import Results, Started, begun, connect
+from dbfs import progress
+from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
@@ -80,9 +86,31 @@ class LabPlan:
         return plan
 
 
-def bench_lab(
-    client: distributed.Client, plan: LabPlan, started: Callable[[str], None] | None = None
-) -> Iterator[LabRate]:
+@click.command()
+@options.plan
+@options.memory
+@scheduler_option
+@options.json
+def lab(plan: str, memory_limit: str, scheduler: str | None, file: str | None) -> None:
+    """Measure the strategies of the laboratory on the graphs of a plan.
+
+    Results are rates, speed-up over one core, redundant expansion, the duplicates that culling dropped, and memory. The
+    plans small, full (the graphs of Merrill 2012) and todling (the graphs of Tödling 2019) need one GPU; the small one
+    takes about two minutes. Each row is written to the file of --json as it is measured.
+
+    Example: dbfs bench lab --plan small --json lab.json
+    """
+    chosen = LabPlan.read(find("lab", plan))
+    with (
+        Results(BENCHMARK, file) as results,
+        connect(1, chosen.backend, memory_limit, scheduler) as client,
+        progress.bar("bench lab", len(chosen.graphs) * len(chosen.strategies)) as bar,
+    ):
+        results.facts["machine"] = machine(client, chosen.backend)
+        results.take("rates", bench_lab(client, chosen, begun(bar)), lab_tables)
+
+
+def bench_lab(client: distributed.Client, plan: LabPlan, started: Started = lambda _: None) -> Iterator[LabRate]:
     """Measure each strategy of a plan on each graph.
 
     Args:
@@ -104,8 +132,7 @@ def bench_lab(
                 first = graph.python_ids([0]) * plan.sources
                 sources = first if plan.first_vertex else graph.sample_sources(plan.sources)
                 for strategy in strategies:
-                    if started is not None:
-                        started(f"{spec}, {strategy}")
+                    started(f"{spec}, {strategy}")
                     yield _measure(graph, spec, strategy, sources, plan)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.corpus import short_name
 from benchmarks.lab_results import LabRate, LabReport
+from benchmarks.rates import short_name
 from dbfs.lab import parse
 
 if TYPE_CHECKING:

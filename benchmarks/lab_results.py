@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from benchmarks.gpu import revision
-from dbfs.errors import FormatError, MissingFileError
+from benchmarks import runner
 
 BENCHMARK = "lab"
 """The benchmark's name in its JSON."""
@@ -79,37 +76,10 @@ class LabReport:
     rates: tuple[LabRate, ...]
 
     @classmethod
-    def of(cls, machine: str, rates: Sequence[LabRate]) -> LabReport:
-        """Return the report of measurements made by the running code."""
-        return cls(revision(), machine, tuple(rates))
-
-    @classmethod
     def read(cls, path: Path) -> LabReport:
-        """Read the JSON of ``dbfs bench lab --out``.
-
-        Raises:
-            MissingFileError: there is no such file.
-            FormatError: the file is not that JSON.
-        """
-        try:
-            saved = json.loads(path.read_text(encoding="utf-8"))
-            return cls(saved["revision"], saved["machine"], tuple(_rate(rate) for rate in saved["rates"]))
-        except FileNotFoundError:
-            raise MissingFileError(f"{path}: no such file") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FormatError(
-                f"{path}: not the JSON that dbfs bench lab saves ({type(error).__name__}: {error})"
-            ) from error
-
-    def to_json(self) -> str:
-        """Return the report as JSON, a line for each measurement."""
-        about = {"benchmark": BENCHMARK, "revision": self.revision, "machine": self.machine}
-        rates = ",\n".join(json.dumps(asdict(rate)) for rate in self.rates)
-        return f'{json.dumps(about)[:-1]}, "rates": [\n{rates}\n]}}\n'
-
-
-def _rate(saved: dict[str, Any]) -> LabRate:
-    return LabRate(**{**saved, "frontier": tuple(saved.get("frontier", ()))})
+        """Read the JSON of ``dbfs bench lab``; errors as for ``runner.read``."""
+        saved = runner.read(path, {BENCHMARK: {"rates": LabRate}}, ("revision", "machine"))
+        return cls(saved["revision"], saved["machine"], tuple(saved["rates"]))
 
 
 def speedup(rates: Sequence[LabRate], rate: LabRate) -> float | None:

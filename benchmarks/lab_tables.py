@@ -6,24 +6,12 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from benchmarks.corpus import short_name
 from benchmarks.lab_results import LabRate, speedup
+from benchmarks.rates import short_name
 from dbfs.display.tables import tight_table
 
 # Columns of culling, as shares of the neighbours gathered.
 _CULLED = ("bitmask_culled", "label_culled", "warp_culled", "history_culled", "duplicates")
-
-
-def line(rate: LabRate) -> str:
-    """Return a measurement in a line."""
-    what = f"{short_name(rate.graph)}, {rate.strategy}: "
-    if rate.missing:
-        return f"{what}{rate.missing}: {rate.error}"
-    return f"{what}{rate.mteps:,.1f} MTEPS ({rate.low:,.1f} to {rate.high:,.1f} from {_sources(rate)})"
-
-
-def _sources(rate: LabRate) -> str:
-    return f"{rate.sources} source{'s' * (rate.sources > 1)}"
 
 
 def lab_tables(rates: Sequence[LabRate]) -> list[Table]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
 
+import click
 import dask.system
 import distributed
 
 import dbfs
-from benchmarks.gpu import revision
+from benchmarks import options, runner
+from benchmarks.runner import Column, Results, Started, begun, connect
+from dbfs import progress
 from dbfs.building.build import LAYOUTS, BuildOptions
-from dbfs.errors import EdgeInputError, FormatError, MissingFileError
+from dbfs.errors import EdgeInputError
 from dbfs.graph.graph import Graph
+from dbfs.units import format_bytes
 from dbfs_workers.storage.grid import Grid
+from dbfs_workers.text import counted
 
-_NAME = "layouts"
 # The fastest repeat counts, since other work on the machine only adds time.
 _REPEATS = 5
+
+
+def bytes_text(mean: float) -> str:
+    """Return a mean number of bytes in words."""
+    return format_bytes(round(mean))
 
 
 @dataclass(frozen=True)
@@ -29,16 +37,10 @@ class LayoutCost:
     """The costs of a graph's traversals in one layout. Counts are means over the sources, of all ranks together.
 
     Attributes:
-        graph: the generator's spec or the file.
-        n: number of vertices.
         m: number of directed edges stored.
-        layout: ``1d`` or ``2d``.
         predecessors: whether predecessors are recorded.
-        ranks: number of ranks.
         cores: CPU cores that the ranks share.
         peers: number of ranks that a rank exchanges bins and bitmaps with.
-        levels: number of levels.
-        bottom_up_levels: number of bottom-up levels.
         edges: edges that the levels looked at.
         bytes_sent: bytes that the ranks send.
         ratio: ``bytes_sent`` divided by those of ``1d``; 1 if nothing is sent.
@@ -46,28 +48,53 @@ class LayoutCost:
         bytes_per_rank: mean bytes of a rank's partition.
         state_bytes: bytes of a rank's state and bins in a traversal, by ``dbfs.estimate``; None if the size of the
             graph is known only after reading.
-        backend: ``cpu`` or ``cuda``.
         exchange: how the ranks exchanged.
     """
 
-    graph: str
+    graph: Annotated[str, Column()]
     n: int
     m: int
-    layout: str
-    predecessors: bool
-    ranks: int
+    layout: Annotated[str, Column()]
+    predecessors: Annotated[bool, Column("with\npredecessors", lambda recorded: "yes" if recorded else "no")]
+    ranks: Annotated[int, Column()]
     cores: int
-    peers: int
-    levels: float
+    peers: Annotated[int, Column()]
+    levels: Annotated[float, Column("", ".2f")]
     bottom_up_levels: float
     edges: float
-    bytes_sent: float
-    ratio: float
-    milliseconds: float
-    bytes_per_rank: float
-    state_bytes: int | None
+    bytes_sent: Annotated[float, Column("bytes\nsent", bytes_text)]
+    ratio: Annotated[float, Column("of\n1d's", ".2f")]
+    milliseconds: Annotated[float, Column("levels\nms", ".2f")]
+    bytes_per_rank: Annotated[float, Column("partition\nof a rank", bytes_text)]
+    state_bytes: Annotated[int | None, Column("state and bins\nof a rank", format_bytes)]
     backend: str = "cpu"
-    exchange: str = "shared_memory"
+    exchange: Annotated[str, Column()] = "shared_memory"
+
+
+@click.command()
+@options.value("--graph", ("kronecker:scale=18",), "A generator or a file; repeat for several.", multiple=True)
+@options.order("given")
+@options.value("--ranks", (16,), "Number of workers; repeat for several.", click.IntRange(1), multiple=True)
+@options.count("--sources", 8, "Number of random sources.")
+@options.backend
+@options.json
+def layouts(
+    graph: tuple[str, ...], order: str, ranks: tuple[int, ...], sources: int, backend: str, file: str | None
+) -> None:
+    """Measure the bytes that ranks send in a traversal, with layout="1d" and with layout="2d".
+
+    The workers are processes of this machine. Times say little with fewer cores than ranks; the bytes are
+    the same on any machine. dbfs bench scale-model fits a model to the JSON.
+
+    Example: dbfs bench layouts --ranks 4 --ranks 9
+    """
+    with (
+        Results("layouts", file) as results,
+        connect(max(ranks), backend) as client,
+        progress.bar("bench layouts", len(graph) * len(ranks)) as bar,
+    ):
+        costs = bench_layouts(client, graph, ranks, sources, begun(bar), order, backend)
+        results.take("costs", costs, f"Layouts by order {order}, {counted(sources, 'source')}")
 
 
 def bench_layouts(
@@ -75,25 +102,17 @@ def bench_layouts(
     graphs: Sequence[str],
     ranks: Sequence[int],
     sources: int,
+    started: Started,
     order: str = "given",
-    started: Callable[[str], None] | None = None,
     backend: str = "cpu",
 ) -> Iterator[LayoutCost]:
-    """Measure the same traversals in each layout, with and without predecessors.
+    """Measure the same traversals of each graph on each number of ranks in each layout, with and without predecessors.
 
-    Args:
-        client: client of a cluster with at least as many workers on one host as the largest number of ranks.
-        graphs: generators or files.
-        ranks: numbers of ranks; each graph is measured on each of them.
-        sources: number of random sources.
-        order: order of the vertices.
-        started: called with a graph and a number of ranks before they are measured.
-        backend: ``cpu`` or ``cuda``.
+    The cluster has at least as many workers on one host as the largest number of ranks.
     """
     for graph in graphs:
         for p in ranks:
-            if started is not None:
-                started(f"{graph}, {p} rank{'s' * (p > 1)}")
+            started(f"{graph}, {counted(p, 'rank')}")
             yield from _compare(client, graph, p, sources, order, backend)
 
 
@@ -158,26 +177,7 @@ def count_peers(layout: str, ranks: int) -> int:
     return ranks - 1 if layout == "1d" else grid.rows + grid.columns - 2
 
 
-def to_json(costs: Sequence[LayoutCost]) -> dict[str, Any]:
-    """Return the measurements as a JSON object, with the benchmark's name and the git revision."""
-    return {"benchmark": _NAME, "revision": revision(), "costs": [asdict(cost) for cost in costs]}
-
-
 def read(path: Path) -> list[LayoutCost]:
-    """Read the measurements that ``dbfs bench layouts --json`` printed.
-
-    Raises:
-        MissingFileError: there is no such file.
-        FormatError: the file is not the JSON of that command.
-    """
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        if saved["benchmark"] != _NAME:
-            raise ValueError(f"the results of dbfs bench {saved['benchmark']}")
-        return [LayoutCost(**cost) for cost in saved["costs"]]
-    except FileNotFoundError:
-        raise MissingFileError(f"{path}: no such file") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FormatError(
-            f"{path}: not the JSON that dbfs bench layouts --json prints ({type(error).__name__}: {error})"
-        ) from error
+    """Read the measurements that ``dbfs bench layouts --json`` saved; errors as for ``runner.read``."""
+    costs: list[LayoutCost] = runner.read(path, {"layouts": {"costs": LayoutCost}})["costs"]
+    return costs

@@ -4,11 +4,15 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
+import click
 import dask
 import distributed
 
 import dbfs
+from benchmarks import options
+from benchmarks.runner import Column, Results, connect
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.graph.graph import Graph
@@ -16,37 +20,35 @@ from dbfs_workers.levels import phases
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.tasks import taskgraph as tasks
 
-
-@dataclass(frozen=True)
-class LevelCost:
-    """The cost of a level in one way to run it.
-
-    Attributes:
-        way: the engine, and its settings or its exchange.
-        ranks: number of ranks.
-        levels: number of levels measured.
-        milliseconds: mean time of a level.
-        ratio: ``milliseconds`` divided by those of the first way, which calls ``client.submit`` for each task.
-    """
-
-    way: str
-    ranks: int
-    levels: int
-    milliseconds: float
-    ratio: float
-
-
 RESIDENT_LEVELS = 2000
 
 
-def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterator[LevelCost]:
-    """Measure each way on a path graph: first one ``client.submit`` for each task, then both engines.
+@dataclass(frozen=True)
+class LevelCost:
+    """Mean time of a level in one way to run it; the ratio is to the first way: ``client.submit`` for each task."""
 
-    Args:
-        client: client of a cluster with at least ``ranks`` workers.
-        ranks: number of ranks.
-        levels: levels of the first way and of the taskgraph engine; the resident engine runs ``RESIDENT_LEVELS``.
+    way: Annotated[str, Column("engine and way")]
+    ranks: Annotated[int, Column()]
+    levels: int
+    milliseconds: Annotated[float, Column("ms a level", ".3f")]
+    ratio: Annotated[float, Column("", ".4f")]
+
+
+@click.command()
+@options.ranks(4)
+@options.count("--levels", 64, "Levels that the taskgraph engine runs; the resident engine runs 2000.", least=8)
+@options.json
+def levels(ranks: int, levels: int, file: str | None) -> None:
+    """Measure the cost of a level in each engine, on a path graph.
+
+    Example: dbfs bench levels --ranks 4
     """
+    with Results("levels", file) as results, connect(ranks) as client:
+        results.take("costs", bench_levels(client, ranks, levels), "A level of a path graph")
+
+
+def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterator[LevelCost]:
+    """Measure each way on a path graph: first one ``client.submit`` for each task, then both engines."""
     # Near the end of a path the next level may be bottom-up.
     with dbfs.load(dbfs.path(4 * levels), client=client, ranks=ranks) as graph:
         graph.bfs(0, max_depth=2, engine="taskgraph")

@@ -10,16 +10,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import click
 import distributed
 
 import dbfs
+from benchmarks import options
 from benchmarks.gpu import ROWS
+from benchmarks.runner import Column, Results, chosen, connect
 from dbfs.cluster.connect import roster
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, run_on
 from dbfs_workers.cuda import sampler
+from dbfs_workers.text import counted
 
 T = TypeVar("T")
 
@@ -50,49 +54,54 @@ SUBJECTS = (
 )
 
 
-@dataclass(frozen=True)
-class Compared:
-    """An estimate next to its measurements, in bytes of a rank's GPU.
-
-    Attributes:
-        estimate: the estimate, which is the same for each rank.
-        measured: the measurements, by rank.
-        percent: the estimate in percent of the largest measurement.
-    """
-
-    estimate: int
-    measured: tuple[int, ...]
-    percent: float
-
-    @classmethod
-    def of(cls, estimate: int, used: Sequence[int], before: Sequence[int]) -> "Compared":
-        """Compare an estimate with the increase of the bytes in use from ``before`` to ``used``, both by rank."""
-        measured = tuple(now - base for now, base in zip(used, before, strict=True))
-        return cls(estimate, measured, 100 * estimate / max(1, *measured))
+def _gib(of_ranks: tuple[int, ...]) -> str:
+    return f"{max(of_ranks) / 2**30:.3f}"
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The GPU memory of a graph in one stage.
+    """The GPU memory of a graph in one stage, in bytes of a rank's GPU: an estimate next to measurements by rank.
 
     Attributes:
-        graph, order: see ``Subject``.
         exchange: how the ranks exchanged; the estimate is for ``cuda_ipc``.
         when: the stage. ``load``: building the graph and forming the gang. ``run``: one traversal without predecessors
             and one with them. ``at most``: the larger of the two, which ``dbfs.estimate`` calls the peak.
-        peak: the most memory during the stage.
-        resident: the memory after the stage; after ``run`` it includes the labels of the last traversal. None for
-            ``at most``.
+        peak_estimate, peak: the most memory during the stage.
+        peak_percent: the estimate in percent of the largest measurement.
+        resident_estimate, resident, resident_percent: the memory after the stage; after ``run`` it includes the labels
+            of the last traversal. None for ``at most``.
         gap: the longest time between two samples, in milliseconds. A shorter peak may have been missed.
     """
 
-    graph: str
-    order: str
+    graph: Annotated[str, Column()]
+    order: Annotated[str, Column()]
     exchange: str
-    when: str
-    peak: Compared
-    resident: Compared | None
+    when: Annotated[str, Column(about="GiB on the GPU with the largest measurement; %: the estimate in percent of it")]
+    peak_estimate: Annotated[int, Column("peak,\nestimate", ".3f", times=2**-30)]
+    peak: Annotated[tuple[int, ...], Column("\nmeasured", _gib)]
+    peak_percent: Annotated[float, Column("\n%", ".1f")]
+    resident_estimate: Annotated[int | None, Column("resident,\nestimate", ".3f", times=2**-30)]
+    resident: Annotated[tuple[int, ...] | None, Column("\nmeasured", _gib)]
+    resident_percent: Annotated[float | None, Column("\n%", ".1f")]
     gap: float
+
+
+@click.command()
+@options.gpus
+@options.gpu_graphs
+@options.memory
+@options.json
+def memory(gpus: int, graphs: Sequence[str], memory_limit: str, file: str | None) -> None:
+    """Measure GPU memory, next to the estimate of dbfs estimate.
+
+    No other program may use the GPUs meanwhile.
+
+    Example: dbfs bench memory --gpus 4 --graph "kronecker 24"
+    """
+    subjects = chosen(SUBJECTS, graphs)
+    with Results("memory", file, gpus=gpus) as results, connect(gpus, "cuda", memory_limit) as client:
+        uses = bench_memory(client, gpus, subjects)
+        results.take("uses", uses, f"{counted(gpus, 'GPU')}, {results.revision}")
 
 
 def bench_memory(client: distributed.Client, gpus: int, subjects: Sequence[Subject]) -> Iterator[MemoryUse]:
@@ -139,17 +148,26 @@ def _measure(gang: Gang, subject: Subject) -> list[MemoryUse]:
         traversed = _settled(gang, sampler.used)
         result.release()
 
-    def use(when: str, estimate: int, peaks: Sequence[sampler.Peak], resident: Compared | None) -> MemoryUse:
-        peak = Compared.of(estimate, [peak.nbytes for peak in peaks], before)
-        gap = 1e3 * max(peak.gap for peak in peaks)
-        return MemoryUse(subject.graph, subject.order, graph.exchange, when, peak, resident, gap)
+    def use(
+        when: str, estimate: int, peaks: Sequence[sampler.Peak], resident: tuple[int, Sequence[int]] | None
+    ) -> MemoryUse:
+        peak = _compared(estimate, [peak.nbytes for peak in peaks], before)
+        after = _compared(*resident, before) if resident else (None, None, None)
+        figures: tuple[Any, ...] = (*peak, *after, 1e3 * max(peak.gap for peak in peaks))
+        return MemoryUse(subject.graph, subject.order, graph.exchange, when, *figures)
 
     either = [max(pair, key=lambda peak: peak.nbytes) for pair in zip(loading, traversing, strict=True)]
     return [
-        use("load", max(built, formed), loading, Compared.of(formed, loaded, before)),
-        use("run", running, traversing, Compared.of(running, traversed, before)),
+        use("load", max(built, formed), loading, (formed, loaded)),
+        use("run", running, traversing, (running, traversed)),
         use("at most", needed.peak_bytes, either, None),
     ]
+
+
+def _compared(estimate: int, used: Sequence[int], before: Sequence[int]) -> tuple[int, tuple[int, ...], float]:
+    """Return an estimate, the increases of the bytes in use by rank, and the estimate in percent of the largest."""
+    measured = tuple(now - base for now, base in zip(used, before, strict=True))
+    return estimate, measured, 100 * estimate / max(1, *measured)
 
 
 def _settled(gang: Gang, read: Callable[[], int]) -> list[int]:

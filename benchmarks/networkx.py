@@ -5,72 +5,100 @@ Functions with a traversal of each node take NetworkX time as the square of the 
 
 from __future__ import annotations
 
-import time
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import distributed
-import networkx as nx
 
-from dbfs.errors import ValidationError
-from dbfs.networkx import BackendGraph, from_networkx
+from benchmarks import options
+from benchmarks.runner import Column, Results, connect, seconds_of
+from dbfs.errors import MissingPackageError, ValidationError
 from dbfs.progress import track
+
+if TYPE_CHECKING:
+    from dbfs.networkx import BackendGraph
 
 SAMPLE = 64
 """Number of nodes of a function that makes a traversal for each node. NetworkX would take hours for all nodes."""
 
 
-Calls = list[tuple[str, Callable[[nx.Graph | BackendGraph], Any]]]
+Calls = list[tuple[str, Callable[[Any], Any]]]
 """Functions by the name that is shown."""
 
 
 @dataclass(frozen=True)
 class FunctionTime:
-    """The time of one function.
+    """The least seconds of several calls of one function.
 
     Attributes:
         function: the function and its arguments after the graph.
         scale: logarithm of the graph's number of nodes.
-        networkx: seconds that NetworkX takes, the least of several calls; None for the conversion of the graph.
-        dbfs: seconds that the backend takes with a converted graph, the least of several calls.
+        networkx: seconds that NetworkX takes; None for the conversion of the graph.
+        dbfs: seconds that the backend takes with a converted graph.
+        ratio: how many times as long NetworkX takes.
     """
 
-    function: str
-    scale: int
-    networkx: float | None
-    dbfs: float
+    function: Annotated[str, Column()]
+    scale: Annotated[int, Column("nodes", lambda scale: f"2^{scale}")]
+    networkx: Annotated[float | None, Column("NetworkX ms", ",.1f", times=1e3)]
+    dbfs: Annotated[float, Column("dbfs ms", ",.1f", times=1e3)]
+    ratio: Annotated[float | None, Column("", ".1f")]
 
-    @property
-    def ratio(self) -> float | None:
-        """How many times as long NetworkX takes."""
-        return None if self.networkx is None else self.networkx / self.dbfs
+
+@click.command()
+@options.count("--scale", 14, "Logarithm of the number of nodes.", least=7)
+@options.count("--pairs-scale", 10, "The same, of the graph for functions with a traversal from each node.", least=7)
+@options.ranks(1)
+@options.backend
+@options.count("--times", 2, "Calls of each function.")
+@options.json
+def networkx(scale: int, pairs_scale: int, ranks: int, backend: str, times: int, file: str | None) -> None:
+    """Measure NetworkX's functions with the backend dbfs, next to NetworkX itself.
+
+    Both take the same graph (Barabási and Albert, 8 edges for each node), in turns. The results are compared. Functions
+    with a traversal from each node take a smaller graph, since NetworkX's time grows with the square of the nodes.
+    ratio is NetworkX's time over the time of dbfs.
+
+    Example: dbfs bench networkx --scale 14 --pairs-scale 11
+    """
+    try:
+        importlib.import_module("networkx")
+    except ModuleNotFoundError:
+        raise MissingPackageError("NetworkX is not installed; pip install '.[networkx]' in a clone of dbfs") from None
+    with Results("networkx", file) as results, connect(ranks, backend, processes=backend == "cuda") as client:
+        results.take("times", bench_networkx(client, scale, pairs_scale, times), "NetworkX's functions")
 
 
 def bench_networkx(client: distributed.Client, scale: int, pairs_scale: int, times: int) -> Iterator[FunctionTime]:
     """Time functions on graphs of Barabási and Albert with 8 edges for each node.
 
-    Args:
-        client: the cluster to use.
-        scale: logarithm of the number of nodes, at least 7, of the graph for functions of a few traversals.
-        pairs_scale: the same for functions with a traversal of each node.
-        times: number of calls of each function.
-
     Raises:
         ValidationError: the backend's result is not NetworkX's.
     """
+    few, pairs = _calls(2**scale)
     with client.as_current():
-        yield from _measure(scale, _calls(2**scale), times)
-        yield from _measure(pairs_scale, _calls_of_all_pairs(), times)
+        yield from _measure(scale, few, times)
+        yield from _measure(pairs_scale, pairs, times)
 
 
 def _measure(scale: int, calls: Calls, times: int) -> Iterator[FunctionTime]:
     """Time the calls on a graph with ``2**scale`` nodes."""
+    import networkx as nx
+
+    from dbfs.networkx import from_networkx
+
     graph = nx.barabasi_albert_graph(2**scale, 8, seed=1)
-    start = time.perf_counter()
-    converted = from_networkx(graph)
-    converted.loaded()
-    yield FunctionTime("conversion and loading", scale, None, time.perf_counter() - start)
+
+    def convert() -> BackendGraph:
+        converted = from_networkx(graph)
+        converted.loaded()
+        return converted
+
+    taken, converted = seconds_of(convert)
+    yield FunctionTime("conversion and loading", scale, None, taken, None)
     for name, call in track(calls, "functions"):
         seconds: dict[bool, list[float]] = {False: [], True: []}
         results: dict[bool, Any] = {}
@@ -78,17 +106,20 @@ def _measure(scale: int, calls: Calls, times: int) -> Iterator[FunctionTime]:
         for _ in range(times):
             for own, each in ((False, graph), (True, converted)):
                 results.pop(own, None)
-                start = time.perf_counter()
-                results[own] = call(each)
-                seconds[own].append(time.perf_counter() - start)
+                taken, results[own] = seconds_of(call, each)
+                seconds[own].append(taken)
         if not _same(results[True], results[False]):
             raise ValidationError(f"{name}: the backend's result is not that of NetworkX")
-        yield FunctionTime(name, scale, min(seconds[False]), min(seconds[True]))
+        theirs, ours = min(seconds[False]), min(seconds[True])
+        yield FunctionTime(name, scale, theirs, ours, theirs / ours)
 
 
-def _calls(n: int) -> Calls:
+def _calls(n: int) -> tuple[Calls, Calls]:
+    """Return the functions of a few traversals of a graph with ``n`` nodes, and those with a traversal of each node."""
+    import networkx as nx
+
     last, some = n - 1, list(range(0, n, n // SAMPLE))[:SAMPLE]
-    return [
+    few: Calls = [
         ("has_path(a, b)", lambda graph: nx.has_path(graph, 0, last)),
         ("shortest_path_length(a, b)", lambda graph: nx.shortest_path_length(graph, 0, last)),
         ("is_connected()", nx.is_connected),
@@ -100,10 +131,7 @@ def _calls(n: int) -> Calls:
         (f"harmonic_centrality({SAMPLE} nodes)", lambda graph: nx.harmonic_centrality(graph, some)),
         (f"eccentricity({SAMPLE} nodes)", lambda graph: nx.eccentricity(graph, some)),
     ]
-
-
-def _calls_of_all_pairs() -> Calls:
-    return [
+    pairs: Calls = [
         ("eccentricity()", nx.eccentricity),
         ("diameter()", nx.diameter),
         ("radius(usebounds=True)", lambda graph: nx.radius(graph, usebounds=True)),
@@ -112,6 +140,7 @@ def _calls_of_all_pairs() -> Calls:
         ("average_shortest_path_length()", nx.average_shortest_path_length),
         ("all_pairs_shortest_path_length()", lambda graph: dict(nx.all_pairs_shortest_path_length(graph))),
     ]
+    return few, pairs
 
 
 def _same(found: Any, expected: Any) -> bool:

@@ -1,26 +1,45 @@
-"""A model of a traversal's time on CPU ranks: crossings, edges, bytes and rows, fitted to measured points.
+"""A model of a traversal on more ranks than any machine at hand has; docs/design/scale.md has the sources of figures.
 
-The counts are exact: the ranks count, and ``level_counts`` computes the same counts from the edges alone. Only the cost
-of each is fitted, by least squares of the relative errors, with no cost below zero. Ranks that share a core take turns
-on it.
+Counts are exact: ``level_counts`` computes from the edges what the ranks count. Only the cost of each event is fitted,
+by least squares of the relative errors, with no cost below zero: on CPU ranks to measured points, on GPUs to rates of
+one host. Counts for a large Kronecker graph are those of a small one on as many ranks, multiplied by the ratio of the
+sizes: bottom-up levels send bitmaps, whose bytes are the same share of n at any scale, and the shares of the other
+levels change slowly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import ceil, log2
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from benchmarks.layouts import LayoutCost
+from benchmarks import options, pictures
+from benchmarks.layouts import LayoutCost, bytes_text, read
+from benchmarks.level_counts import Level, LevelCounts
+from benchmarks.runner import Column, Results
+from dbfs.building.build import LAYOUTS
+from dbfs.building.memory import Estimate, estimate_bytes
+from dbfs.edges.generate.kronecker import kronecker
 from dbfs.errors import InvalidOptionError
+from dbfs.units import format_bytes
 from dbfs_workers.storage.grid import Grid
+from dbfs_workers.storage.stripe import Stripe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FITTED_RANKS = (1, 2, 4, 16)
-"""Numbers of ranks whose points the model is fitted to."""
-
+"""Numbers of CPU ranks whose points the costs are fitted to."""
 COSTS = (
     "a crossing of one rank",
     "a crossing of several, times the ranks that share a core",
@@ -28,114 +47,420 @@ COSTS = (
     "a byte sent",
     "a row and level",
 )
-"""The events whose costs, in seconds, ``TimeModel`` has."""
+"""The events of CPU ranks."""
+GPU_COSTS = ("a crossing of one GPU", "a crossing of several", "an edge looked at")
+"""The events of GPUs. A crossing includes the work of a level that does not grow with the graph."""
+FITTED_GPUS = (1, 4)
+"""Numbers of GPUs whose rates the costs are fitted to."""
+MEASURED = (
+    *((24, gpus, gteps) for gpus, gteps in ((1, 2016), (2, 2208), (4, 2603), (8, 2875))),
+    *((26, gpus, gteps) for gpus, gteps in ((1, 3222), (2, 4508), (4, 6100), (8, 6465))),
+    *((scale, 2, gteps) for scale, gteps in ((27, 5474), (28, 6548), (29, 5700))),
+)
+"""Scale, GPUs and directed GTEPS of Kronecker graphs by degree, without predecessors (docs/performance/gpu.md)."""
+
+EDGE_FACTOR = 16
+GPUS_PER_HOST = 8
+# Bytes per second: what a GPU reads from its peers on the host, measured; a GPU's own adapter of 400 Gb/s.
+NVLINK, INFINIBAND = 336e9, 50e9
+# Seconds of a small write into a GPU's memory on another host.
+INFINIBAND_LATENCY = 1.5e-6
+
+
+def fit(amounts: Sequence[Sequence[float]], seconds: Sequence[float], known: Sequence[float]) -> list[float]:
+    """Return the cost of each event, given its amounts in each measurement, and the seconds of which cost is known."""
+    counted, measured = np.array(amounts), np.array(seconds)
+    scale = counted.max(axis=0)
+    scale[scale == 0] = 1.0
+    costs, _ = nnls(counted / scale / measured[:, None], 1 - np.array(known) / measured)
+    return list((costs / scale).tolist())
+
+
+def cpu_amounts(point: LayoutCost) -> NDArray[np.float64]:
+    """Return how much of each of ``COSTS`` a traversal takes, on the busiest core; ranks that share one take turns."""
+    used, alone = min(point.ranks, point.cores), point.ranks == 1
+    # A bottom-up level reads the visited bits of the rank's rows, and a rank of the 2-D layout has those of its row.
+    rows = Grid.of(point.ranks).columns if point.layout == "2d" else 1
+    # About: see ``levels.loop`` and ``levels.grid_loop``. Before the first bottom-up level the ranks of 1d measure the
+    # frontier.
+    striped = point.levels + (point.bottom_up_levels > 0)
+    crossings = striped if point.layout == "1d" else 2 * point.levels + 2 * point.predecessors
+    shared = [point.edges, point.bytes_sent, point.n * (1 + rows * point.bottom_up_levels)]
+    return np.array(
+        [crossings * alone, crossings * (not alone) * point.ranks / used, *(all_ / used for all_ in shared)]
+    )
+
+
+def cpu_milliseconds(costs: Sequence[float], point: LayoutCost) -> float:
+    """Return the milliseconds of a point by its counts."""
+    return float(cpu_amounts(point) @ np.array(costs) * 1e3)
+
+
+def fit_cpu(points: Sequence[LayoutCost]) -> list[float]:
+    """Return ``COSTS`` in seconds, fitted to the points on ``FITTED_RANKS``.
+
+    Raises:
+        InvalidOptionError: there are fewer points than costs.
+    """
+    fitted = [point for point in points if point.ranks in FITTED_RANKS]
+    if len(fitted) < len(COSTS):
+        raise InvalidOptionError(
+            f"a fit needs at least {len(COSTS)} measurements on {', '.join(map(str, FITTED_RANKS))} ranks, not "
+            f"{len(fitted)}; measure with dbfs bench layouts, --graph and --ranks repeated"
+        )
+    seconds = [point.milliseconds / 1e3 for point in fitted]
+    return fit([cpu_amounts(point).tolist() for point in fitted], seconds, [0.0] * len(fitted))
+
+
+class AnySizeStripe(Stripe):
+    """A stripe that may have more vertices than 32-bit internal ids can number. Only its sizes are used."""
+
+    def __post_init__(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)
-class TimeModel:
-    """The fitted costs.
+class Load:
+    """The work of the busiest rank in a traversal: means over the sources.
 
     Attributes:
-        seconds: the cost of each of ``COSTS``.
+        messages: messages that the rank sends.
+        edges: edges that the rank looks at.
+        near, far: bytes that the rank sends to ranks on its own host, and on other hosts.
     """
 
-    seconds: tuple[float, ...]
+    crossings: float
+    messages: float
+    edges: float
+    near: float
+    far: float
 
-    @classmethod
-    def fit(cls, points: Sequence[LayoutCost]) -> TimeModel:
-        """Return the model with the least squares of the relative errors.
 
-        Raises:
-            InvalidOptionError: there are fewer points than costs.
-        """
-        if len(points) < len(COSTS):
-            raise InvalidOptionError(
-                f"a fit needs at least {len(COSTS)} measurements on {_listed(FITTED_RANKS)} ranks, not {len(points)}; "
-                "measure with dbfs bench layouts, --graph and --ranks repeated"
-            )
-        measured = np.array([point.milliseconds / 1e3 for point in points])
-        amounts = np.array([_amounts(point) for point in points])
-        scale = amounts.max(axis=0)
-        scale[scale == 0] = 1.0
-        costs, _ = nnls(amounts / scale / measured[:, None], np.ones(len(points)))
-        return cls(tuple((costs / scale).tolist()))
+class SmallGraph:
+    """A Kronecker graph of 2^scale vertices whose counts, multiplied, are the load of a larger one."""
 
-    def predict(self, point: LayoutCost) -> float:
-        """Return the milliseconds of a point, from its counts."""
-        return float(_amounts(point) @ np.array(self.seconds) * 1e3)
+    def __init__(self, scale: int, sources: int) -> None:
+        self._scale, self._n = scale, 2**scale
+        pieces = [piece.read() for piece in kronecker(scale, EDGE_FACTOR).cut(EDGE_FACTOR * self._n)]
+        self._src, self._dst = (np.concatenate(of) for of in zip(*pieces, strict=True))
+        ends = self._src[self._src != self._dst]
+        self._sources = np.random.default_rng(0).choice(ends, sources).tolist()
+        self._runs = cache(self._traverse)
+
+    def _traverse(self, ranks: int, layout: str, predecessors: bool) -> list[list[Level]]:
+        counts = LevelCounts(self._n, self._src, self._dst, ranks, layout, "degree")
+        return [counts.traverse(source, predecessors=predecessors) for source in self._sources]
+
+    def load(self, scale: int, ranks: int, layout: str, *, predecessors: bool) -> Load:
+        """Return the load of a graph of 2^scale vertices."""
+        runs, larger = self._runs(ranks, layout, predecessors), 2.0 ** (scale - self._scale)
+        levels = [level for run in runs for level in run]
+        sent = [
+            (int(sent.max()) * larger, share_on_host(layout, ranks, by_column=kind == "frontier"))
+            for level in levels
+            for kind, sent in level.sent.items()
+        ]
+        return Load(
+            sum(level.crossings for level in levels) / len(runs),
+            sum(sum(level.messages.values()) for level in levels) / len(runs),
+            sum(int(level.edges.max()) for level in levels) * larger / len(runs),
+            sum(share * nbytes for nbytes, share in sent) / len(runs),
+            sum((1 - share) * nbytes for nbytes, share in sent) / len(runs),
+        )
+
+
+def share_on_host(layout: str, ranks: int, *, by_column: bool) -> float:
+    """Return the share of a rank's peers that are on its host, of the peers in its column or its row of the grid."""
+    grid = Grid.of(ranks) if layout == "2d" else Grid(1, ranks)
+    every = [grid.column_of(rank) if by_column else grid.row_of(rank) for rank in range(ranks)]
+    peers = ranks * (len(every[0]) - 1)
+    near = sum(peer // GPUS_PER_HOST == rank // GPUS_PER_HOST for rank, of in enumerate(every) for peer in of) - ranks
+    return near / peers if peers else 1.0
+
+
+def fit_gpus(counted: SmallGraph) -> list[float]:
+    """Return ``GPU_COSTS`` in seconds, fitted to the rates on ``FITTED_GPUS``."""
+    amounts, seconds, sending = [], [], []
+    for scale, gpus, gteps in MEASURED:
+        if gpus in FITTED_GPUS:
+            load = counted.load(scale, gpus, "1d", predecessors=False)
+            amounts.append([load.crossings * (gpus == 1), load.crossings * (gpus > 1), load.edges])
+            seconds.append(device_seconds(scale, gteps))
+            sending.append(load.near / NVLINK)
+    return fit(amounts, seconds, sending)
+
+
+def device_seconds(scale: int, gteps: float) -> float:
+    """Return the seconds of a traversal of all directed edges."""
+    return 2.0 * EDGE_FACTOR * 2.0**scale / gteps / 1e9
+
+
+def gpu_seconds(costs: Sequence[float], load: Load, gpus: int) -> tuple[float, float, float]:
+    """Return the seconds of crossings, of bytes and of edges. Their sum is the time: none is hidden behind another."""
+    alone, crossing, edge = costs
+    # A barrier between hosts goes up a tree and down again.
+    between = 2 * ceil(log2(-(-gpus // GPUS_PER_HOST))) * INFINIBAND_LATENCY
+    each = (alone if gpus == 1 else crossing) + between
+    return load.crossings * each, max(load.near / NVLINK, load.far / INFINIBAND), load.edges * edge
+
+
+def memory(scale: int, ranks: int, layout: str) -> Estimate:
+    """Return the estimate of a Kronecker graph's bytes on each rank, as ``dbfs.estimate`` has it, of any size."""
+    stripe, edges = AnySizeStripe(2**scale, ranks), 2 * EDGE_FACTOR * 2**scale
+    return estimate_bytes(stripe, edges, 0, in_edges=layout == "2d", ordered=False, layout=layout)
+
+
+def _nanoseconds(seconds: float) -> str:
+    return f"{seconds * 1e9:,.2f}" if seconds >= 1e-10 else f"{seconds * 1e9:.4f}"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A point of a series: see ``LayoutCost``; the time is over that of the first point."""
+
+    graph: Annotated[str, Column()]
+    n: int
+    ranks: Annotated[int, Column()]
+    layout: Annotated[str, Column()]
+    levels: Annotated[float, Column("", ".2f")]
+    bytes_sent: Annotated[float, Column("bytes sent", bytes_text)]
+    ratio: Annotated[float, Column("of 1d's", ".2f")]
+    state_bytes: Annotated[int | None, Column("state and bins\nof a rank", format_bytes)]
+    time: Annotated[float, Column("", ".2f", "levels over those of the first row")]
+
+
+def series(points: Sequence[LayoutCost], kind: str) -> list[Scaled]:
+    """Return the points with predecessors of the largest graph (``strong``), or as many vertices a rank (``weak``)."""
+    largest, least = max(points, key=lambda point: point.m).graph, min(point.n for point in points)
+    kept = [
+        point
+        for point in sorted(points, key=lambda point: point.ranks)
+        if point.predecessors and (point.graph == largest if kind == "strong" else point.n == least * point.ranks)
+    ]
+    return [
+        Scaled(
+            point.graph,
+            point.n,
+            point.ranks,
+            point.layout,
+            point.levels,
+            point.bytes_sent,
+            point.ratio,
+            point.state_bytes,
+            point.milliseconds / kept[0].milliseconds,
+        )
+        for point in kept
+    ]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The fitted cost of an event, in seconds."""
+
+    what: Annotated[str, Column()]
+    seconds: Annotated[float, Column("ns", _nanoseconds)]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors of the model over some points.
+    """Median and largest relative errors of the times of some points."""
 
-    Attributes:
-        points: number of points.
-        median: median of the absolute errors, as parts of the measured times.
-        largest: the largest of these.
-    """
-
-    points: int
-    median: float
-    largest: float
+    points: Annotated[str, Column()]
+    number: Annotated[int, Column()]
+    median: Annotated[float, Column("", ".0%")]
+    largest: Annotated[float, Column("", ".0%")]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A model, and its errors.
+class Growth:
+    """Bytes sent of the largest graph beside those of the smallest, multiplied by the ratio of their sizes."""
+
+    layout: Annotated[str, Column()]
+    ranks: Annotated[int, Column()]
+    measured: Annotated[float, Column(form=bytes_text)]
+    multiplied: Annotated[float, Column(form=bytes_text)]
+    error: Annotated[float, Column("", "+.0%")]
+
+
+@dataclass(frozen=True)
+class GpuRate:
+    """A measured rate in directed GTEPS beside the model's."""
+
+    scale: Annotated[int, Column("Kronecker")]
+    gpus: Annotated[int, Column("GPUs")]
+    point: Annotated[str, Column()]
+    measured: Annotated[float, Column("", ",")]
+    model: Annotated[float, Column("", ",.0f")]
+    error: Annotated[float, Column("", "+.0%")]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted cost of a traversal with predecessors, of the busiest GPU; times are seconds.
 
     Attributes:
-        model: fitted to the points on ``FITTED_RANKS``.
-        fitted: errors over these points.
-        held_out: errors over all others; None if there are none.
+        memory: bytes of the partition, state, bins and labels.
+        gteps: billions of input edges a second, as Graph500 counts them.
     """
 
-    model: TimeModel
-    fitted: Errors
-    held_out: Errors | None
+    scale: int
+    gpus: Annotated[int, Column("GPUs")]
+    layout: Annotated[str, Column()]
+    messages: Annotated[float, Column("", ",.0f")]
+    bytes_sent: Annotated[float, Column("bytes sent", bytes_text)]
+    memory: Annotated[int, Column(form=format_bytes)]
+    crossings: Annotated[float, Column("ms:\ncrossings", ",.1f", times=1e3)]
+    sending: Annotated[float, Column("\nbytes", ",.1f", times=1e3)]
+    edges: Annotated[float, Column("\nedges", ",.1f", times=1e3)]
+    seconds: Annotated[float, Column("\nall", ",.0f", times=1e3)]
+    gteps: Annotated[float, Column("GTEPS", ",.0f")]
 
 
-def try_model(points: Sequence[LayoutCost]) -> Trial:
-    """Fit the model to the points on ``FITTED_RANKS``, and hold it against all others.
+@click.command()
+@click.argument("measured", type=click.Path(dir_okay=False, path_type=Path))
+@options.value("--scale", 36, "Kronecker scale to predict.", click.IntRange(1, 60))
+@options.value(
+    "--gpus",
+    (8, 64, 256, 1024),
+    "Number of GPUs to predict for; repeat for several.",
+    click.IntRange(2),
+    multiple=True,
+)
+@options.value("--counted", 18, "Scale of the Kronecker graph whose levels are counted.", click.IntRange(10, 22))
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Also write the figures (SVG) to this folder."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def scale_model(
+    measured: Path, scale: int, gpus: tuple[int, ...], counted: int, out: Path | None, as_json: bool
+) -> None:
+    """Fit a model of a level to measured points, and predict traversals on many GPUs.
 
-    Raises:
-        InvalidOptionError: there are too few points.
+    MEASURED is the JSON of dbfs bench layouts. The counts of the levels are exact; the times are a fit, which is
+    printed with its errors. The command measures nothing.
+
+    Example: dbfs bench scale-model docs/performance/layouts.json
     """
-    fitted = [point for point in points if point.ranks in FITTED_RANKS]
-    others = [point for point in points if point.ranks not in FITTED_RANKS]
-    model = TimeModel.fit(fitted)
-    return Trial(model, _errors(model, fitted), _errors(model, others) if others else None)
+    folder = None if out is None else pictures.folder(out)
+    points = read(measured)
+    costs, small = fit_cpu(points), SmallGraph(counted, sources=3)
+    gpu_costs = fit_gpus(small)
+    with Results("scale-model", "-" if as_json else None) as results:
+        strong = results.take("strong", series(points, "strong"), "Strong scaling with predecessors")
+        weak = results.take("weak", series(points, "weak"), "Weak scaling with predecessors")
+        results.take("cpu", map(Cost, COSTS, costs), "Costs on CPU ranks, fitted")
+        results.take("errors", errors(costs, points), "Relative errors of the times")
+        results.take("growth", growth(points), "Bytes sent of the largest graph, and of the smallest, multiplied")
+        results.take("gpu", map(Cost, GPU_COSTS, gpu_costs), "Costs on GPUs of one host, fitted")
+        results.take("rates", gpu_rates(gpu_costs, small), "Directed GTEPS on GPUs")
+        predicted = predictions(gpu_costs, small, scale, sorted(set(gpus)))
+        found = results.take("predictions", predicted, f"Kronecker {scale} with predecessors, of the busiest GPU")
+        if folder is not None:
+            pictures.save(drawn(points, costs, strong, weak, found), folder, "svg")
 
 
-def _errors(model: TimeModel, points: Sequence[LayoutCost]) -> Errors:
-    sizes = [abs(model.predict(point) / point.milliseconds - 1) for point in points]
-    return Errors(len(points), float(np.median(sizes)), max(sizes))
+def errors(costs: Sequence[float], points: Sequence[LayoutCost]) -> Iterator[Errors]:
+    """Yield the errors over the points that the costs are fitted to, and over all others, if there are others."""
+    for name, held_out in (("fitted", False), ("held out", True)):
+        mine = [point for point in points if (point.ranks not in FITTED_RANKS) == held_out]
+        if mine:
+            sizes = [abs(cpu_milliseconds(costs, point) / point.milliseconds - 1) for point in mine]
+            yield Errors(name, len(mine), median(sizes), max(sizes))
 
 
-def count_crossings(point: LayoutCost) -> float:
-    """Return the crossings of a traversal, about: see ``levels.loop`` and ``levels.grid_loop``."""
-    if point.layout == "1d":
-        # Before the first bottom-up level the ranks measure the frontier.
-        return point.levels + (point.bottom_up_levels > 0)
-    return 2 * point.levels + 2 * point.predecessors
+def growth(points: Sequence[LayoutCost]) -> Iterator[Growth]:
+    """Yield the growth with predecessors of each layout and number of ranks that send bytes."""
+    smallest, largest = min(point.n for point in points), max(point.n for point in points)
+    for point in points:
+        if point.n == largest and point.bytes_sent and point.predecessors:
+            same = (point.layout, True, point.ranks, smallest)
+            small = next(one for one in points if (one.layout, one.predecessors, one.ranks, one.n) == same)
+            scaled = small.bytes_sent * largest / smallest
+            yield Growth(point.layout, point.ranks, point.bytes_sent, scaled, scaled / point.bytes_sent - 1)
 
 
-def _amounts(point: LayoutCost) -> NDArray[np.float64]:
-    """Return how much of each of ``COSTS`` a traversal takes, on the busiest core."""
-    used = min(point.ranks, point.cores)
-    # A bottom-up level reads the visited bits of the rank's rows, and a rank of the 2-D layout has those of its row.
-    rows = Grid.of(point.ranks).columns if point.layout == "2d" else 1
-    crossings, alone = count_crossings(point), point.ranks == 1
-    return np.array(
-        [
-            crossings * alone,
-            crossings * (not alone) * point.ranks / used,
-            point.edges / used,
-            point.bytes_sent / used,
-            point.n * (1 + rows * point.bottom_up_levels) / used,
-        ]
-    )
+def gpu_rates(costs: Sequence[float], counted: SmallGraph) -> Iterator[GpuRate]:
+    """Yield the rates of ``MEASURED`` beside the model's."""
+    for scale, gpus, gteps in MEASURED:
+        load = counted.load(scale, gpus, "1d", predecessors=False)
+        ratio = device_seconds(scale, gteps) / sum(gpu_seconds(costs, load, gpus))
+        used = "fitted" if gpus in FITTED_GPUS else "held out"
+        yield GpuRate(scale, gpus, used, gteps, gteps * ratio, ratio - 1)
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+def predictions(costs: Sequence[float], counted: SmallGraph, scale: int, gpus: Sequence[int]) -> Iterator[Prediction]:
+    """Yield the predicted cost of a Kronecker graph on each number of GPUs, in both layouts."""
+    for ranks, layout in product(gpus, LAYOUTS):
+        load, needed = counted.load(scale, ranks, layout, predecessors=True), memory(scale, ranks, layout)
+        taken = gpu_seconds(costs, load, ranks)
+        total = needed.partition_bytes + sum(needed.run.values())
+        rate = EDGE_FACTOR * 2.0**scale / sum(taken) / 1e9
+        sent = load.near + load.far
+        yield Prediction(scale, ranks, layout, load.messages, sent, total, *taken, sum(taken), rate)
+
+
+def drawn(
+    points: Sequence[LayoutCost],
+    costs: Sequence[float],
+    strong: Sequence[Scaled],
+    weak: Sequence[Scaled],
+    predicted: Sequence[Prediction],
+) -> dict[str, Figure]:
+    """Return the figures of the pages on scaling."""
+    graph, scale = strong[0].graph, f"Kronecker {predicted[0].scale}"
+    largest = [point for point in points if point.graph == graph and point.predecessors]
+    measured = _lines(largest, lambda one: one.milliseconds, ", measured")
+    model = _lines(largest, lambda one: cpu_milliseconds(costs, one), ", model")
+    sent, time, gpus = "Bytes sent, all ranks together", "Time over one rank's", "GPUs"
+    return {
+        "strong": _charts(
+            f"Strong scaling of {graph} on CPU ranks: bytes sent, memory and time by number of ranks",
+            ("ranks", sent, "bytes", _lines(strong, lambda one: one.bytes_sent)),
+            ("ranks", "State and bins of a rank", "bytes", _lines(strong, lambda one: one.state_bytes)),
+            ("ranks", time, "ratio", _lines(strong, lambda one: one.time)),
+        ),
+        "weak": _charts(
+            f"Weak scaling with {weak[0].n:,} vertices a rank on CPU ranks: bytes sent and time by number of ranks",
+            ("ranks", "Bytes sent by a rank", "bytes", _lines(weak, lambda one: one.bytes_sent / one.ranks)),
+            ("ranks", time, "ratio", _lines(weak, lambda one: one.time)),
+        ),
+        "scale": _charts(
+            f"The model beside measured times of {graph}, and its predictions for {scale} on GPUs",
+            ("ranks", f"{graph} on CPU ranks", "milliseconds", measured | model),
+            (gpus, f"{scale}: bytes that a GPU sends", "bytes", _lines(predicted, lambda one: one.bytes_sent)),
+            (gpus, f"{scale}: time of a traversal", "milliseconds", _lines(predicted, lambda one: one.seconds * 1e3)),
+        ),
+    }
+
+
+Line = list[tuple[int, float]]
+
+
+def _lines(rows: Sequence[Any], value: Callable[[Any], float | None], suffix: str = "") -> dict[str, Line]:
+    """Return a line for each layout by its name, without the points that have no value or the value 0."""
+    lines: dict[str, Line] = {}
+    for one in rows:
+        if value(one):
+            at = getattr(one, "gpus", None) or one.ranks
+            lines.setdefault(f"{one.layout[0]}-D{suffix}", []).append((at, value(one) or 0.0))
+    return {name: sorted(line) for name, line in sorted(lines.items())}
+
+
+def _charts(label: str, *charts: tuple[str, str, str, dict[str, Line]]) -> Figure:
+    """Return charts with logarithmic axes beside each other; ``label`` says what the picture shows."""
+    figure = pictures.figure(4.6 * len(charts), 4.0)
+    figure.set_label(label)
+    for ax, (across, title, up, lines) in zip(figure.subplots(1, len(charts)), charts, strict=True):
+        for index, (name, line) in enumerate(lines.items()):
+            style = "--" if name.endswith("model") else "-"
+            ax.plot(*zip(*line, strict=True), style, marker="o", color=pictures.COLOURS[index], label=name)
+        ranks = sorted({rank for line in lines.values() for rank, _ in line})
+        ax.set(xscale="log", yscale="log", xlabel=across, ylabel=up)
+        ax.set_xticks(ranks, [f"{rank:,}" for rank in ranks])
+        ax.set_xticks([], minor=True)
+        powers = np.log10([value for line in lines.values() for _, value in line])
+        ax.set_ylim(10 ** np.floor(powers.min()), 10 ** np.ceil(powers.max()))
+        ax.set_title(title, fontsize="medium", loc="left")
+        ax.grid(axis="y", alpha=0.3)
+        ax.legend(frameon=False, fontsize="small")
+    return figure

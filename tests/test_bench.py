@@ -13,15 +13,13 @@ from PIL import Image
 import dbfs
 from benchmarks import plan as plans
 from benchmarks.bins import bench_bins
-from benchmarks.corpus import CorpusPlan, bench_corpus, short_name
 from benchmarks.plan import Section, Settings, find
-from benchmarks.rates import measure
-from benchmarks.saved import read, to_json
-from benchmarks.scaling import ScalingPlan, bench_scaling
+from benchmarks.rates import STRONG, Frontier, Rates, RatesPlan, Series, bench_rates, short_name
+from benchmarks.runner import Results, read
 from benchmarks.updates import bench_repairs, bench_updates
 from dbfs.cli import main
 from dbfs.edges import generate
-from dbfs.errors import DbfsError, FormatError, MissingFileError, PlanError
+from dbfs.errors import DbfsError, MissingFileError, PlanError
 from tests.support import oracle
 
 SETTINGS = Settings(2, 1, ("top-down",), "given", False, "cpu")
@@ -49,11 +47,11 @@ def written(folder: Path, text: str) -> Path:
 
 def test_the_plans_that_come_along_are_plans() -> None:
     for name in ("small", "full"):
-        corpus, scaling = CorpusPlan.read(find("corpus", name)), ScalingPlan.read(find("scaling", name))
-        assert corpus.ranks[0] == 1
+        corpus, scaling = RatesPlan.corpus(find("corpus", name)), RatesPlan.scaling(find("scaling", name))
+        assert {min(series.graphs) for series in corpus.series} == {1}
         assert {series.kind for series in scaling.series} == {"strong", "weak"}
         assert corpus.settings.backend == scaling.settings.backend == {"small": "cpu", "full": "cuda"}[name]
-        assert max(corpus.ranks[-1], scaling.ranks) == {"small": 2, "full": 4}[name]
+        assert max(corpus.ranks, scaling.ranks) == {"small": 2, "full": 4}[name]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +59,7 @@ def test_the_plans_that_come_along_are_plans() -> None:
 )
 def test_ranks_up_to_the_cores_and_beyond(monkeypatch: pytest.MonkeyPatch, cores: int, ranks: list[int]) -> None:
     monkeypatch.setattr(dask.system, "cpu_count", lambda: cores)
-    plan = ScalingPlan.read(find("scaling", "cores"))
+    plan = RatesPlan.scaling(find("scaling", "cores"))
     assert [list(series.graphs) for series in plan.series] == [ranks, ranks]
     assert plan.ranks == 2 * cores
 
@@ -75,8 +73,9 @@ def test_a_missing_plan_is_answered_with_the_names_there(tmp_path: Path, monkeyp
 
 
 def test_a_plan_has_defaults(tmp_path: Path) -> None:
-    plan = CorpusPlan.read(written(tmp_path, "graphs: [path:n=5]\nranks: [4, 1]"))
-    assert plan == CorpusPlan(("path:n=5",), (1, 4), Settings(5, 3, ("auto",), "given", False, "auto"))
+    plan = RatesPlan.corpus(written(tmp_path, "graphs: [path:n=5]\nranks: [4, 1]"))
+    series = Series("path:n=5", STRONG, {1: "path:n=5", 4: "path:n=5"})
+    assert plan == RatesPlan((series,), Settings(5, 3, ("auto",), "given", False, "auto"))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_a_bad_corpus_plan_says_which_key_and_what_would_be_right(tmp_path: Path
     path = tmp_path / "plan.yaml"
     path.write_bytes(text.encode("utf-8" if words else "latin-1"))
     with pytest.raises(PlanError, match=words or "not YAML: 'utf-8' codec") as caught:
-        CorpusPlan.read(path)
+        RatesPlan.corpus(path)
     assert str(caught.value).startswith(str(path))
 
 
@@ -141,7 +140,7 @@ def test_a_bad_corpus_plan_says_which_key_and_what_would_be_right(tmp_path: Path
 )
 def test_a_bad_scaling_plan_says_which_key_and_what_would_be_right(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(PlanError, match=words):
-        ScalingPlan.read(written(tmp_path, text))
+        RatesPlan.scaling(written(tmp_path, text))
 
 
 def kept_and_discovered(n: int, p: int, neighbours: list[list[int]], source: int) -> tuple[int, int]:
@@ -175,7 +174,8 @@ def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ran
         neighbours[u].append(v)
         if not edges.directed:
             neighbours[v].append(u)
-    ((rates, first),) = measure(client, spec, ranks, SETTINGS, ["top-down"])
+    plan = RatesPlan((Series(spec, STRONG, {ranks: spec}),), SETTINGS)
+    (rates,) = bench_rates(client, plan, print)
     with dbfs.load(spec, client=client, ranks=ranks) as graph:
         sources = graph.sample_sources(2)
         depth = sum(graph.bfs(source).depth for source in sources) / 2
@@ -184,25 +184,28 @@ def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ran
     assert rates.inspected == 1
     assert rates.depth == depth
     assert (rates.n, rates.m, rates.ranks) == (len(neighbours), sum(map(len, neighbours)), ranks)
-    assert first.sources == (sources[0],)
 
 
 def test_the_corpus_measures_each_graph_on_each_number_of_ranks(
     client: distributed.Client, tmp_path: Path, leaves_nothing: None
 ) -> None:
-    plan = CorpusPlan.read(written(tmp_path, CORPUS))
+    plan = RatesPlan.corpus(written(tmp_path, CORPUS))
     begun: list[str] = []
-    report = bench_corpus(client, plan, begun.append)
-    grid, uniform = plan.graphs
-    assert begun == ["grid2d:side=6, 1 rank", "grid2d:side=6, 2 ranks", f"{uniform}, 1 rank", f"{uniform}, 2 ranks"]
-    assert [(rates.graph, rates.ranks) for rates in report.rates] == [(g, p) for g in (grid, uniform) for p in (1, 2)]
-    assert {rates.direction for rates in report.rates} == {"auto"}
-    assert report.speedup(report.rates[0]) == 1
-    assert report.speedup(report.rates[1]) == report.rates[1].distance_mteps / report.rates[0].distance_mteps
+    frontiers: list[Frontier] = []
     saved = tmp_path / "saved.json"
-    saved.write_text(json.dumps(to_json(report)))
-    assert read(saved) == report
-    for frontier in report.frontiers:
+    with Results("corpus", saved) as results:
+        rates = results.take("rates", bench_rates(client, plan, begun.append, frontiers), "Rates")
+        results.take("frontiers", frontiers, lambda _: ())
+    grid, uniform = (series.name for series in plan.series)
+    assert begun == ["grid2d:side=6, 1 rank", "grid2d:side=6, 2 ranks", f"{uniform}, 1 rank", f"{uniform}, 2 ranks"]
+    assert [(one.graph, one.ranks) for one in rates] == [(g, p) for g in (grid, uniform) for p in (1, 2)]
+    assert {one.direction for one in rates} == {"auto"}
+    assert rates[0].speedup == 1
+    assert rates[1].speedup == rates[1].distance_mteps / rates[0].distance_mteps
+    found = read(saved, {"corpus": {"rates": Rates, "frontiers": Frontier}})
+    assert (found["rates"], found["frontiers"]) == (rates, frontiers)
+    assert [frontier.graph for frontier in frontiers] == [grid, uniform]
+    for frontier in frontiers:
         edges = generate.parse(frontier.graph)
         src, dst = (np.concatenate(side) for side in zip(*(piece.read() for piece in edges.cut(50)), strict=True))
         distances = oracle.distances(
@@ -216,9 +219,9 @@ def test_the_corpus_measures_each_graph_on_each_number_of_ranks(
 
 
 def test_scaling_measures_each_series(client: distributed.Client, tmp_path: Path) -> None:
-    plan = ScalingPlan.read(written(tmp_path, SCALING))
-    points = list(bench_scaling(client, plan))
-    assert [(p.kind, p.rates.graph, p.rates.ranks, p.rates.direction) for p in points] == [
+    plan = RatesPlan.scaling(written(tmp_path, SCALING))
+    points = list(bench_rates(client, plan, print))
+    assert [(p.kind, p.graph, p.ranks, p.direction) for p in points] == [
         (kind, graph, ranks, direction)
         for kind, graph, ranks in [
             ("strong", "grid2d:side=6", 1),
@@ -230,8 +233,8 @@ def test_scaling_measures_each_series(client: distributed.Client, tmp_path: Path
     ]
     for one, more in zip(points[::4] + points[1::4], points[2::4] + points[3::4], strict=True):
         assert (one.speedup, one.efficiency) == (1, 1)
-        assert more.speedup == more.rates.distance_mteps / one.rates.distance_mteps
-        assert more.efficiency == pytest.approx(more.speedup / more.rates.ranks)
+        assert more.speedup == more.distance_mteps / one.distance_mteps
+        assert more.efficiency == pytest.approx(more.speedup / more.ranks)
 
 
 @pytest.mark.parametrize(
@@ -297,15 +300,19 @@ def test_a_folder_that_takes_no_results_is_refused_before_the_benchmark(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"benchmark": "corpus"}', '{"benchmark": "scaling", "points": [{"rates": {"n": 1}}]}']
+    "text",
+    ["", "[]", "{}", '{"benchmark": "corpus"}', '{"benchmark": "gpu"}', '{"benchmark": "scaling", "rates": [{}]}'],
 )
 def test_what_is_no_saved_benchmark(tmp_path: Path, text: str) -> None:
     path = tmp_path / "saved.json"
     path.write_text(text)
-    with pytest.raises(FormatError, match=r"saved\.json: not the JSON that dbfs bench corpus, scaling or lab saves"):
-        read(path)
-    with pytest.raises(MissingFileError, match="no such file"):
-        read(tmp_path / "none.json")
+    for file, words in (
+        (path, "saved.json: not the JSON that dbfs bench corpus or scaling or lab saves"),
+        (tmp_path / "none.json", "none.json: no such file"),
+    ):
+        answer = CliRunner().invoke(main, ["bench", "figures", str(file), "--out", str(tmp_path)])
+        assert answer.exit_code != 0
+        assert words in answer.stderr
 
 
 def test_without_matplotlib_nothing_is_measured_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,11 +337,11 @@ def test_a_section_names_its_place() -> None:
 
 
 def test_updates_are_measured(client: distributed.Client) -> None:
-    rates = bench_updates(client, 8, 500, 1)
+    (rates,) = bench_updates(client, 8, 500, 1)
     assert min(rates.insert, rates.delete, rates.pages, rates.csr, rates.ratio) > 0
     assert rates.bytes_compact >= 1
-    times = bench_repairs(client, "grid2d:side=8", 5, 1, 4)
-    assert min(times.repair, times.traversal, times.speedup, times.least_speedup, *times.single.values()) > 0
+    (times,) = bench_repairs(client, "grid2d:side=8", 5, 1, 4)
+    assert min(times.repair, times.traversal, times.speedup, times.least_speedup, times.single_50) > 0
 
 
 @pytest.mark.full
@@ -342,10 +349,10 @@ def test_the_command_for_updates() -> None:
     options = ["--scale", "8", "--edges", "500", "--times", "1", "--ranks", "1", "--roads", "path:n=90"]
     done = CliRunner().invoke(main, ["bench", "updates", *options, "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["edges"] == 500
+    assert json.loads(done.stdout)["updates"][0]["edges"] == 500
     printed = CliRunner().invoke(main, ["bench", "updates", *options]).output
-    assert "CSR / pages" in printed
-    assert "one edge changed" in printed
+    assert "bytes of" in printed
+    assert "one edge" in printed
 
 
 def test_levels_over_a_protocol(client: distributed.Client) -> None:

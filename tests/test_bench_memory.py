@@ -15,8 +15,8 @@ from rich.console import Console
 import dbfs
 from benchmarks import memory
 from benchmarks.gpu import ROWS
-from benchmarks.memory import SUBJECTS, Compared, MemoryUse, Subject, bench_memory, sampled
-from benchmarks.tables import memory_table
+from benchmarks.memory import SUBJECTS, MemoryUse, Subject, bench_memory, sampled
+from benchmarks.runner import table
 from dbfs.cli import main
 from dbfs.cluster.connect import roster
 from dbfs.cluster.gang import Gang
@@ -71,21 +71,19 @@ def test_a_graph_is_measured_beside_its_estimate(gpus: distributed.Client) -> No
 
     assert [use.when for use in (load, run, most)] == ["load", "run", "at most"]
     assert {(use.graph, use.order, use.exchange) for use in (load, run, most)} == {("rmat", "given", "shared_memory")}
-    assert load.peak.measured == partitions
-    assert load.resident is not None
-    assert load.resident.measured == partitions
+    assert load.peak == load.resident == partitions
     # A distance and a predecessor for each row; the labels of the earlier traversal are released by then.
     labelled = tuple(nbytes + 8 * rows for nbytes in partitions)
-    assert run.resident is not None
-    assert run.peak.measured == run.resident.measured == most.peak.measured == labelled
+    assert run.peak == run.resident == most.peak == labelled
 
     of_run = sum(needed.run.values())
-    assert load.resident.estimate == needed.partition_bytes + of_run - 8 * rows
-    assert load.peak.estimate == max(load.resident.estimate, needed.partition_bytes + sum(needed.build.values()))
-    assert run.peak.estimate == run.resident.estimate == needed.partition_bytes + of_run
-    assert most.peak.estimate == needed.peak_bytes
+    formed = needed.partition_bytes + of_run - 8 * rows
+    assert load.resident_estimate == formed
+    assert load.peak_estimate == max(formed, needed.partition_bytes + sum(needed.build.values()))
+    assert run.peak_estimate == run.resident_estimate == needed.partition_bytes + of_run
+    assert most.peak_estimate == needed.peak_bytes
     assert most.resident is None
-    assert most.peak.percent == pytest.approx(100 * needed.peak_bytes / max(labelled))
+    assert most.peak_percent == pytest.approx(100 * needed.peak_bytes / max(labelled))
     assert load.gap > 0
     assert samplers(gpus) == [0, 0]
     assert not dbfs.graphs(client=gpus)
@@ -152,24 +150,24 @@ USES = [
     for use in (
         MemoryUse(
             *(graph, order, "cuda_ipc", "load"),
-            Compared.of(3 * GIB, [2 * GIB, 4 * GIB], [0, 1 * GIB]),
-            Compared.of(2 * GIB, [125 * GIB, 2 * GIB], [0, 0]),
+            *(3 * GIB, (2 * GIB, 3 * GIB), 100.0),
+            *(2 * GIB, (125 * GIB, 2 * GIB), 1.6),
             gap=0.4,
         ),
-        MemoryUse(graph, order, "cuda_ipc", "at most", Compared.of(GIB, [GIB // 2], [0]), None, gap=0.4),
+        MemoryUse(graph, order, "cuda_ipc", "at most", GIB, (GIB // 2,), 200.0, None, None, None, gap=0.4),
     )
 ]
 
 
 def test_the_table() -> None:
     console = Console(width=80, record=True, file=Path("/dev/null").open("w"))  # noqa: SIM115 - recorded, not written
-    console.print(memory_table(USES, "2 GPUs, abc"))
-    lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    console.print(table("2 GPUs, abc", USES))
+    lines = [" ".join(line.split()) for line in console.export_text(clear=False).splitlines()]
     assert lines[0] == "2 GPUs, abc"
     assert "random.2Mv.128Me given load 3.000 3.000 100.0 2.000 125.000 1.6" in lines
-    # The graph's name is not repeated, and no cell is cut short.
-    assert lines.count("at most 1.000 0.500 200.0") == 2
-    assert "…" not in console.export_text(clear=False)
+    assert "random.2Mv.128Me given at most 1.000 0.500 200.0" in lines
+    # No cell is cut short.
+    assert "…" not in console.export_text()
     assert any(line.startswith("rmat.2Mv.128Me degree") for line in lines)
 
 
@@ -200,7 +198,7 @@ def test_without_gpus_nothing_is_measured(without_gpus: list[Any], tmp_path: Pat
             2,
             "--graph web: no graph's name contains this; the graphs are kronecker 24, kronecker 26,",
         ),
-        (["--out", str(tmp_path / "no" / "x.json")], 2, f"there is no folder {tmp_path / 'no'}"),
+        (["--json", str(tmp_path / "no" / "x.json")], 2, f"there is no folder {tmp_path / 'no'}"),
     ):
         for benchmark in ("memory", "gpu"):
             answer = CliRunner().invoke(main, ["bench", benchmark, *arguments])
@@ -213,17 +211,19 @@ def test_without_gpus_nothing_is_measured(without_gpus: list[Any], tmp_path: Pat
 def test_what_was_measured_is_printed_and_written(
     without_gpus: list[Any], tmp_path: Path, client: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted: list[object] = []
+    wanted: list[dict[str, Any]] = []
 
-    def connect(**options: object) -> Any:
+    def connect(**options: Any) -> Any:
         wanted.append(options)
         return distributed.Client(client.scheduler.address)
 
     monkeypatch.setattr(dbfs, "connect", connect)
     out = tmp_path / "memory.json"
-    answer = invoke("--gpus", "2", "--graph", "kronecker", "--graph", "grid", "--memory-limit", "0", "--out", str(out))
+    answer = invoke("--gpus", "2", "--graph", "kronecker", "--graph", "grid", "--memory-limit", "0", "--json", str(out))
     assert answer.exit_code == 0, answer.output
-    assert wanted == [{"n_workers": 2, "backend": "cuda", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}]
+    assert wanted == [
+        {"n_workers": 2, "backend": "cuda", "dashboard_address": None, "memory_limit": 0, "processes": True}
+    ]
     asked, subjects = without_gpus
     assert asked == 2
     assert [s.graph for s in subjects] == ["kronecker 24"] * 2 + ["kronecker 26", "grid7pt.300", "grid5pt.5000"]
@@ -232,4 +232,4 @@ def test_what_was_measured_is_printed_and_written(
     assert saved["revision"]
     assert saved["gpus"] == 2
     as_json = json.loads(json.dumps([asdict(use) for use in USES]))
-    assert saved["uses"] == as_json == json.loads(invoke("--json").stdout)
+    assert saved["uses"] == as_json == json.loads(invoke("--json").stdout)["uses"]

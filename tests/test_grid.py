@@ -292,7 +292,7 @@ def test_the_estimate_holds(client: distributed.Client) -> None:
 
 
 def test_the_benchmark_of_layouts(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("benchmarks.cli.layouts")
+    module = importlib.import_module("benchmarks.layouts")
     monkeypatch.setattr(module, "connect", lambda *_: contextlib.nullcontext(client))
     arguments = ["--graph", "kronecker:scale=8", "--ranks", "4", "--sources", "2", "--json"]
     answer = CliRunner().invoke(main, ["bench", "layouts", *arguments], catch_exceptions=False)

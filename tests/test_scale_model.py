@@ -1,6 +1,7 @@
 """The model of a traversal's time, its command and its figures. ``test_level_counts`` checks the counts."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,19 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
-from benchmarks import layouts, scale_gpus
+from benchmarks import layouts, scale_model
 from benchmarks.layouts import LayoutCost
-from benchmarks.scale_gpus import GpuModel, SmallGraph, share_on_host
-from benchmarks.scale_model import TimeModel, try_model
+from benchmarks.runner import Results
+from benchmarks.scale_model import SmallGraph, cpu_milliseconds, errors, fit_cpu, gpu_rates, share_on_host
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileError
 
-TRUE = TimeModel((2e-6, 7e-6, 3e-9, 1e-10, 5e-11))
+TRUE = [2e-6, 7e-6, 3e-9, 1e-10, 5e-11]
 
 
 def point(layout: str, ranks: int, scale: int, predecessors: bool) -> LayoutCost:
-    """A point whose time is exactly that of ``TRUE``."""
+    """A point whose time is exactly by the costs ``TRUE``."""
     n = 2**scale
     measured = LayoutCost(
         graph=f"kronecker:scale={scale}",
@@ -41,7 +42,7 @@ def point(layout: str, ranks: int, scale: int, predecessors: bool) -> LayoutCost
         bytes_per_rank=130 * n / ranks,
         state_bytes=8 * n // ranks,
     )
-    return replace(measured, milliseconds=TRUE.predict(measured))
+    return replace(measured, milliseconds=cpu_milliseconds(TRUE, measured))
 
 
 POINTS = [
@@ -56,28 +57,25 @@ POINTS = [
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "layouts.json"
-    path.write_text(json.dumps(layouts.to_json(POINTS)))
+    with Results("layouts", path) as results:
+        results.take("costs", POINTS, "Layouts")
     return path
 
 
 def test_the_fit_finds_the_costs_that_made_the_points() -> None:
-    trial = try_model(POINTS)
-    assert trial.model.seconds == pytest.approx(TRUE.seconds)
-    assert trial.held_out is not None
-    assert (trial.fitted.points, trial.held_out.points) == (48, 32)
-    assert max(trial.fitted.largest, trial.held_out.largest) < 1e-6
-
-
-def test_errors_are_relative_to_what_was_measured() -> None:
+    costs = fit_cpu(POINTS)
+    assert costs == pytest.approx(TRUE)
+    fitted, held_out = errors(costs, POINTS)
+    assert (fitted.number, held_out.number) == (48, 32)
+    assert max(fitted.largest, held_out.largest) < 1e-6
+    # Errors are relative to what was measured.
     slower = [replace(one, milliseconds=2 * one.milliseconds) if one.ranks == 8 else one for one in POINTS]
-    held_out = try_model(slower).held_out
-    assert held_out is not None
-    assert held_out.largest == pytest.approx(0.5)
+    assert list(errors(costs, slower))[1].largest == pytest.approx(0.5)
 
 
 def test_too_few_points_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="at least 5 measurements on 1, 2, 4, 16 ranks, not 3"):
-        try_model(POINTS[:3])
+        fit_cpu(POINTS[:3])
 
 
 def test_saved_points_come_back(saved: Path, tmp_path: Path) -> None:
@@ -86,21 +84,21 @@ def test_saved_points_come_back(saved: Path, tmp_path: Path) -> None:
         layouts.read(tmp_path / "none.json")
     for wrong in ("[]", '{"benchmark": "scaling"}', '{"benchmark": "layouts", "costs": [{"n": 3}]}', "{"):
         saved.write_text(wrong)
-        with pytest.raises(FormatError, match="not the JSON that dbfs bench layouts --json prints"):
+        with pytest.raises(FormatError, match="not the JSON that dbfs bench layouts saves"):
             layouts.read(saved)
 
 
 @pytest.mark.parametrize(("layout", "ranks"), [("1d", 1), ("1d", 16), ("2d", 6), ("2d", 16)])
 def test_memory_is_the_estimate(layout: str, ranks: int) -> None:
     expected = dbfs.estimate("kronecker:scale=20", ranks, BuildOptions(layout=layout))
-    found = scale_gpus.memory(20, ranks, layout)
+    found = scale_model.memory(20, ranks, layout)
     assert (found.partition, found.run) == (expected.partition, expected.run)
 
 
 def test_memory_of_graphs_that_no_stripe_holds() -> None:
     with pytest.raises(DbfsError):
         dbfs.estimate("kronecker:scale=36", 1024)
-    assert scale_gpus.memory(36, 1024, "1d").partition["columns"] == 4 * 2 * 16 * 2**36 // 1024
+    assert scale_model.memory(36, 1024, "1d").partition["columns"] == 4 * 2 * 16 * 2**36 // 1024
 
 
 def test_peers_on_the_same_host() -> None:
@@ -113,10 +111,9 @@ def test_peers_on_the_same_host() -> None:
 
 def test_rates_of_gpus_that_the_model_was_not_fitted_to() -> None:
     counted = SmallGraph(12, sources=2)
-    model = GpuModel.fit(counted)
-    for rate in scale_gpus.MEASURED:
-        load = counted.load(rate.scale, rate.gpus, "1d", predecessors=False)
-        assert model.predict(load, rate.gpus).total == pytest.approx(rate.seconds, rel=0.3)
+    rates = list(gpu_rates(scale_model.fit_gpus(counted), counted))
+    assert [(one.scale, one.gpus, one.measured) for one in rates] == list(scale_model.MEASURED)
+    assert all(abs(one.error) < 0.3 for one in rates)
 
 
 def test_the_command_and_its_figures(saved: Path, tmp_path: Path) -> None:
@@ -128,8 +125,14 @@ def test_the_command_and_its_figures(saved: Path, tmp_path: Path) -> None:
     for title in ("Strong scaling", "Weak scaling", "Costs on CPU ranks", "Relative errors", "Kronecker 36"):
         assert title in text
     for name, charts in (("strong", 3), ("weak", 2), ("scale", 3)):
-        drawing = ElementTree.fromstring((tmp_path / f"{name}.svg").read_text())
-        assert len(drawing.findall("{http://www.w3.org/2000/svg}g")) == charts
+        text = (tmp_path / f"{name}.svg").read_text()
+        axes = [
+            g for g in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}g") if "axes" in g.get("id", "")
+        ]
+        assert len(axes) == charts
+        assert text.startswith("<svg")
+        assert "<title>" in text
+        assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
     answer = json.loads(run("--json", "--scale", "30"))
     assert [(one["gpus"], one["layout"]) for one in answer["predictions"]] == [(16, "1d"), (16, "2d")]
-    assert answer["cpu"]["held_out"]["points"] == 32
+    assert answer["errors"][1]["number"] == 32

@@ -14,15 +14,19 @@ _CHECKOUT = Path(__file__).parents[2]
 
 
 class Benchmarks(click.Group):
-    """The commands of ``benchmarks/cli``, which are imported when one of them is asked for."""
+    """The commands of ``benchmarks``, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the benchmarks; errors as for ``_loaded``."""
-        return _loaded(ctx).list_commands(ctx)
+        """Return the names of the benchmarks; errors as for ``_modules``."""
+        return sorted(_modules(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a benchmark; errors as for ``_loaded``."""
-        return _loaded(ctx).get_command(ctx, cmd_name)
+        """Return a benchmark; errors as for ``_modules``."""
+        module = _modules(ctx).get(cmd_name)
+        if module is None:
+            return None
+        found: click.Command = getattr(importlib.import_module(f"benchmarks.{module}"), cmd_name.replace("-", "_"))
+        return found
 
 
 @click.group(cls=Benchmarks)
@@ -33,8 +37,8 @@ def bench() -> None:
     """
 
 
-def _loaded(ctx: click.Context) -> click.Group:
-    """Return the group with the benchmarks; a group without any for a shell's completion if they are missing.
+def _modules(ctx: click.Context) -> dict[str, str]:
+    """Return the module of each benchmark; none for a shell's completion if the benchmarks are missing.
 
     Raises:
         MissingFileError: dbfs was not imported from a checkout.
@@ -42,7 +46,7 @@ def _loaded(ctx: click.Context) -> click.Group:
     # Any project may have left a folder of this name beside an installed dbfs.
     if not (_CHECKOUT / "pyproject.toml").is_file() or not (_CHECKOUT / "benchmarks").is_dir():
         if ctx.resilient_parsing:
-            return click.Group()
+            return {}
         raise MissingFileError(
             f"dbfs bench: the benchmarks are in no wheel, and dbfs is imported from {_CHECKOUT}; they are the folder "
             "benchmarks/ of https://github.com/dbfs-project/dbfs: clone it, and run pip install -e . there"
@@ -50,5 +54,5 @@ def _loaded(ctx: click.Context) -> click.Group:
     # Ahead of installed packages, which may have modules named benchmarks or tests.
     if sys.path[0] != str(_CHECKOUT):
         sys.path.insert(0, str(_CHECKOUT))
-    group: click.Group = importlib.import_module("benchmarks.cli").bench
-    return group
+    modules: dict[str, str] = importlib.import_module("benchmarks").COMMANDS
+    return modules

