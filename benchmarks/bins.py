@@ -19,14 +19,7 @@ from dbfs_workers.spec import DIRECTIONS
 
 @dataclass(frozen=True)
 class BinsCost:
-    """A level over one protocol; its time is the median of several traversals.
-
-    Attributes:
-        direction: the traversal's direction; ``auto`` chooses that of each level.
-        way: the level's own direction.
-        frontier: vertices of the frontier.
-        edges: edges that the level looked at.
-    """
+    """A level over one protocol, with the traversal's direction and the level's own; the time is a median."""
 
     protocol: Annotated[str, Column()]
     direction: Annotated[str, Column()]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import dbfs
 from benchmarks import options
-from benchmarks.plan import Section, find
+from benchmarks import plan as plans
 from benchmarks.runner import Column, Results, Started, begun, connect
 from dbfs import progress
 from dbfs.building.build import ORDERS
@@ -37,41 +37,15 @@ _GROUP = 1 << 20
 _SCATTER = 2_654_435_761
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildPlan:
-    """A plan of ``bench_build``.
+    """A plan: each graph is built from each form; the fastest of the repeats counts, and the highest peak."""
 
-    Attributes:
-        graphs: specs of generators.
-        forms: some of ``FORMS``; each graph is built from each form.
-        ranks: numbers of ranks, ascending.
-        order: internal order of the vertices.
-        repeats: number of builds; the fastest counts, and the highest peak.
-    """
-
-    graphs: tuple[str, ...]
-    forms: tuple[str, ...]
-    ranks: tuple[int, ...]
-    order: str = "given"
-    repeats: int = 3
-
-    @classmethod
-    def read(cls, path: Path) -> BuildPlan:
-        """Read a plan from a YAML file.
-
-        Raises:
-            PlanError: the file is not a plan; the message names the key and what would be right.
-        """
-        section = Section.read(path)
-        plan = cls(
-            graphs=section.graphs("graphs"),
-            forms=section.choices("forms", FORMS, ["generator"]),
-            ranks=section.counts("ranks"),
-            order=section.choice("order", ORDERS, "given"),
-            repeats=section.count("repeats", 3),
-        )
-        section.end()
-        return plan
+    graphs: Annotated[tuple[str, ...], plans.graphs]
+    forms: Annotated[tuple[str, ...], plans.some_of(FORMS)] = ("generator",)
+    ranks: Annotated[tuple[int, ...], plans.counts]
+    order: Annotated[str, plans.one_of(ORDERS)] = "given"
+    repeats: Annotated[int, plans.count] = 3
 
 
 def _largest(sizes: tuple[int, ...]) -> str:
@@ -125,7 +99,7 @@ def build(plan: str, memory_limit: str, file: str | None, **instead: Any) -> Non
 
     Example: dbfs bench build --graph kronecker:scale=18 --form generator --ranks 2
     """
-    chosen = BuildPlan.read(find("build", plan))
+    chosen = plans.read(BuildPlan, plans.find("build", plan))
     instead["ranks"] = tuple(sorted(set(instead["ranks"])))
     given: dict[str, Any] = {name: values for name, values in instead.items() if values}
     chosen = replace(chosen, **given)

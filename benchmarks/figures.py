@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.pictures import COLOURS, MARKERS, figure
+from benchmarks.pictures import COLOURS, MARKERS, Lines, charts, figure
 from benchmarks.rates import STRONG, WEAK, Frontier, Rates, short_name
 from dbfs.display.plots import EDGES, VERTICES
 from dbfs_workers.text import counted
@@ -128,27 +127,10 @@ def _legend(drawn: Figure, ax: Axes, across: int) -> None:
 
 def scaling_figures(rates: Sequence[Rates]) -> dict[str, Figure]:
     """Return the figure of speed-up (strong) and efficiency (weak) by number of ranks."""
-    kinds = [kind for kind in (STRONG, WEAK) if any(one.kind == kind for one in rates)]
-    drawn = figure(5.0 * len(kinds), 3.8)
-    for ax, kind in zip(drawn.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-        mine = [one for one in rates if one.kind == kind]
-        ranks = sorted({one.ranks for one in mine})
-        lines = dict.fromkeys((one.series, one.direction) for one in mine)
-        for (series, direction), colour, marker in zip(
-            lines, itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False
-        ):
-            line = [one for one in mine if (one.series, one.direction) == (series, direction)]
-            values = [one.speedup if kind == STRONG else one.efficiency for one in line]
-            ax.plot([one.ranks for one in line], values, color=colour, marker=marker, label=f"{series}, {direction}")
-        ideal = [number / ranks[0] if kind == STRONG else 1.0 for number in ranks]
-        ax.plot(ranks, ideal, color="#808080", linestyle="--", linewidth=1, label="ideal")
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(ranks, [str(number) for number in ranks])
-        ax.minorticks_off()
-        ax.set_xlabel("ranks")
-        ax.set_ylabel("speed-up" if kind == STRONG else "efficiency: rate per rank over the first's")
-        ax.set_title(f"{kind} scaling", fontsize="medium", loc="left")
-        ax.grid(alpha=0.3)
-        ax.set_ylim(bottom=0)
-        ax.legend(frameon=False, fontsize="small")
-    return {"scaling": drawn}
+    lines: dict[str, Lines] = {}
+    for one in rates:
+        of = lines.setdefault(one.kind, {}).setdefault(f"{one.series}, {one.direction}", [])
+        of.append((one.ranks, one.speedup if one.kind == STRONG else one.efficiency))
+    titles = {STRONG: "speed-up", WEAK: "efficiency: rate per rank over the first's"}
+    shown = [(f"{kind} scaling", "ranks", titles[kind], lines[kind]) for kind in titles if kind in lines]
+    return {"scaling": charts("Scaling over ranks", *shown)}

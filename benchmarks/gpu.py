@@ -21,15 +21,7 @@ from dbfs.progress import track
 
 @dataclass(frozen=True)
 class Row:
-    """A graph and how to traverse it.
-
-    Attributes:
-        graph: the graph's name in the literature.
-        spec: the generator's spec.
-        order: internal order of the vertices.
-        direction: direction of the levels.
-        cugraph: directed GTEPS of cuGraph, by number of GPUs.
-    """
+    """A graph and how to traverse it; ``cugraph`` has directed GTEPS of cuGraph, by number of GPUs."""
 
     graph: str
     spec: str

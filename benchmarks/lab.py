@@ -12,8 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import dask.system
@@ -21,9 +20,9 @@ import distributed
 
 import dbfs
 from benchmarks import options
+from benchmarks import plan as plans
 from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
-from benchmarks.plan import Section, find
 from benchmarks.runner import Results, Started, begun, connect
 from dbfs import progress
 from dbfs.cli.common import scheduler_option
@@ -35,6 +34,16 @@ from dbfs_workers.gpus import own_gpu_name
 
 SLOWEST = 30.0
 """Seconds that a plan of short times allows one traversal, the compilation before the first one included."""
+
+
+def _strategies(value: Any, where: str) -> Any:
+    """Take a list of strategies with their options."""
+    for at, strategy in enumerate(plans.texts(value, where)):
+        try:
+            parse(strategy)
+        except InvalidOptionError as error:
+            raise PlanError(f"{where}[{at}]: {error}") from error
+    return tuple(value)
 
 
 @dataclass(frozen=True)
@@ -51,39 +60,13 @@ class LabPlan:
         backend: backend of the strategies that run on any: cuda or cpu.
     """
 
-    graphs: tuple[str, ...]
-    strategies: tuple[str, ...]
-    sources: int
-    predecessors: bool
-    backend: str
-    seconds: int = 600
-    first_vertex: bool = False
-
-    @classmethod
-    def read(cls, path: Path) -> LabPlan:
-        """Read a plan from a YAML file.
-
-        Raises:
-            PlanError: the file is not a plan, or has an unknown strategy; the message names the key and what would be
-                right.
-        """
-        section = Section.read(path)
-        plan = cls(
-            section.graphs("graphs"),
-            section.texts("strategies"),
-            section.count("sources", 10),
-            section.flag("predecessors", False),
-            section.choice("backend", BACKENDS, "cuda"),
-            section.count("seconds", 600),
-            section.flag("first-vertex", False),
-        )
-        section.end()
-        for at, strategy in enumerate(plan.strategies):
-            try:
-                parse(strategy)
-            except InvalidOptionError as error:
-                raise PlanError(f"{path}: strategies[{at}]: {error}") from error
-        return plan
+    graphs: Annotated[tuple[str, ...], plans.graphs]
+    strategies: Annotated[tuple[str, ...], _strategies]
+    sources: Annotated[int, plans.count] = 10
+    predecessors: Annotated[bool, plans.flag] = False
+    backend: Annotated[str, plans.one_of(BACKENDS)] = "cuda"
+    seconds: Annotated[int, plans.count] = 600
+    first_vertex: Annotated[bool, plans.flag, "first-vertex"] = False
 
 
 @click.command()
@@ -100,7 +83,7 @@ def lab(plan: str, memory_limit: str, scheduler: str | None, file: str | None) -
 
     Example: dbfs bench lab --plan small --json lab.json
     """
-    chosen = LabPlan.read(find("lab", plan))
+    chosen = plans.read(LabPlan, plans.find("lab", plan))
     with (
         Results(BENCHMARK, file) as results,
         connect(1, chosen.backend, memory_limit, scheduler) as client,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Annotated, Any
 
 import click
@@ -14,11 +14,10 @@ import distributed
 
 import dbfs
 from benchmarks import options, runner
-from benchmarks.runner import Column, Results, Started, begun, connect
+from benchmarks.runner import Column, Results, Started, begun, connect, milliseconds
 from dbfs import progress
 from dbfs.building.build import LAYOUTS, BuildOptions
 from dbfs.errors import EdgeInputError
-from dbfs.graph.graph import Graph
 from dbfs.units import format_bytes
 from dbfs_workers.storage.grid import Grid
 from dbfs_workers.text import counted
@@ -37,18 +36,14 @@ class LayoutCost:
     """The costs of a graph's traversals in one layout. Counts are means over the sources, of all ranks together.
 
     Attributes:
-        m: number of directed edges stored.
-        predecessors: whether predecessors are recorded.
+        m: directed edges stored.
         cores: CPU cores that the ranks share.
         peers: number of ranks that a rank exchanges bins and bitmaps with.
         edges: edges that the levels looked at.
-        bytes_sent: bytes that the ranks send.
         ratio: ``bytes_sent`` divided by those of ``1d``; 1 if nothing is sent.
         milliseconds: time of a traversal's levels: the median over the sources of the fastest of five.
         bytes_per_rank: mean bytes of a rank's partition.
-        state_bytes: bytes of a rank's state and bins in a traversal, by ``dbfs.estimate``; None if the size of the
-            graph is known only after reading.
-        exchange: how the ranks exchanged.
+        state_bytes: see ``_state_bytes``.
     """
 
     graph: Annotated[str, Column()]
@@ -117,49 +112,41 @@ def bench_layouts(
 
 
 def _compare(
-    client: distributed.Client, graph: str, ranks: int, sources: int, order: str, backend: str
+    client: distributed.Client, spec: str, ranks: int, sources: int, order: str, backend: str
 ) -> Iterator[LayoutCost]:
     """Measure one graph on one number of ranks in each layout."""
     striped: dict[bool, float] = {}
     for layout in LAYOUTS:
-        state = _state_bytes(graph, ranks, BuildOptions(order=order, layout=layout), backend)
+        state = _state_bytes(spec, ranks, BuildOptions(order=order, layout=layout), backend)
         options: dict[str, Any] = {"order": order, "layout": layout, "backend": backend, "progress": False}
-        with dbfs.load(graph, client=client, ranks=ranks, **options) as loaded:
-            chosen = loaded.sample_sources(sources)
+        with dbfs.load(spec, client=client, ranks=ranks, **options) as graph:
+            drawn = graph.sample_sources(sources)
             for predecessors in (False, True):
-                cost = _cost(loaded, graph, layout, chosen, predecessors, state)
-                first = striped.setdefault(predecessors, cost["bytes_sent"])
-                yield LayoutCost(**cost, ratio=cost["bytes_sent"] / first if first else 1.0)
-
-
-def _cost(
-    graph: Graph, spec: str, layout: str, sources: Sequence[int], predecessors: bool, state: int | None
-) -> dict[str, Any]:
-    """Run the traversals; return the fields of a ``LayoutCost`` but the ratio."""
-    # The first run allocates the state that the next ones share.
-    graph.bfs(sources[0], predecessors=predecessors, progress=False).release()
-    runs = [graph.bfs_many(sources, predecessors=predecessors, progress=False) for _ in range(_REPEATS)]
-    results = runs[0]
-    levels = [result.levels for result in results]
-    return {
-        "graph": spec,
-        "n": graph.n,
-        "m": graph.m,
-        "layout": layout,
-        "predecessors": predecessors,
-        "ranks": graph.ranks,
-        "cores": int(dask.system.cpu_count()),
-        "peers": count_peers(layout, graph.ranks),
-        "levels": fmean(len(of) for of in levels),
-        "bottom_up_levels": fmean(int((of["direction"] == "bottom-up").sum()) for of in levels),
-        "edges": fmean(int(of["edges"].sum()) for of in levels),
-        "bytes_sent": fmean(int(of["bytes_sent"].sum()) for of in levels),
-        "milliseconds": median(min(result.seconds for result in of) for of in zip(*runs, strict=True)) * 1e3,
-        "bytes_per_rank": fmean(graph.nbytes),
-        "state_bytes": state,
-        "backend": graph.backend,
-        "exchange": graph.exchange,
-    }
+                # The first run allocates the state that the next ones share.
+                graph.bfs(drawn[0], predecessors=predecessors, progress=False).release()
+                runs = [graph.bfs_many(drawn, predecessors=predecessors, progress=False) for _ in range(_REPEATS)]
+                levels = [result.levels for result in runs[0]]
+                sent = fmean(int(of["bytes_sent"].sum()) for of in levels)
+                yield LayoutCost(
+                    graph=spec,
+                    n=graph.n,
+                    m=graph.m,
+                    layout=layout,
+                    predecessors=predecessors,
+                    ranks=ranks,
+                    cores=int(dask.system.cpu_count()),
+                    peers=count_peers(layout, ranks),
+                    levels=fmean(len(of) for of in levels),
+                    bottom_up_levels=fmean(int((of["direction"] == "bottom-up").sum()) for of in levels),
+                    edges=fmean(int(of["edges"].sum()) for of in levels),
+                    bytes_sent=sent,
+                    ratio=sent / first if (first := striped.setdefault(predecessors, sent)) else 1.0,
+                    milliseconds=milliseconds([min(one.seconds for one in of) for of in zip(*runs, strict=True)]),
+                    bytes_per_rank=fmean(graph.nbytes),
+                    state_bytes=state,
+                    backend=graph.backend,
+                    exchange=graph.exchange,
+                )
 
 
 def _state_bytes(graph: str, ranks: int, options: BuildOptions, backend: str) -> int | None:

@@ -34,13 +34,7 @@ _SETTLED_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph to measure.
-
-    Attributes:
-        graph: the graph's name in the literature.
-        spec: the generator's spec.
-        order, in_edges: the options of ``dbfs.load``.
-    """
+    """A graph to measure, by its name in the literature and its spec, with options of ``dbfs.load``."""
 
     graph: str
     spec: str

@@ -1,6 +1,7 @@
 """Options that several benchmarks have."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -34,6 +35,11 @@ def ranks(default: int) -> Callable[[Command], Command]:
 def order(default: str) -> Callable[[Command], Command]:
     """Return the option ``--order``."""
     return value("--order", default, "Order of the vertices.", click.Choice(ORDERS))
+
+
+def folder(about: str) -> Callable[[Command], Command]:
+    """Return the option ``--out``, a folder."""
+    return click.option("--out", type=click.Path(file_okay=False, path_type=Path), help=about)
 
 
 graph = value("--graph", "kronecker:scale=20", "A generator or a file.")

@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dbfs.cli.common import writing
 from dbfs.errors import InvalidOptionError, MissingPackageError
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = "osD^vP"
 
+Lines = dict[str, list[tuple[int, float]]]
+"""Points by the name of their line."""
+
 
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure; sizes are in inches."""
@@ -25,6 +30,30 @@ def figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def charts(label: str, *shown: tuple[str, str, str, Lines]) -> Figure:
+    """Return charts with logarithmic axes beside each other.
+
+    Args:
+        label: says what the picture shows.
+        shown: by chart, its title, the titles of its axes, and its lines by name: dashed if the name ends with model.
+    """
+    drawn = figure(4.6 * len(shown), 4.0)
+    drawn.set_label(label)
+    for ax, (title, across, up, lines) in zip(drawn.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        for index, (name, line) in enumerate(lines.items()):
+            style = ("--" if name.endswith("model") else "-") + MARKERS[index % len(MARKERS)]
+            ax.plot(*zip(*line, strict=True), style, color=COLOURS[index % len(COLOURS)], label=name)
+        ranks, heights = (sorted({point[axis] for line in lines.values() for point in line}) for axis in (0, 1))
+        ax.set(xscale="log", yscale="log", xlabel=across, ylabel=up)
+        ax.set_ylim(10 ** np.floor(np.log10(heights[0])), 10 ** np.ceil(np.log10(heights[-1])))
+        ax.set_xticks(ranks, [f"{rank:,}" for rank in ranks])
+        ax.minorticks_off()
+        ax.set_title(title, fontsize="medium", loc="left")
+        ax.grid(axis="y", alpha=0.3)
+        ax.legend(frameon=False, fontsize="small")
+    return drawn
 
 
 def folder(out: Path) -> Path:
@@ -72,6 +101,6 @@ def _svg(drawn: Figure) -> bytes:
     made = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dbfs"}):
         drawn.savefig(made, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    head, _, rest = made.getvalue().partition("<svg")[2].partition("\n")
-    head = head.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    return f"<svg{head}\n<title>{escape(str(drawn.get_label()))}</title>\n{rest.replace('xlink:href', 'href')}".encode()
+    text = " ".join(made.getvalue().partition("<svg")[2].split()).replace("> <g id=", ">\n<g id=")
+    text = text.replace('xmlns:xlink="http://www.w3.org/1999/xlink" ', "").replace("xlink:href", "href")
+    return f"<svg {text}\n".replace(">", f">\n<title>{escape(str(drawn.get_label()))}</title>", 1).encode()

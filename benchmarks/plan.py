@@ -1,14 +1,15 @@
 """Benchmark plans: YAML files that list the graphs to measure, the numbers of ranks, and the repetitions.
 
-``configs/bench`` has two plans for each benchmark, such as ``corpus-small.yaml`` and ``corpus-full.yaml``.
+A plan is a frozen dataclass. Each field has the check of its value: ``Annotated[int, count]``. A text after the check
+is the key in the file, otherwise the field's name. ``configs/bench`` has plans, such as ``corpus-small.yaml``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import dask.system
 import yaml
@@ -19,39 +20,11 @@ from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
 from dbfs.records import BACKENDS
 from dbfs_workers.spec import DIRECTIONS
 
-_CORES = "cores"
-
 _PLANS = Path(__file__).parents[1] / "configs" / "bench"
 
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings that all plans have.
-
-    Attributes:
-        sources: number of random sources of each graph.
-        repeats: number of traversals from each source; their median counts.
-        directions: directions of the levels; each is measured.
-        order: internal order of the vertices.
-        in_edges: whether directed graphs keep their in-edges, for bottom-up levels.
-        backend: backend of the graphs, and of a local cluster.
-    """
-
-    sources: int
-    repeats: int
-    directions: tuple[str, ...]
-    order: str
-    in_edges: bool
-    backend: str
-
-
-def cores_and_beyond() -> tuple[int, ...]:
-    """Return the powers of two below the number of this machine's cores, that number, and twice that number.
-
-    Counted are the cores that this process may use: an affinity mask and a container's share of time are respected.
-    """
-    cores = dask.system.cpu_count()
-    return (*(2**k for k in range((cores - 1).bit_length())), cores, 2 * cores)
+Plan = TypeVar("Plan")
+Check = Callable[[Any, str], Any]
+"""Returns the value of a key, given the value in the file and the place there, or raises a ``PlanError``."""
 
 
 def find(benchmark: str, plan: str) -> Path:
@@ -70,160 +43,163 @@ def find(benchmark: str, plan: str) -> Path:
     return path
 
 
-class Section:
-    """A mapping in a plan. Its methods take the keys one by one, and check their values.
-
-    Args:
-        value: the mapping.
-        where: the file, and the place in it, with which every message begins.
+def read(plan: type[Plan], path: Path) -> Plan:
+    """Read a plan from a YAML file.
 
     Raises:
-        PlanError: from every method, if a value is wrong; the message names the key and what would be right.
+        PlanError: the file is not a plan; the message names the key and what would be right.
+    """
+    try:
+        return parse(plan, yaml.load(path.read_text(encoding="utf-8"), _Loader), str(path))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def parse(plan: type[Plan], value: object, where: str) -> Plan:
+    """Return a plan, or a part of one, of a mapping; errors as for ``read``, which begin with ``where``."""
+    if not isinstance(value, Mapping):
+        raise PlanError(f"{where}: must be a mapping of keys to values, not {value!r}")
+    hints = get_type_hints(plan, include_extras=True)
+    # A dataclass, which mypy can't say of a type variable.
+    keys = {field: hints[field.name].__metadata__ for field in fields(plan)}  # type: ignore[arg-type]
+    known = [marks[1] if len(marks) > 1 else field.name for field, marks in keys.items()]
+    for key in value:
+        if key not in known:
+            raise PlanError(f"{where}: unknown key {key!r}; the keys are {', '.join(known)}")
+    found = {}
+    for key, (field, (check, *_)) in zip(known, keys.items(), strict=True):
+        if key in value or field.default is MISSING:
+            if value.get(key) is None:
+                raise PlanError(f"{where}: {key} is missing")
+            found[field.name] = check(value[key], f"{where}: {key}")
+    try:
+        return plan(**found)
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from None
+
+
+def _right(value: Any, where: str, right: str, fits: object) -> Any:
+    if not fits:
+        raise PlanError(f"{where} must be {right}, not {value!r}")
+    return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _items(value: Any, where: str, right: str, fits: Callable[[Any], bool], different: str = "") -> tuple[Any, ...]:
+    """Check a list of different items; ``different`` says what would be right if two are the same."""
+    _right(value, where, "a list of at least one item", isinstance(value, list) and value)
+    _right(value, where, right, all(map(fits, value)))
+    return tuple(_right(value, where, different or right, len(set(value)) == len(value)))
+
+
+def count(value: Any, where: str) -> Any:
+    """Take a whole number above 0."""
+    return _right(value, where, "a whole number above 0", _is_count(value))
+
+
+def counts(value: Any, where: str) -> Any:
+    """Take a list of different whole numbers above 0; return them in ascending order."""
+    right = "a list of whole numbers above 0, such as [1, 2, 4]"
+    return tuple(sorted(_items(value, where, right, _is_count, "a list of different numbers")))
+
+
+def ranks(value: Any, where: str) -> Any:
+    """Take ``counts``, or the text ``cores``: the powers of two below this machine's cores, these, and twice as many.
+
+    Counted are the cores that this process may use: an affinity mask and a container's share of time are respected.
+    """
+    if value != "cores":
+        return counts(value, where)
+    cores = dask.system.cpu_count()
+    return (*(2**k for k in range((cores - 1).bit_length())), cores, 2 * cores)
+
+
+def flag(value: Any, where: str) -> Any:
+    """Take true or false."""
+    return _right(value, where, "true or false", isinstance(value, bool))
+
+
+def text(value: Any, where: str) -> Any:
+    """Take a text that is not empty."""
+    return _right(value, where, "a text", _is_text(value))
+
+
+def texts(value: Any, where: str) -> Any:
+    """Take a list of different texts."""
+    return _items(value, where, "a list of different texts", _is_text)
+
+
+def one_of(choices: Sequence[str]) -> Check:
+    """Return the check of one of ``choices``."""
+    return lambda value, where: _right(value, where, f"one of {', '.join(choices)}", value in choices)
+
+
+def some_of(choices: Sequence[str]) -> Check:
+    """Return the check of a list of different members of ``choices``."""
+    right = f"a list of some of {', '.join(choices)}"
+    return lambda value, where: _items(value, where, right, lambda item: item in choices)
+
+
+def graph(value: Any, where: str) -> Any:
+    """Take a generator's spec, a file's path, or a URL."""
+    _right(value, where, "a generator's spec or a file", isinstance(value, str))
+    if generate.is_spec(value):
+        try:
+            generate.parse(value)
+        except InvalidOptionError as error:
+            raise PlanError(f"{where}: {error}") from error
+    elif "://" not in value and not Path(value).is_file():
+        raise PlanError(f"{where}: {value!r} is neither a generator's spec nor a file that exists")
+    return value
+
+
+def graphs(value: Any, where: str) -> Any:
+    """Take a list of graphs; see ``graph``."""
+    _right(value, where, "a list of at least one item", isinstance(value, list) and value)
+    return tuple(graph(item, f"{where}[{at}]") for at, item in enumerate(value))
+
+
+def graphs_by_ranks(value: Any, where: str) -> Any:
+    """Take a mapping of numbers of ranks to graphs; return it in ascending order."""
+    right = "a mapping of ranks to graphs, such as {1: kronecker:scale=16, 2: kronecker:scale=17}"
+    _right(value, where, right, isinstance(value, Mapping) and value and all(map(_is_count, value)))
+    return {ranks: graph(value[ranks], f"{where}.{ranks}") for ranks in sorted(value)}
+
+
+def parts(plan: type) -> Check:
+    """Return the check of a list of mappings, each a part of a plan."""
+
+    def check(value: Any, where: str) -> Any:
+        _right(value, where, "a list", isinstance(value, list))
+        return tuple(parse(plan, item, f"{where}[{at}]") for at, item in enumerate(value))
+
+    return check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of plans over many graphs.
+
+    Attributes:
+        sources: number of random sources of each graph.
+        repeats: number of traversals from each source; their median counts.
+        directions: directions of the levels; each is measured.
+        order, in_edges, backend: as in ``dbfs.load``; the backend also of a local cluster.
     """
 
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, Mapping):
-            raise PlanError(f"{where}: must be a mapping of keys to values, not {value!r}")
-        self._values = dict(value)
-        self._where = where
-        self._known: list[str] = []
-
-    @classmethod
-    def read(cls, path: Path) -> Section:
-        """Read a plan's file."""
-        try:
-            return cls(yaml.load(path.read_text(encoding="utf-8"), _Loader), str(path))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise PlanError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-
-    def settings(self) -> Settings:
-        """Take the keys that all plans have."""
-        return Settings(
-            sources=self.count("sources", 5),
-            repeats=self.count("repeats", 3),
-            directions=self.choices("directions", DIRECTIONS, ["auto"]),
-            order=self.choice("order", ORDERS, "given"),
-            in_edges=self.flag("in_edges", False),
-            backend=self.choice("backend", BACKENDS, "auto"),
-        )
-
-    def count(self, key: str, default: int | None = None) -> int:
-        """Take a whole number above 0."""
-        value = self._take(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self._wrong(key, "a whole number above 0", value)
-        return value
-
-    def counts(self, key: str) -> tuple[int, ...]:
-        """Take a list of different whole numbers above 0; return them in ascending order."""
-        values = self._list(key, None)
-        if not all(isinstance(value, int) and not isinstance(value, bool) and value > 0 for value in values):
-            raise self._wrong(key, "a list of whole numbers above 0, such as [1, 2, 4]", values)
-        if len(set(values)) < len(values):
-            raise self._wrong(key, "a list of different numbers", values)
-        return tuple(sorted(values))
-
-    def ranks(self, key: str) -> tuple[int, ...]:
-        """Take ``counts``, or the text ``cores`` for numbers of ranks up to this machine's cores and beyond."""
-        if self._values.get(key) != _CORES:
-            return self.counts(key)
-        self._take(key, None)
-        return cores_and_beyond()
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Take true or false."""
-        value = self._take(key, default)
-        if not isinstance(value, bool):
-            raise self._wrong(key, "true or false", value)
-        return value
-
-    def text(self, key: str) -> str:
-        """Take a text that is not empty."""
-        value = self._take(key, None)
-        if not isinstance(value, str) or not value:
-            raise self._wrong(key, "a text", value)
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Take a list of different texts."""
-        values = self._list(key, None)
-        if not all(isinstance(value, str) and value for value in values) or len(set(values)) < len(values):
-            raise self._wrong(key, "a list of different texts", values)
-        return tuple(values)
-
-    def choice(self, key: str, choices: Sequence[str], default: str) -> str:
-        """Take one of ``choices``."""
-        value = self._take(key, default)
-        if value not in choices:
-            raise self._wrong(key, f"one of {', '.join(choices)}", value)
-        return str(value)
-
-    def choices(self, key: str, choices: Sequence[str], default: list[str]) -> tuple[str, ...]:
-        """Take a list of different members of ``choices``."""
-        values = self._list(key, default)
-        if not all(value in choices for value in values) or len(set(values)) < len(values):
-            raise self._wrong(key, f"a list of some of {', '.join(choices)}", values)
-        return tuple(values)
-
-    def graph(self, key: str) -> str:
-        """Take a generator's spec, a file's path, or a URL."""
-        return self._graph(key, self._take(key, None))
-
-    def graphs(self, key: str) -> tuple[str, ...]:
-        """Take a list of graphs; see ``graph``."""
-        return tuple(self._graph(f"{key}[{at}]", value) for at, value in enumerate(self._list(key, None)))
-
-    def graphs_by_ranks(self, key: str) -> dict[int, str]:
-        """Take a mapping of numbers of ranks to graphs; return it in ascending order."""
-        value = self._take(key, None)
-        right = "a mapping of ranks to graphs, such as {1: kronecker:scale=16, 2: kronecker:scale=17}"
-        if not isinstance(value, Mapping) or not value:
-            raise self._wrong(key, right, value)
-        if not all(isinstance(ranks, int) and not isinstance(ranks, bool) and ranks > 0 for ranks in value):
-            raise self._wrong(key, right, value)
-        return {ranks: self._graph(f"{key}.{ranks}", value[ranks]) for ranks in sorted(value)}
-
-    def sections(self, key: str) -> list[Section]:
-        """Take a list of mappings; return an empty list if the key is missing."""
-        self._known.append(key)
-        values = self._values.get(key, [])
-        if not isinstance(values, list):
-            raise self._wrong(key, "a list", values)
-        return [Section(value, f"{self._where}: {key}[{at}]") for at, value in enumerate(values)]
-
-    def end(self) -> None:
-        """Refuse keys that no method has taken: they are misspelt."""
-        for key in self._values:
-            if key not in self._known:
-                raise PlanError(f"{self._where}: unknown key {key!r}; the keys are {', '.join(self._known)}")
-
-    def _take(self, key: str, default: object) -> Any:
-        self._known.append(key)
-        value = self._values.get(key, default)
-        if value is None:
-            raise PlanError(f"{self._where}: {key} is missing")
-        return value
-
-    def _list(self, key: str, default: list[Any] | None) -> list[Any]:
-        value = self._take(key, default)
-        if not isinstance(value, list) or not value:
-            raise self._wrong(key, "a list of at least one item", value)
-        return value
-
-    def _graph(self, key: str, value: object) -> str:
-        if not isinstance(value, str):
-            raise self._wrong(key, "a generator's spec or a file", value)
-        if generate.is_spec(value):
-            try:
-                generate.parse(value)
-            except InvalidOptionError as error:
-                raise PlanError(f"{self._where}: {key}: {error}") from error
-        elif "://" not in value and not Path(value).is_file():
-            raise PlanError(f"{self._where}: {key}: {value!r} is neither a generator's spec nor a file that exists")
-        return value
-
-    def _wrong(self, key: str, right: str, value: object) -> PlanError:
-        return PlanError(f"{self._where}: {key} must be {right}, not {value!r}")
+    sources: Annotated[int, count] = 5
+    repeats: Annotated[int, count] = 3
+    directions: Annotated[tuple[str, ...], some_of(DIRECTIONS)] = ("auto",)
+    order: Annotated[str, one_of(ORDERS)] = "given"
+    in_edges: Annotated[bool, flag] = False
+    backend: Annotated[str, one_of(BACKENDS)] = "auto"
 
 
 class _Loader(yaml.SafeLoader):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
@@ -12,17 +13,13 @@ from rich.table import Table
 from benchmarks import lab_figures, options, pictures, runner
 from benchmarks.figures import corpus_figures, scaling_figures
 from benchmarks.lab_results import LabRate, LabReport
-from benchmarks.plan import find
-from benchmarks.rates import Frontier, Rates, RatesPlan, bench_rates
+from benchmarks.plan import find, read
+from benchmarks.rates import CorpusPlan, Frontier, Rates, ScalingPlan, bench_rates
 from benchmarks.runner import Results, begun, connect
 from dbfs import progress
 from dbfs.cli.common import check_writable, print_json, scheduler_option
 
-_out = click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Also write the results (JSON) and figures (PNG) to this folder.",
-)
+_out = options.folder("Also write the results (JSON) and figures (PNG) to this folder.")
 
 
 @click.command()
@@ -31,7 +28,7 @@ _out = click.option(
 @options.memory
 @scheduler_option
 @options.json
-def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None, file: str | None) -> None:
+def corpus(**given: Any) -> None:
     """Measure the graphs of Merrill 2012.
 
     The results are rates with distances and with predecessors, redundant work, and frontiers. Rates are directed edges
@@ -39,7 +36,7 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
 
     Example: dbfs bench corpus --plan small --out figures
     """
-    _measure("corpus", RatesPlan.corpus(find("corpus", plan)), _corpus_tables, out, memory_limit, scheduler, file)
+    _measure("corpus", CorpusPlan, _corpus_tables, **given)
 
 
 @click.command()
@@ -48,42 +45,45 @@ def corpus(plan: str, out: Path | None, memory_limit: str, scheduler: str | None
 @options.memory
 @scheduler_option
 @options.json
-def scaling(plan: str, out: Path | None, memory_limit: str, scheduler: str | None, file: str | None) -> None:
+def scaling(**given: Any) -> None:
     """Measure scaling over ranks, strong and weak.
 
     The measurements follow Krajecki 2016.
 
     Example: dbfs bench scaling --plan small --out figures
     """
-    _measure("scaling", RatesPlan.scaling(find("scaling", plan)), _scaling_tables, out, memory_limit, scheduler, file)
+    _measure("scaling", ScalingPlan, _scaling_tables, **given)
 
 
 def _measure(
     benchmark: str,
-    plan: RatesPlan,
+    kind: type[CorpusPlan | ScalingPlan],
     tables: Callable[[list[Rates]], Iterable[Table]],
+    *,
+    plan: str,
     out: Path | None,
     memory_limit: str,
     scheduler: str | None,
     file: str | None,
 ) -> None:
+    chosen = read(kind, find(benchmark, plan))
+    ranks = [number for series in chosen.series for number in series.graphs]
     saved = None
     if out is not None:
         saved = pictures.folder(out) / f"{benchmark}.json"
         check_writable("--out", saved)
-    with Results(benchmark, file, saved) as results:
-        frontiers: list[Frontier] = []
-        with (
-            connect(plan.ranks, plan.settings.backend, memory_limit, scheduler) as client,
-            progress.bar(f"bench {benchmark}", sum(len(series.graphs) for series in plan.series)) as bar,
-        ):
-            wanted = frontiers if benchmark == "corpus" else None
-            rates = results.take("rates", bench_rates(client, plan, begun(bar), wanted), tables)
-        if benchmark == "corpus":
+    with (
+        Results(benchmark, file, saved) as results,
+        connect(max(ranks), chosen.backend, memory_limit, scheduler) as client,
+        progress.bar(f"bench {benchmark}", len(ranks)) as bar,
+    ):
+        frontiers: list[Frontier] | None = [] if benchmark == "corpus" else None
+        rates = results.take("rates", bench_rates(client, chosen, begun(bar), frontiers), tables)
+        if frontiers:
             results.take("frontiers", frontiers, lambda _: ())
-        if out is not None:
-            drawn = corpus_figures(rates, frontiers) if frontiers else scaling_figures(rates)
-            pictures.save(drawn, out, "png")
+    if out is not None:
+        drawn = corpus_figures(rates, frontiers) if frontiers else scaling_figures(rates)
+        pictures.save(drawn, out, "png")
 
 
 def _corpus_tables(rates: list[Rates]) -> Iterable[Table]:

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 import distributed
 
 import dbfs
-from benchmarks.plan import Section, Settings
+from benchmarks import plan
+from benchmarks.plan import Settings
 from benchmarks.runner import Column, Started
 from dbfs.errors import PlanError
 from dbfs.graph.graph import Graph
@@ -42,48 +43,52 @@ class Series:
     graphs: dict[int, str]
 
 
-@dataclass(frozen=True)
-class RatesPlan:
-    """A plan of ``bench_rates``: the series, and how each graph is measured."""
+@dataclass(frozen=True, kw_only=True)
+class CorpusPlan(Settings):
+    """A plan of ``dbfs bench corpus``: each graph is a strong series."""
 
-    series: tuple[Series, ...]
-    settings: Settings
+    graphs: Annotated[tuple[str, ...], plan.graphs]
+    ranks: Annotated[tuple[int, ...], plan.counts]
 
     @property
-    def ranks(self) -> int:
-        """Largest number of ranks."""
-        return max(max(series.graphs) for series in self.series)
+    def series(self) -> list[Series]:
+        """The series."""
+        return [Series(graph, STRONG, dict.fromkeys(self.ranks, graph)) for graph in self.graphs]
 
-    @classmethod
-    def corpus(cls, path: Path) -> RatesPlan:
-        """Read a plan of graphs from a YAML file.
 
-        Raises:
-            PlanError: the file is not a plan; the message names the key and what would be right.
-        """
-        section = Section.read(path)
-        graphs, ranks = section.graphs("graphs"), section.counts("ranks")
-        plan = cls(tuple(Series(graph, STRONG, dict.fromkeys(ranks, graph)) for graph in graphs), section.settings())
-        section.end()
-        return plan
+@dataclass(frozen=True, kw_only=True)
+class Strong:
+    """A strong series in a plan."""
 
-    @classmethod
-    def scaling(cls, path: Path) -> RatesPlan:
-        """Read a plan of strong and weak series from a YAML file; errors as for ``corpus``."""
-        whole = Section.read(path)
-        series = []
-        for section in whole.sections(STRONG):
-            name, graph = section.text("name"), section.graph("graph")
-            series.append(Series(name, STRONG, dict.fromkeys(section.ranks("ranks"), graph)))
-            section.end()
-        for section in whole.sections(WEAK):
-            series.append(Series(section.text("name"), WEAK, section.graphs_by_ranks("graphs")))
-            section.end()
-        plan = cls(tuple(series), whole.settings())
-        whole.end()
-        if not series:
-            raise PlanError(f"{path}: strong and weak are missing; give at least one of them, a list of series")
-        return plan
+    name: Annotated[str, plan.text]
+    graph: Annotated[str, plan.graph]
+    ranks: Annotated[tuple[int, ...], plan.ranks]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weak:
+    """A weak series in a plan."""
+
+    name: Annotated[str, plan.text]
+    graphs: Annotated[dict[int, str], plan.graphs_by_ranks]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingPlan(Settings):
+    """A plan of ``dbfs bench scaling``."""
+
+    strong: Annotated[tuple[Strong, ...], plan.parts(Strong)] = ()
+    weak: Annotated[tuple[Weak, ...], plan.parts(Weak)] = ()
+
+    def __post_init__(self) -> None:
+        if not self.series:
+            raise PlanError("strong and weak are missing; give at least one of them, a list of series")
+
+    @property
+    def series(self) -> list[Series]:
+        """The series, the strong ones first."""
+        strong = [Series(one.name, STRONG, dict.fromkeys(one.ranks, one.graph)) for one in self.strong]
+        return [*strong, *(Series(one.name, WEAK, one.graphs) for one in self.weak)]
 
 
 @dataclass(frozen=True)
@@ -147,19 +152,21 @@ class Frontier:
 
 
 def bench_rates(
-    client: distributed.Client, plan: RatesPlan, started: Started, frontiers: list[Frontier] | None = None
+    client: distributed.Client,
+    settings: CorpusPlan | ScalingPlan,
+    started: Started,
+    frontiers: list[Frontier] | None = None,
 ) -> Iterator[Rates]:
     """Measure every series of a plan on its numbers of ranks, in every direction of the plan.
 
     Args:
         client: client of a cluster with at least as many workers as the plan's largest number of ranks.
-        plan: what to measure.
+        settings: the plan.
         started: called with the name of each series and its number of ranks, before they are measured.
         frontiers: takes the frontiers of each series on its largest number of ranks.
     """
-    settings = plan.settings
     layout: dict[str, Any] = {"order": settings.order, "in_edges": settings.in_edges, "backend": settings.backend}
-    for series in plan.series:
+    for series in settings.series:
         first: dict[str, tuple[float, int]] = {}
         for ranks, spec in series.graphs.items():
             started(f"{short_name(series.name)}, {counted(ranks, 'rank')}")
@@ -181,14 +188,15 @@ def _measure(
     first: dict[str, tuple[float, int]],
 ) -> Rates:
     """Measure a graph; ``first`` has the rate on the fewest ranks, and their number, by direction."""
-    for predecessors in (False, True):
-        # Warm-up: the first run allocates the state that the next runs share.
-        graph.bfs(sources[0], direction=direction, predecessors=predecessors, progress=False).release()
-    plain = [_median(graph, source, repeats, direction, predecessors=False) for source in sources]
-    parents = [_median(graph, source, repeats, direction, predecessors=True) for source in sources]
+    plain, parents = (_medians(graph, sources, repeats, direction, predecessors) for predecessors in (False, True))
     edges, seconds = sum(result.edges for result in plain), sum(result.seconds for result in plain)
     rate = edges / seconds / 1e6
     least, fewest = first.setdefault(direction, (rate, graph.ranks))
+    reports = [report for result in plain for report in result.reports]
+    uncounted = any(sum(report.levels for report in result.reports) < result.depth for result in plain)
+    sent = [report.sent for report in reports if report.direction == "top-down"]
+    unsent = graph.ranks > 1 and sent and not any(sent)
+    kept = sum(report.edges - report.filtered for report in reports)
     return Rates(
         series=series.name,
         kind=series.kind,
@@ -204,34 +212,23 @@ def _measure(
         milliseconds=seconds / len(plain) * 1e3,
         speedup=rate / least,
         efficiency=rate / least * fewest / graph.ranks,
-        inspected=_inspected(plain),
-        redundancy=_redundancy(plain, graph.ranks),
+        inspected=None if uncounted else sum(report.edges for report in reports) / max(1, edges),
+        redundancy=None if unsent else kept / max(1, sum(report.discovered for report in reports)),
         build_seconds=graph.build_seconds,
         backend=graph.backend,
         exchange=graph.exchange,
     )
 
 
-def _median(graph: Graph, source: int, repeats: int, direction: str, *, predecessors: bool) -> BFSResult:
-    """Return the traversal of median time; of an even number, the faster of the two in the middle."""
-    results = []
-    for _ in range(repeats):
-        results.append(graph.bfs(source, direction=direction, predecessors=predecessors, progress=False))
-        results[-1].release()
-    return sorted(results, key=lambda result: result.seconds)[(repeats - 1) // 2]
+def _medians(graph: Graph, sources: Sequence[int], repeats: int, direction: str, predecessors: bool) -> list[BFSResult]:
+    """Return the traversal of median time from each source; of an even number, the faster of the two in the middle."""
 
+    def traverse(source: int) -> BFSResult:
+        result = graph.bfs(source, direction=direction, predecessors=predecessors, progress=False)
+        result.release()
+        return result
 
-def _inspected(results: Sequence[BFSResult]) -> float | None:
-    if any(sum(report.levels for report in result.reports) < result.depth for result in results):
-        return None
-    inspected = sum(report.edges for result in results for report in result.reports)
-    return inspected / max(1, sum(result.edges for result in results))
-
-
-def _redundancy(results: Sequence[BFSResult], ranks: int) -> float | None:
-    reports = [report for result in results for report in result.reports]
-    top_down = [report for report in reports if report.direction == "top-down"]
-    if ranks > 1 and top_down and not any(report.sent for report in top_down):
-        return None
-    kept = sum(report.edges - report.filtered for report in reports)
-    return kept / max(1, sum(report.discovered for report in reports))
+    # The first run allocates the state that the next runs share.
+    traverse(sources[0])
+    runs = ([traverse(source) for _ in range(repeats)] for source in sources)
+    return [sorted(of, key=lambda result: result.seconds)[(repeats - 1) // 2] for of in runs]

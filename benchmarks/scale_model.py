@@ -10,13 +10,13 @@ levels change slowly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from itertools import product
 from math import ceil, log2
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import click
 import numpy as np
@@ -26,7 +26,7 @@ from scipy.optimize import nnls
 from benchmarks import options, pictures
 from benchmarks.layouts import LayoutCost, bytes_text, read
 from benchmarks.level_counts import Level, LevelCounts
-from benchmarks.runner import Column, Results
+from benchmarks.runner import Column, Results, table
 from dbfs.building.build import LAYOUTS
 from dbfs.building.memory import Estimate, estimate_bytes
 from dbfs.edges.generate.kronecker import kronecker
@@ -47,24 +47,19 @@ COSTS = (
     "a byte sent",
     "a row and level",
 )
-"""The events of CPU ranks."""
 GPU_COSTS = ("a crossing of one GPU", "a crossing of several", "an edge looked at")
-"""The events of GPUs. A crossing includes the work of a level that does not grow with the graph."""
+"""A crossing includes the work of a level that does not grow with the graph."""
 FITTED_GPUS = (1, 4)
-"""Numbers of GPUs whose rates the costs are fitted to."""
 MEASURED = (
     *((24, gpus, gteps) for gpus, gteps in ((1, 2016), (2, 2208), (4, 2603), (8, 2875))),
     *((26, gpus, gteps) for gpus, gteps in ((1, 3222), (2, 4508), (4, 6100), (8, 6465))),
     *((scale, 2, gteps) for scale, gteps in ((27, 5474), (28, 6548), (29, 5700))),
 )
 """Scale, GPUs and directed GTEPS of Kronecker graphs by degree, without predecessors (docs/performance/gpu.md)."""
-
-EDGE_FACTOR = 16
-GPUS_PER_HOST = 8
-# Bytes per second: what a GPU reads from its peers on the host, measured; a GPU's own adapter of 400 Gb/s.
-NVLINK, INFINIBAND = 336e9, 50e9
-# Seconds of a small write into a GPU's memory on another host.
-INFINIBAND_LATENCY = 1.5e-6
+EDGE_FACTOR, GPUS_PER_HOST = 16, 8
+# Bytes per second: what a GPU reads from its peers on the host, measured; a GPU's own adapter of 400 Gb/s. Seconds of a
+# small write into a GPU's memory on another host.
+NVLINK, INFINIBAND, LATENCY = 336e9, 50e9, 1.5e-6
 
 
 def fit(amounts: Sequence[Sequence[float]], seconds: Sequence[float], known: Sequence[float]) -> list[float]:
@@ -85,10 +80,8 @@ def cpu_amounts(point: LayoutCost) -> NDArray[np.float64]:
     # frontier.
     striped = point.levels + (point.bottom_up_levels > 0)
     crossings = striped if point.layout == "1d" else 2 * point.levels + 2 * point.predecessors
-    shared = [point.edges, point.bytes_sent, point.n * (1 + rows * point.bottom_up_levels)]
-    return np.array(
-        [crossings * alone, crossings * (not alone) * point.ranks / used, *(all_ / used for all_ in shared)]
-    )
+    work = np.array([point.edges, point.bytes_sent, point.n * (1 + rows * point.bottom_up_levels)]) / used
+    return np.array([crossings * alone, crossings * (not alone) * point.ranks / used, *work])
 
 
 def cpu_milliseconds(costs: Sequence[float], point: LayoutCost) -> float:
@@ -119,15 +112,8 @@ class AnySizeStripe(Stripe):
         pass
 
 
-@dataclass(frozen=True)
-class Load:
-    """The work of the busiest rank in a traversal: means over the sources.
-
-    Attributes:
-        messages: messages that the rank sends.
-        edges: edges that the rank looks at.
-        near, far: bytes that the rank sends to ranks on its own host, and on other hosts.
-    """
+class Load(NamedTuple):
+    """The work of the busiest rank: means over the sources. Bytes are sent to its own host (near) and others (far)."""
 
     crossings: float
     messages: float
@@ -199,7 +185,7 @@ def gpu_seconds(costs: Sequence[float], load: Load, gpus: int) -> tuple[float, f
     """Return the seconds of crossings, of bytes and of edges. Their sum is the time: none is hidden behind another."""
     alone, crossing, edge = costs
     # A barrier between hosts goes up a tree and down again.
-    between = 2 * ceil(log2(-(-gpus // GPUS_PER_HOST))) * INFINIBAND_LATENCY
+    between = 2 * ceil(log2(-(-gpus // GPUS_PER_HOST))) * LATENCY
     each = (alone if gpus == 1 else crossing) + between
     return load.crossings * each, max(load.near / NVLINK, load.far / INFINIBAND), load.edges * edge
 
@@ -215,18 +201,10 @@ def _nanoseconds(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A point of a series: see ``LayoutCost``; the time is over that of the first point."""
+class Scaled(LayoutCost):
+    """A point of a series; the time is over that of the first point."""
 
-    graph: Annotated[str, Column()]
-    n: int
-    ranks: Annotated[int, Column()]
-    layout: Annotated[str, Column()]
-    levels: Annotated[float, Column("", ".2f")]
-    bytes_sent: Annotated[float, Column("bytes sent", bytes_text)]
-    ratio: Annotated[float, Column("of 1d's", ".2f")]
-    state_bytes: Annotated[int | None, Column("state and bins\nof a rank", format_bytes)]
-    time: Annotated[float, Column("", ".2f", "levels over those of the first row")]
+    time: Annotated[float, Column("", ".2f", "over the first row's; with predecessors")] = 1.0
 
 
 def series(points: Sequence[LayoutCost], kind: str) -> list[Scaled]:
@@ -237,20 +215,7 @@ def series(points: Sequence[LayoutCost], kind: str) -> list[Scaled]:
         for point in sorted(points, key=lambda point: point.ranks)
         if point.predecessors and (point.graph == largest if kind == "strong" else point.n == least * point.ranks)
     ]
-    return [
-        Scaled(
-            point.graph,
-            point.n,
-            point.ranks,
-            point.layout,
-            point.levels,
-            point.bytes_sent,
-            point.ratio,
-            point.state_bytes,
-            point.milliseconds / kept[0].milliseconds,
-        )
-        for point in kept
-    ]
+    return [Scaled(**asdict(point), time=point.milliseconds / kept[0].milliseconds) for point in kept]
 
 
 @dataclass(frozen=True)
@@ -319,17 +284,9 @@ class Prediction:
 @click.command()
 @click.argument("measured", type=click.Path(dir_okay=False, path_type=Path))
 @options.value("--scale", 36, "Kronecker scale to predict.", click.IntRange(1, 60))
-@options.value(
-    "--gpus",
-    (8, 64, 256, 1024),
-    "Number of GPUs to predict for; repeat for several.",
-    click.IntRange(2),
-    multiple=True,
-)
+@options.value("--gpus", (8, 64, 256, 1024), "GPUs to predict for; may be repeated.", click.IntRange(2), multiple=True)
 @options.value("--counted", 18, "Scale of the Kronecker graph whose levels are counted.", click.IntRange(10, 22))
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="Also write the figures (SVG) to this folder."
-)
+@options.folder("Also write the figures (SVG) to this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def scale_model(
     measured: Path, scale: int, gpus: tuple[int, ...], counted: int, out: Path | None, as_json: bool
@@ -345,9 +302,10 @@ def scale_model(
     points = read(measured)
     costs, small = fit_cpu(points), SmallGraph(counted, sources=3)
     gpu_costs = fit_gpus(small)
+    shown = ("graph", "ranks", "layout", "levels", "bytes_sent", "ratio", "state_bytes", "time")
     with Results("scale-model", "-" if as_json else None) as results:
-        strong = results.take("strong", series(points, "strong"), "Strong scaling with predecessors")
-        weak = results.take("weak", series(points, "weak"), "Weak scaling with predecessors")
+        results.take("strong", series(points, "strong"), lambda rows: [table("Strong scaling", rows, shown)])
+        results.take("weak", series(points, "weak"), lambda rows: [table("Weak scaling", rows, shown)])
         results.take("cpu", map(Cost, COSTS, costs), "Costs on CPU ranks, fitted")
         results.take("errors", errors(costs, points), "Relative errors of the times")
         results.take("growth", growth(points), "Bytes sent of the largest graph, and of the smallest, multiplied")
@@ -355,8 +313,8 @@ def scale_model(
         results.take("rates", gpu_rates(gpu_costs, small), "Directed GTEPS on GPUs")
         predicted = predictions(gpu_costs, small, scale, sorted(set(gpus)))
         found = results.take("predictions", predicted, f"Kronecker {scale} with predecessors, of the busiest GPU")
-        if folder is not None:
-            pictures.save(drawn(points, costs, strong, weak, found), folder, "svg")
+    if folder is not None:
+        pictures.save(drawn(points, costs, found), folder, "svg")
 
 
 def errors(costs: Sequence[float], points: Sequence[LayoutCost]) -> Iterator[Errors]:
@@ -399,68 +357,36 @@ def predictions(costs: Sequence[float], counted: SmallGraph, scale: int, gpus: S
         yield Prediction(scale, ranks, layout, load.messages, sent, total, *taken, sum(taken), rate)
 
 
-def drawn(
-    points: Sequence[LayoutCost],
-    costs: Sequence[float],
-    strong: Sequence[Scaled],
-    weak: Sequence[Scaled],
-    predicted: Sequence[Prediction],
-) -> dict[str, Figure]:
+def drawn(points: Sequence[LayoutCost], costs: Sequence[float], found: Sequence[Prediction]) -> dict[str, Figure]:
     """Return the figures of the pages on scaling."""
-    graph, scale = strong[0].graph, f"Kronecker {predicted[0].scale}"
-    largest = [point for point in points if point.graph == graph and point.predecessors]
-    measured = _lines(largest, lambda one: one.milliseconds, ", measured")
-    model = _lines(largest, lambda one: cpu_milliseconds(costs, one), ", model")
-    sent, time, gpus = "Bytes sent, all ranks together", "Time over one rank's", "GPUs"
+    strong, weak, scale = series(points, "strong"), series(points, "weak"), f"Kronecker {found[0].scale}"
+    graph, time = strong[0].graph, "Time over one rank's"
+    measured, model = _lines(strong, lambda one: one.milliseconds), _lines(strong, partial(cpu_milliseconds, costs))
+    beside = {f"{name}, measured": line for name, line in measured.items()}
+    beside |= {f"{name}, model": line for name, line in model.items()}
     return {
-        "strong": _charts(
+        "strong": pictures.charts(
             f"Strong scaling of {graph} on CPU ranks: bytes sent, memory and time by number of ranks",
-            ("ranks", sent, "bytes", _lines(strong, lambda one: one.bytes_sent)),
-            ("ranks", "State and bins of a rank", "bytes", _lines(strong, lambda one: one.state_bytes)),
-            ("ranks", time, "ratio", _lines(strong, lambda one: one.time)),
+            ("Bytes sent, all ranks together", "ranks", "bytes", _lines(strong, lambda one: one.bytes_sent)),
+            ("State and bins of a rank", "ranks", "bytes", _lines(strong, lambda one: one.state_bytes)),
+            (time, "ranks", "ratio", _lines(strong, lambda one: one.time)),
         ),
-        "weak": _charts(
+        "weak": pictures.charts(
             f"Weak scaling with {weak[0].n:,} vertices a rank on CPU ranks: bytes sent and time by number of ranks",
-            ("ranks", "Bytes sent by a rank", "bytes", _lines(weak, lambda one: one.bytes_sent / one.ranks)),
-            ("ranks", time, "ratio", _lines(weak, lambda one: one.time)),
+            ("Bytes sent by a rank", "ranks", "bytes", _lines(weak, lambda one: one.bytes_sent / one.ranks)),
+            (time, "ranks", "ratio", _lines(weak, lambda one: one.time)),
         ),
-        "scale": _charts(
+        "scale": pictures.charts(
             f"The model beside measured times of {graph}, and its predictions for {scale} on GPUs",
-            ("ranks", f"{graph} on CPU ranks", "milliseconds", measured | model),
-            (gpus, f"{scale}: bytes that a GPU sends", "bytes", _lines(predicted, lambda one: one.bytes_sent)),
-            (gpus, f"{scale}: time of a traversal", "milliseconds", _lines(predicted, lambda one: one.seconds * 1e3)),
+            (f"{graph} on CPU ranks", "ranks", "milliseconds", beside),
+            (f"{scale}: bytes that a GPU sends", "GPUs", "bytes", _lines(found, lambda one: one.bytes_sent)),
+            (f"{scale}: time of a traversal", "GPUs", "milliseconds", _lines(found, lambda one: one.seconds * 1e3)),
         ),
     }
 
 
-Line = list[tuple[int, float]]
-
-
-def _lines(rows: Sequence[Any], value: Callable[[Any], float | None], suffix: str = "") -> dict[str, Line]:
+def _lines(rows: Sequence[Any], value: Callable[[Any], float | None]) -> pictures.Lines:
     """Return a line for each layout by its name, without the points that have no value or the value 0."""
-    lines: dict[str, Line] = {}
-    for one in rows:
-        if value(one):
-            at = getattr(one, "gpus", None) or one.ranks
-            lines.setdefault(f"{one.layout[0]}-D{suffix}", []).append((at, value(one) or 0.0))
-    return {name: sorted(line) for name, line in sorted(lines.items())}
-
-
-def _charts(label: str, *charts: tuple[str, str, str, dict[str, Line]]) -> Figure:
-    """Return charts with logarithmic axes beside each other; ``label`` says what the picture shows."""
-    figure = pictures.figure(4.6 * len(charts), 4.0)
-    figure.set_label(label)
-    for ax, (across, title, up, lines) in zip(figure.subplots(1, len(charts)), charts, strict=True):
-        for index, (name, line) in enumerate(lines.items()):
-            style = "--" if name.endswith("model") else "-"
-            ax.plot(*zip(*line, strict=True), style, marker="o", color=pictures.COLOURS[index], label=name)
-        ranks = sorted({rank for line in lines.values() for rank, _ in line})
-        ax.set(xscale="log", yscale="log", xlabel=across, ylabel=up)
-        ax.set_xticks(ranks, [f"{rank:,}" for rank in ranks])
-        ax.set_xticks([], minor=True)
-        powers = np.log10([value for line in lines.values() for _, value in line])
-        ax.set_ylim(10 ** np.floor(powers.min()), 10 ** np.ceil(powers.max()))
-        ax.set_title(title, fontsize="medium", loc="left")
-        ax.grid(axis="y", alpha=0.3)
-        ax.legend(frameon=False, fontsize="small")
-    return figure
+    found = [(f"{one.layout[0]}-D", getattr(one, "gpus", 0) or getattr(one, "ranks", 0), value(one)) for one in rows]
+    names = [f"{layout[0]}-D" for layout in LAYOUTS]
+    return {name: [(at, height) for mine, at, height in found if mine == name and height] for name in names}

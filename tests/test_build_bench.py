@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.build import FORMS, BuildPlan, arrives
-from benchmarks.plan import find
+from benchmarks.plan import find, read
 from dbfs.cli import main
 from dbfs.edges.resolve import edge_list
 from dbfs_workers.storage.pieces import batches_of
@@ -35,7 +35,7 @@ def test_each_form_holds_the_same_edges(form: str, tmp_path: Path) -> None:
 
 def test_the_plans_have_all_forms() -> None:
     for name in ("small", "full"):
-        assert BuildPlan.read(find("build", name)).forms == FORMS
+        assert read(BuildPlan, find("build", name)).forms == FORMS
 
 
 @pytest.mark.full

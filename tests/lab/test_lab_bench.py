@@ -16,7 +16,7 @@ from benchmarks import lab_figures
 from benchmarks.lab import LabPlan, bench_lab
 from benchmarks.lab_results import LabRate, LabReport, speedup
 from benchmarks.lab_tables import lab_tables
-from benchmarks.plan import find
+from benchmarks.plan import find, read
 from benchmarks.runner import Results
 from dbfs.cli import main
 from dbfs.errors import DeadlineExceededError, FormatError, MissingFileError, PlanError, QueueOverflowError
@@ -39,11 +39,11 @@ def written(folder: Path, text: str) -> Path:
 
 def test_the_plans_that_come_along() -> None:
     for name in ("small", "full"):
-        plan = LabPlan.read(find("lab", name))
+        plan = read(LabPlan, find("lab", name))
         found = {parse(strategy).strategy for strategy in plan.strategies}
         assert found == set(STRATEGIES) - {"scipy"}
         assert (plan.sources, plan.backend, plan.first_vertex) == (10, "cuda", False)
-    assert LabPlan.read(find("lab", "todling")).first_vertex
+    assert read(LabPlan, find("lab", "todling")).first_vertex
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_plans_that_come_along() -> None:
 )
 def test_a_bad_plan(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(PlanError, match=words):
-        LabPlan.read(written(tmp_path, text))
+        read(LabPlan, written(tmp_path, text))
 
 
 def test_measurements_on_cpu_cores(client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
