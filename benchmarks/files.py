@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 import dbfs
 from benchmarks import options
-from benchmarks.runner import Column, Results, connect, seconds_of
+from benchmarks.runner import Column, Results, connect, in_turns, seconds_of
 from dbfs.cli.arguments import GraphType
 from dbfs.edges import generate
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import ValidationError
 from dbfs.units import format_bytes
+from dbfs_workers.text import counted
 
 Ends = tuple[NDArray[Any], NDArray[Any]]
 """Sources and targets of edges."""
@@ -70,16 +71,7 @@ class FileRate:
 )
 @options.memory
 @options.json
-def files(
-    graph: str,
-    text: str,
-    ranks: int,
-    backend: str,
-    times: int,
-    folder: Path | None,
-    memory_limit: str,
-    file: str | None,
-) -> None:
+def files(ranks: int, backend: str, memory_limit: str, file: str | None, folder: Path | None, **given: Any) -> None:
     """Measure how fast graphs and labels are written and read.
 
     A graph is saved and opened again, the labels of a traversal are written as Parquet, and one thread reads a Matrix
@@ -93,8 +85,9 @@ def files(
         tempfile.TemporaryDirectory(prefix="dbfs-bench-", dir=folder) as own,
         connect(ranks, backend, memory_limit) as client,
     ):
-        rates = bench_files(client, graph, text, Path(own), backend, times)
-        results.take("rates", rates, f"{graph} and {text}, {ranks} ranks on {backend}")
+        graph, text = given["graph"], given["text"]
+        rates = bench_files(client, graph, text, Path(own), backend, given["times"])
+        results.take("rates", rates, f"{graph} and {text}, {counted(ranks, 'rank')} on {backend}")
 
 
 def bench_files(
@@ -146,16 +139,10 @@ def _matrix_market(path: Path, times: int) -> Iterator[FileRate]:
         ways["Matrix Market read by fast_matrix_market"] = lambda: [
             other.read_coo(path, parallelism=1, generalize_symmetry=False)[0][1]
         ]
-    seconds: dict[str, list[float]] = {what: [] for what in ways}
-    for _ in range(times):
-        found = []
-        # In turns, so that other work on the machine disturbs both alike.
-        for what, read in ways.items():
-            taken, parts = seconds_of(read)
-            seconds[what].append(taken)
-            found.append([np.concatenate(ends) for ends in zip(*parts, strict=True)])
-        if any(not np.array_equal(each, found[0]) for each in found):
-            raise ValidationError(f"{path}: fast_matrix_market reads other edges")
+    seconds, read = in_turns(ways, times)
+    found = [[np.concatenate(ends) for ends in zip(*parts, strict=True)] for parts in read.values()]
+    if any(not np.array_equal(each, found[0]) for each in found):
+        raise ValidationError(f"{path}: fast_matrix_market reads other edges")
     for what, each in seconds.items():
         yield FileRate.of(what, path.stat().st_size, each)
 

@@ -6,6 +6,7 @@ On CPUs the workers pretend to be on several hosts. For GPUs the configuration n
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import click
@@ -91,9 +92,9 @@ def _measure(graphs: dict[str, tuple[int, Graph, Graph]], levels: int, rounds: i
     """Traverse a path and another graph over each exchange in turns; ``graphs`` has them with the number of hosts."""
     first = next(iter(graphs))
     (source,) = graphs[first][2].sample_sources(1, seed=1)
-    calls = {(way, 0): lambda path=path: path.bfs(0).seconds for way, (_, path, _) in graphs.items()}
-    calls |= {(way, 1): lambda other=other: other.bfs(source).seconds for way, (_, _, other) in graphs.items()}
-    taken = in_turns(calls, rounds)
+    calls = {(way, 0): partial(path.bfs, 0) for way, (_, path, _) in graphs.items()}
+    calls |= {(way, 1): partial(other.bfs, source) for way, (_, _, other) in graphs.items()}
+    taken, _ = in_turns(calls, rounds, warm_up=1, figure=lambda _, result: result.seconds)
     level = {way: milliseconds(taken[way, 0], levels) for way in graphs}
     whole = {way: milliseconds(taken[way, 1]) for way in graphs}
     for way, (hosts, path, _) in graphs.items():

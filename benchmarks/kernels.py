@@ -51,7 +51,7 @@ def kernels(graph: str, ranks: int, sources: int, order: Sequence[str], file: st
     """
     with Results("kernels", file) as results, connect(ranks) as client:
         times = bench_kernels(client, graph, ranks, sources, order)
-        results.take("times", times, f"{graph}, {counted(ranks, 'rank')}, medians of {sources}")
+        results.take("times", times, f"{graph}, {counted(ranks, 'rank')}, medians of {counted(sources, 'source')}")
 
 
 def bench_kernels(

@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import distributed
 
 from benchmarks import options
-from benchmarks.runner import Column, Results, connect, seconds_of
+from benchmarks.runner import Column, Results, connect, in_turns, seconds_of
 from dbfs.errors import MissingPackageError, ValidationError
 from dbfs.progress import track
 
@@ -100,17 +101,10 @@ def _measure(scale: int, calls: Calls, times: int) -> Iterator[FunctionTime]:
     taken, converted = seconds_of(convert)
     yield FunctionTime("conversion and loading", scale, None, taken, None)
     for name, call in track(calls, "functions"):
-        seconds: dict[bool, list[float]] = {False: [], True: []}
-        results: dict[bool, Any] = {}
-        # In turns, so that other work on the machine disturbs both alike.
-        for _ in range(times):
-            for own, each in ((False, graph), (True, converted)):
-                results.pop(own, None)
-                taken, results[own] = seconds_of(call, each)
-                seconds[own].append(taken)
-        if not _same(results[True], results[False]):
+        seconds, results = in_turns({"NetworkX": partial(call, graph), "dbfs": partial(call, converted)}, times)
+        if not _same(results["dbfs"], results["NetworkX"]):
             raise ValidationError(f"{name}: the backend's result is not that of NetworkX")
-        theirs, ours = min(seconds[False]), min(seconds[True])
+        theirs, ours = min(seconds["NetworkX"]), min(seconds["dbfs"])
         yield FunctionTime(name, scale, theirs, ours, theirs / ours)
 
 

@@ -192,18 +192,31 @@ def seconds_of(call: Callable[..., Found], *arguments: Any, **options: Any) -> t
     return time.perf_counter() - start, found
 
 
-def in_turns(calls: Mapping[Name, Callable[[], float]], rounds: int) -> dict[Name, list[float]]:
-    """Make calls in turns, so that other programs on the machine slow all of them alike; the first turn warms up.
+def in_turns(
+    calls: Mapping[Name, Callable[[], Found]],
+    rounds: int,
+    warm_up: int = 0,
+    figure: Callable[[float, Found], float] = lambda seconds, _: seconds,
+) -> tuple[dict[Name, list[float]], dict[Name, Found]]:
+    """Make calls in turns, so that other programs on the machine slow all of them alike.
+
+    Args:
+        calls: the calls by name.
+        rounds: number of turns that count, after ``warm_up`` turns that don't.
+        figure: what is kept of a call, given its seconds and its answer.
 
     Returns:
-        By call, what it returned in each round.
+        By name, the figures of all rounds; and the last answer.
     """
-    found: dict[Name, list[float]] = {name: [] for name in calls}
-    for turn, (name, call) in itertools.product(range(rounds + 1), calls.items()):
-        value = call()
-        if turn:
-            found[name].append(value)
-    return found
+    figures: dict[Name, list[float]] = {name: [] for name in calls}
+    answers: dict[Name, Found] = {}
+    for turn, (name, call) in itertools.product(range(warm_up + rounds), calls.items()):
+        # Two answers of a call may not fit, and their release is no part of a call.
+        answers.pop(name, None)
+        seconds, answers[name] = seconds_of(call)
+        if turn >= warm_up:
+            figures[name].append(figure(seconds, answers[name]))
+    return figures, answers
 
 
 def milliseconds(seconds: Sequence[float], of: int = 1) -> float:

@@ -105,13 +105,6 @@ def fit_cpu(points: Sequence[LayoutCost]) -> list[float]:
     return fit([cpu_amounts(point).tolist() for point in fitted], seconds, [0.0] * len(fitted))
 
 
-class AnySizeStripe(Stripe):
-    """A stripe that may have more vertices than 32-bit internal ids can number. Only its sizes are used."""
-
-    def __post_init__(self) -> None:
-        pass
-
-
 class Load(NamedTuple):
     """The work of the busiest rank: means over the sources. Bytes are sent to its own host (near) and others (far)."""
 
@@ -171,14 +164,9 @@ def fit_gpus(counted: SmallGraph) -> list[float]:
         if gpus in FITTED_GPUS:
             load = counted.load(scale, gpus, "1d", predecessors=False)
             amounts.append([load.crossings * (gpus == 1), load.crossings * (gpus > 1), load.edges])
-            seconds.append(device_seconds(scale, gteps))
+            seconds.append(2.0 * EDGE_FACTOR * 2.0**scale / gteps / 1e9)
             sending.append(load.near / NVLINK)
     return fit(amounts, seconds, sending)
-
-
-def device_seconds(scale: int, gteps: float) -> float:
-    """Return the seconds of a traversal of all directed edges."""
-    return 2.0 * EDGE_FACTOR * 2.0**scale / gteps / 1e9
 
 
 def gpu_seconds(costs: Sequence[float], load: Load, gpus: int) -> tuple[float, float, float]:
@@ -190,14 +178,17 @@ def gpu_seconds(costs: Sequence[float], load: Load, gpus: int) -> tuple[float, f
     return load.crossings * each, max(load.near / NVLINK, load.far / INFINIBAND), load.edges * edge
 
 
+class _AnySizeStripe(Stripe):
+    """A stripe that may have more vertices than 32-bit internal ids can number. Only its sizes are used."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
 def memory(scale: int, ranks: int, layout: str) -> Estimate:
     """Return the estimate of a Kronecker graph's bytes on each rank, as ``dbfs.estimate`` has it, of any size."""
-    stripe, edges = AnySizeStripe(2**scale, ranks), 2 * EDGE_FACTOR * 2**scale
+    stripe, edges = _AnySizeStripe(2**scale, ranks), 2 * EDGE_FACTOR * 2**scale
     return estimate_bytes(stripe, edges, 0, in_edges=layout == "2d", ordered=False, layout=layout)
-
-
-def _nanoseconds(seconds: float) -> str:
-    return f"{seconds * 1e9:,.2f}" if seconds >= 1e-10 else f"{seconds * 1e9:.4f}"
 
 
 @dataclass(frozen=True)
@@ -223,7 +214,7 @@ class Cost:
     """The fitted cost of an event, in seconds."""
 
     what: Annotated[str, Column()]
-    seconds: Annotated[float, Column("ns", _nanoseconds)]
+    seconds: Annotated[float, Column("ns", ",.4f", times=1e9)]
 
 
 @dataclass(frozen=True)
@@ -341,9 +332,9 @@ def gpu_rates(costs: Sequence[float], counted: SmallGraph) -> Iterator[GpuRate]:
     """Yield the rates of ``MEASURED`` beside the model's."""
     for scale, gpus, gteps in MEASURED:
         load = counted.load(scale, gpus, "1d", predecessors=False)
-        ratio = device_seconds(scale, gteps) / sum(gpu_seconds(costs, load, gpus))
+        model = 2.0 * EDGE_FACTOR * 2.0**scale / sum(gpu_seconds(costs, load, gpus)) / 1e9
         used = "fitted" if gpus in FITTED_GPUS else "held out"
-        yield GpuRate(scale, gpus, used, gteps, gteps * ratio, ratio - 1)
+        yield GpuRate(scale, gpus, used, gteps, model, model / gteps - 1)
 
 
 def predictions(costs: Sequence[float], counted: SmallGraph, scale: int, gpus: Sequence[int]) -> Iterator[Prediction]:

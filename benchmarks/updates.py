@@ -81,17 +81,7 @@ class RepairTimes:
 @options.count("--singles", 100, "Single edges to change there.")
 @options.backend
 @options.json
-def updates(
-    scale: int,
-    edges: int,
-    ranks: int,
-    times: int,
-    roads: str,
-    changes: int,
-    singles: int,
-    backend: str,
-    file: str | None,
-) -> None:
+def updates(ranks: int, backend: str, file: str | None, roads: str, scale: int, **sizes: int) -> None:
     """Measure updates of a living graph.
 
     Batches of random edges are inserted into a Kronecker graph and deleted again. Then the graph is traversed on its
@@ -101,9 +91,9 @@ def updates(
     Example: dbfs bench updates --scale 14 --edges 100000
     """
     with Results("updates", file) as results, connect(ranks, backend) as client:
-        rates = bench_updates(client, scale, edges, times, backend)
+        rates = bench_updates(client, scale, sizes["edges"], sizes["times"], backend)
         results.take("updates", rates, f"kronecker:scale={scale}, {counted(ranks, 'rank')} on {backend}")
-        repairs = bench_repairs(client, roads, changes, times, singles, backend)
+        repairs = bench_repairs(client, roads, sizes["changes"], sizes["times"], sizes["singles"], backend)
         results.take("repairs", repairs, f"{roads}, {counted(ranks, 'rank')} on {backend}")
 
 

@@ -60,9 +60,10 @@ def test_rows_before_an_error_are_saved_and_shown(tmp_path: Path, capsys: pytest
 
 def test_turns() -> None:
     made: list[str] = []
-    found = in_turns({name: lambda name=name: made.append(name) or float(len(made)) for name in "ab"}, 2)
+    calls = {name: lambda name=name: made.append(name) or float(len(made)) for name in "ab"}
+    figures, answers = in_turns(calls, 2, warm_up=1, figure=lambda _, answer: answer)
     assert made == ["a", "b"] * 3
-    assert found == {"a": [3, 5], "b": [4, 6]}
+    assert (figures, answers) == ({"a": [3, 5], "b": [4, 6]}, {"a": 5, "b": 6})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
