@@ -83,8 +83,8 @@ def table(title: str, rows: Sequence[Any], fields: Sequence[str] = ()) -> Table:
 class Results:
     """The results of one run of a benchmark: rows by name, and facts that hold for all of them.
 
-    Rows are saved to a file as they are measured. At the end of the block the tables are printed, also after an error,
-    since the rows before the error took time to measure.
+    Rows are saved to a file as they are measured; the fact ``complete`` is false there until the block ends without an
+    error. At the end of the block the tables are printed, also after an error, since the rows before it took time.
 
     Args:
         benchmark: the command's name.
@@ -97,7 +97,7 @@ class Results:
 
     def __init__(self, benchmark: str, *files: str | Path | None, **facts: Any) -> None:
         self.revision = revision()
-        self.facts: dict[str, Any] = {"benchmark": benchmark, "revision": self.revision, **facts}
+        self.facts: dict[str, Any] = {"benchmark": benchmark, "revision": self.revision, "complete": False, **facts}
         self._files = [Path(file) for file in files if file is not None and file != "-"]
         self._on_stdout = "-" in files
         self._rows: dict[str, list[Any]] = {}
@@ -112,10 +112,13 @@ class Results:
         self._tables.append((taken, tables))
         for row in rows:
             taken.append(row)
-            for file in self._files:
-                with writing("--json", file):
-                    file.write_text(self.text(), encoding="utf-8")
+            self._save()
         return taken
+
+    def _save(self) -> None:
+        for file in self._files:
+            with writing("--json", file):
+                file.write_text(self.text(), encoding="utf-8")
 
     def text(self) -> str:
         """Return the JSON, with a line for each row."""
@@ -129,6 +132,9 @@ class Results:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.facts["complete"] = True
+            self._save()
         if self._on_stdout:
             if kind is None:
                 click.echo(self.text(), nl=False)
@@ -144,7 +150,7 @@ class Results:
 
 
 def read(path: Path, rows: Mapping[str, Mapping[str, type]], facts: Sequence[str] = ()) -> dict[str, Any]:
-    """Read the JSON of a benchmark.
+    """Read the JSON of a benchmark; a line on stderr says if the benchmark ended early.
 
     Args:
         path: the file.
@@ -171,6 +177,9 @@ def read(path: Path, rows: Mapping[str, Mapping[str, type]], facts: Sequence[str
         raise FormatError(
             f"{path}: not the JSON that dbfs bench {names} saves ({type(error).__name__}: {error})"
         ) from error
+    # Files of earlier versions don't say.
+    if saved.get("complete", True) is not True:
+        click.echo(f"{path}: the benchmark ended early; these are the rows that it measured until then", err=True)
     return found | made
 
 

@@ -1,6 +1,5 @@
 """What all benchmarks share: their tables, their JSON, and what is left of a benchmark that ends with an error."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +41,7 @@ def test_rows_are_shown_and_come_back(tmp_path: Path, capsys: pytest.CaptureFixt
     assert shown[3:6] == [["[path]", "1,500.0", "3"], ["grid", "2"], ["ms:", "time", "of", "a", "call."]]
     found = read(file, {"some": {"rows": Timing}}, ("revision", "gpus"))
     assert (found["rows"], found["gpus"]) == (ROWS, 2)
+    assert capsys.readouterr().err == ""
     with pytest.raises(FormatError, match=r"not the JSON that dbfs bench other saves .*it is of dbfs bench some"):
         read(file, {"other": {"rows": Timing}})
 
@@ -51,7 +51,8 @@ def test_rows_before_an_error_are_saved_and_shown(tmp_path: Path, capsys: pytest
     with pytest.raises(RuntimeError, match="the rest failed"), Results("some", file) as results:
         results.take("rows", measured(ROWS[0]), "The title")
     assert "[path]" in capsys.readouterr().out
-    assert [row["graph"] for row in json.loads(file.read_text())["rows"]] == ["[path]"]
+    assert read(file, {"some": {"rows": Timing}})["rows"] == ROWS[:1]
+    assert "rows.json: the benchmark ended early" in capsys.readouterr().err
     # Half a JSON on stdout could be taken for the whole.
     with pytest.raises(RuntimeError), Results("some", "-") as results:
         results.take("rows", measured(ROWS[0]), "The title")
