@@ -19,7 +19,7 @@ from benchmarks import plan as plans
 from benchmarks.runner import Column, Results, Started, begun, connect
 from dbfs import progress
 from dbfs.building.build import ORDERS
-from dbfs.cli.arguments import GraphType
+from dbfs.cli.common import GraphType
 from dbfs.edges import generate
 from dbfs.units import format_bytes
 from dbfs_workers.text import counted

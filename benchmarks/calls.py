@@ -18,7 +18,7 @@ import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, milliseconds, seconds_of
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.runs import RunSender
@@ -181,7 +181,7 @@ def _under_lease(graph: Graph, sources: Sequence[int]) -> tuple[float, float, fl
     run_id = uuid.uuid4().hex
     options = TraversalSpec(run_id, (), predecessors=False, backend=graph.backend)
     specs = RunSpec(options, tuple((source,) for source in sources))
-    sending = sender.parts(graph.record.graph_id, specs, of_call(), None, graph.in_positions)
+    sending = sender.parts(graph.record.graph_id, specs, of_call(), None, graph.numbering.in_positions)
     seconds, parts = seconds_of(lambda: list(sending))
     for index in range(len(specs)):
         service.drop(graph.record.graph_id, run_id, index)

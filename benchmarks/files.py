@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, in_turns, seconds_of
-from dbfs.cli.arguments import GraphType
+from dbfs.cli.common import GraphType
 from dbfs.edges import generate
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges

@@ -350,24 +350,15 @@ asyncio.run(main())
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
 
 
-OF_VERTICES = {
-    "bfs_from_vertices",
-    "in_positions",
-    "python_ids",
-    "positions",
-    "vertices_at_positions",
-    "vertices_named",
-    "vertices_by_position",
-    "is_ordered",
-    "order_on_ranks",
-}
-
-
 @pytest.mark.parametrize(
     ("synchronous", "view", "left_out"),
     [
         # The plots need no loop, or a thread of the caller's choice. The others are no calls for users.
-        (dbfs.Graph, dbfs.AsyncGraph, {"plot_degrees", "partition_keys", "traverse_again", *OF_VERTICES}),
+        (
+            dbfs.Graph,
+            dbfs.AsyncGraph,
+            {"plot_degrees", "partition_keys", "python_ids", "vertices_named", "take", "require_loaded"},
+        ),
         (
             dbfs.BFSResult,
             dbfs.AsyncBFSResult,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, FormatError, TruncatedFileError, WorkerLostError
 from dbfs_workers.storage.pieces import Edges

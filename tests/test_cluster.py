@@ -21,7 +21,7 @@ import dbfs
 from dbfs import config
 from dbfs.cluster import local
 from dbfs.cluster.connect import current_client, roster
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import (
     ClientError,
     InvalidOptionError,

@@ -15,8 +15,7 @@ from distributed.core import error_message
 
 import dbfs
 from dbfs.cluster.deadline import Deadline
-from dbfs.cluster.gang import Gang, Ref, TaskGraph
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import Gang, Ref, TaskGraph, joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, StaleRunError, WorkerLostError
 from dbfs.records import RunProgress

@@ -9,8 +9,7 @@ import distributed
 import pytest
 
 from dbfs.cluster.deadline import Deadline
-from dbfs.cluster.gang import Gang
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import Gang, joined_workers
 from dbfs.errors import DeadlineExceededError
 
 

@@ -100,7 +100,7 @@ def test_labels_that_ranks_on_one_gpu_put_in_the_order_of_vertices(
 def assert_labels_in_order(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, way: Way, largest: int, ranks: int
 ) -> None:
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     path = np.random.default_rng(largest).permutation(largest + 3)
     # Two vertices are not reached.
     arrays = path.size, path[:largest], path[1 : largest + 1]

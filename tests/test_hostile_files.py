@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.edges.readers import from_file
 from dbfs.errors import DeadlineExceededError, FormatError, GraphTooLargeError, InvalidOptionError
 from tests.support.edge_files import repeated, write

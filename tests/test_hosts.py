@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ExchangeUnavailableError, WorkerLostError
 from tests.support import oracle
 from tests.support.graphs import GRAPHS

@@ -270,7 +270,7 @@ def test_lookups_are_kept_and_many_ids_go_as_one_array(named: Graph, monkeypatch
         assert fresh.id_of(3) == "dave"
         assert fresh.vertex("carol") == 2
     assert len(sent) == 2
-    monkeypatch.setattr(lookups, "KEPT", 0)
+    monkeypatch.setattr(lookups, "MOST_ANSWERS", 0)
     assert fresh.vertices_of(pa.array(["frank", "alice"])).tolist() == [5, 0]
     with pytest.raises(InvalidVertexError, match="id 'alina' is not in friends"):
         fresh.vertices_of(pa.array(["frank", "alina"]))

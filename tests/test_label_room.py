@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom

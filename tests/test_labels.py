@@ -11,9 +11,9 @@ import pytest
 
 import dbfs
 from dbfs.cluster import rank_calls
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
-from dbfs.graph import labels, naming
+from dbfs.graph import labels, numbering
 from dbfs.graph.result import BFSResult
 from dbfs_workers.reads.window import ClientWindow
 from dbfs_workers.storage.ordering import DegreeOrder
@@ -25,7 +25,7 @@ Way = Callable[[pytest.MonkeyPatch, distributed.Client], None]
 
 
 def window(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     # Slots that hold a part of the graphs only, and that begin with any rank's vertex.
     monkeypatch.setattr(labels, "SLOT_ITEMS", 70)
 
@@ -99,7 +99,7 @@ def assert_path(result: BFSResult, vertex: int, parents: np.ndarray) -> None:  #
 def test_a_path_is_walked_or_all_predecessors_are_fetched(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, patient: bool
 ) -> None:
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     monkeypatch.setattr(labels, "_FETCH_SECONDS", 3600 if patient else 0)
     n, src, dst = GRAPHS["path"]()
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2, order="degree") as graph:
@@ -111,17 +111,17 @@ def test_a_path_is_walked_or_all_predecessors_are_fetched(
 def test_few_labels_of_an_ordered_graph_leave_the_order_on_the_ranks(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     monkeypatch.setattr(labels, "_FETCH_SECONDS", 3600)
     entries: list[int] = []
-    read_order = naming.ReadOrder
-    monkeypatch.setattr(naming, "ReadOrder", lambda *given: (entries.append(given[2].size), read_order(*given))[1])
+    read_order = numbering.ReadOrder
+    monkeypatch.setattr(numbering, "ReadOrder", lambda *given: (entries.append(given[2].size), read_order(*given))[1])
     n, src, dst = random(5000, 6000, 1)
     matrix, source = oracle.adjacency(n, src, dst, directed=False), int(src[0])
     wanted = oracle.distances(matrix, [source])
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=3, order="degree") as graph:
         with pytest.MonkeyPatch.context() as here:
-            here.setattr(graph, "_fetch_order", lambda _: pytest.fail("the whole order is fetched"))
+            here.setattr(graph.numbering, "_fetch_order", lambda: pytest.fail("the whole order is fetched"))
             result = graph.bfs(source, predecessors=True)
             far = int(result.vertices_at(result.depth)[0])
             path = result.path_to(far)
@@ -145,7 +145,7 @@ def test_few_labels_of_an_ordered_graph_leave_the_order_on_the_ranks(
 
 def test_labels_of_others(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels of an unloaded graph and of a released result are refused; a failed read leaves no window behind."""
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     n, src, dst = GRAPHS["hub"]()
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:
         graph = dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=2, name="labels-of-others")
@@ -198,7 +198,7 @@ def test_vertices_past_2_to_the_31() -> None:
 
 
 def test_a_window_serves_every_read(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     with dbfs.load(dbfs.from_arrays([0, 1], [1, 2]), client=client, ranks=2) as graph:
         one, other = graph.bfs(0), graph.bfs(2)
         first = one.distances()

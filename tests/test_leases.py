@@ -17,7 +17,7 @@ import pytest
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
-from dbfs.graph import naming
+from dbfs.graph import numbering
 from dbfs.graph.graph import Graph
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
@@ -84,7 +84,7 @@ def test_under_a_lease_no_rank_is_asked_for_positions(
         for source in sources[:3]:
             ordered.bfs(source)
         assert holders(client)[ordered.record.graph_id] == client.id
-        monkeypatch.setattr(naming, "RankCalls", refuse)
+        monkeypatch.setattr(numbering, "RankCalls", refuse)
         found = [ordered.bfs(sources[3], targets=sources[4]), *ordered.bfs_many(sources)]
         monkeypatch.undo()
         wanted = [given.bfs(sources[3], targets=sources[4]), *given.bfs_many(sources)]

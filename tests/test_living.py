@@ -441,6 +441,6 @@ def test_an_older_record_is_not_taken_over(client: distributed.Client) -> None:
         before = graph.record
         graph.insert_edges([(0, 7)])
         latest = graph.record
-        graph._take(before)
+        graph.take(before)
         assert graph.record is latest
         assert graph.version == 1

@@ -21,8 +21,9 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
-from dbfs.cli import cluster_report, main
-from dbfs.cluster.workers import joined_workers
+from dbfs.cli import main
+from dbfs.cli.doctor import _differences
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, RunCancelledError, SchedulerLostError, WorkerLostError
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
@@ -203,7 +204,7 @@ def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Cl
 def test_doctor_names_versions_that_differ() -> None:
     mine = {"python": "3.12.1", "dbfs": "0.2.0"}
     others = [mine, {"python": "3.12.1", "dbfs": "0.1.0"}, {"python": "3.12.1", "dbfs": None}]
-    assert cluster_report._differences(mine, "workers", others) == [
+    assert _differences(mine, "workers", others) == [
         "dbfs: the client has 0.2.0, 1 of the workers 0.1.0",
         "dbfs: the client has 0.2.0, 1 of the workers none",
     ]

@@ -20,8 +20,7 @@ from distributed.comm import CommClosedError
 
 import dbfs
 from dbfs.building import memory
-from dbfs.cluster.gang import Gang
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import Gang, joined_workers
 from dbfs.edges.readers import from_file
 from dbfs.errors import (
     DeadlineExceededError,

@@ -23,7 +23,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import (
     ClientError,
     DbfsError,

@@ -14,7 +14,7 @@ import pytest
 from distributed.core import connect, send_recv
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from tests.support.standin import pretend_to_have_a_gpu
 
 pytestmark = [pytest.mark.full, pytest.mark.alone]

@@ -8,7 +8,7 @@ import pytest
 
 import dbfs
 from dbfs.errors import InvalidVertexError, NoRoomForLabelsError
-from dbfs.graph import stream
+from dbfs.graph import traversing
 from dbfs.graph.graph import Graph
 from tests.support.runs import set_room
 
@@ -40,8 +40,8 @@ def test_an_endless_stream_keeps_few_labels(client: distributed.Client) -> None:
             if source % 20 == 0:
                 assert result.path_to(0) == list(range(source % 40, -1, -1))
         # The labels dropped last go with the next run, or after a moment. Those ahead of the loop stay.
-        wait_until_kept(graph, stream.AHEAD)
-        assert next(numbers) <= 60 + stream.AHEAD
+        wait_until_kept(graph, traversing.MOST_AHEAD)
+        assert next(numbers) <= 60 + traversing.MOST_AHEAD
         del results, result
         wait_until_kept(graph, 0)
 

@@ -12,7 +12,7 @@ import pytest
 import dbfs
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, TaskGraph
-from dbfs.engines.task_levels import TaskGraphTraversal
+from dbfs.engines.taskgraph import TaskGraphTraversal
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,

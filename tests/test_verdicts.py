@@ -69,7 +69,7 @@ def spoil(place: LabelsOnRanks, row: int | None, distance: int, dask_worker: dis
 def test_wrong_labels_are_named_by_the_tasks(client: distributed.Client, graph: Graph) -> None:
     result = graph.bfs(5, predecessors=True)
     vertex = int(result.vertices_at(2)[0])
-    (position,) = graph.positions([vertex])
+    (position,) = graph.numbering.positions([vertex])
     owner = graph.gang.addresses[graph.stripe.owner(position)]
     client.run(spoil, result.label_location, graph.stripe.row(position), 1, workers=[owner])
     with pytest.raises(ValidationError, match="rule"):
@@ -86,7 +86,7 @@ def test_labels_without_support_are_named_by_the_tasks(client: distributed.Clien
 def test_words_that_a_worker_dropped(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     result = graph.bfs(5, predecessors=True)
     expected = dbfs.validate(graph, result)
-    monkeypatch.setattr(verdicts, "_KEPT", 0)
+    monkeypatch.setattr(verdicts, "_MOST_VALIDATIONS", 0)
     monkeypatch.setattr(graph, "exchange", "cuda_ipc")
     monkeypatch.setattr(validation._Check, "_run", lambda *_, **__: expected)
     assert dbfs.validate(graph, result) is expected

@@ -15,6 +15,7 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import InvalidOptionError
+from dbfs.graph.traversing import traverse
 from dbfs.integers import whole_number
 from dbfs_workers.storage.label_table import data_frame, whole_table
 from dbfs_workers.tasks import queries
@@ -96,7 +97,7 @@ def components(graph: Graph) -> Components:
     if graph.n == 0:
         return Components(graph.name, np.empty(0, np.int64), np.empty(0, np.int64), graph.ids_of)
     # The hub is in the giant component, if there is one. If there is none, union-find gets most edges.
-    giant = graph.bfs_from_vertices([hub(graph)])
+    giant = traverse(graph, [(hub(graph),)])[0]
     try:
         by_position = _roots(graph, giant)
     finally:

@@ -15,7 +15,7 @@ from dbfs.analytics.degrees import hub
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import DirectedGraphError
-from dbfs.graph.vertices import vertices_of_rows
+from dbfs.graph.traversing import traverse
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def eccentricity_bound(graph: Graph, source: Any) -> DiameterBounds:
             "load it undirected"
         )
     start = hub(graph) if source is None and graph.n else graph.vertex(0 if source is None else source)
-    first = graph.bfs_from_vertices([start])
-    one = graph.bfs_from_vertices([_farthest(first)])
-    other = graph.bfs_from_vertices([_farthest(one)])
-    middle = graph.bfs_from_vertices([_middle(graph, one, other)])
+    first = traverse(graph, [(start,)])[0]
+    one = traverse(graph, [(_farthest(first),)])[0]
+    other = traverse(graph, [(_farthest(one),)])[0]
+    middle = traverse(graph, [(_middle(graph, one, other),)])[0]
     sweeps = [first, one, other, middle]
     longest = max(sweeps, key=lambda sweep: sweep.depth)
     shortest = min(sweeps, key=lambda sweep: sweep.depth)
@@ -110,5 +110,5 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     rows = graph.gang.on_each_rank(
         "half-way", queries.rows_on_shortest_path, arguments, deadline, f"bounding the diameter of {graph.name}"
     )
-    half_way = vertices_of_rows(rows, graph)
+    half_way = graph.numbering.vertices_of_rows(rows)
     return int(half_way[half_way.size // 2])

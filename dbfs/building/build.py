@@ -19,9 +19,8 @@ from dbfs.building.on_grid import GridBuilder, GridOnGpuBuilder
 from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch
-from dbfs.cluster.gang import Gang, release
+from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
-from dbfs.cluster.workers import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs.edges.readers.saved import SavedEdges

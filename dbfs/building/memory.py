@@ -11,8 +11,7 @@ import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
-from dbfs.cluster.gang import Gang, host_of, run_on
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, LateError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes

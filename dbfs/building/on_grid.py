@@ -12,10 +12,10 @@ from dbfs.building.memory import Estimate, estimate_grid_on_gpu, free_gpu_bytes,
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.storage.grid import Grid, count_stores
+from dbfs_workers.storage.grid import Grid, count_stores, describe
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import build_on_grid
+from dbfs_workers.tasks import build_on_cpu
 
 
 class GridBuilder(HostBuilder):
@@ -24,7 +24,7 @@ class GridBuilder(HostBuilder):
     @property
     def describe(self) -> Callable[[Any], PartitionInfo]:
         """See ``Builder``."""
-        return build_on_grid.describe
+        return describe
 
     @staticmethod
     def stores_twice(edges: EdgeList, options: BuildOptions) -> bool:
@@ -44,7 +44,7 @@ class GridBuilder(HostBuilder):
             graph.add(
                 rank,
                 self._key("blocks", rank),
-                build_on_grid.make_blocks,
+                build_on_cpu.make_blocks,
                 *(stripe, rank, collection, read, ordered, edges.name, m, edges.paired),
             )
             for rank, collection in enumerate(collections)
@@ -56,14 +56,14 @@ class GridBuilder(HostBuilder):
                 graph.add(
                     peer,
                     self._key("row-degrees", rank * grid.rows + at),
-                    build_on_grid.row_degrees,
+                    build_on_cpu.row_degrees,
                     blocks[peer],
                     row,
                 )
                 for at, peer in enumerate(grid.column_of(rank))
             ]
             options = (stripe, rank, own, degrees, edges.directed)
-            partitions.append(graph.add(rank, self._key("partition", rank), build_on_grid.make_partition, *options))
+            partitions.append(graph.add(rank, self._key("partition", rank), build_on_cpu.make_grid_partition, *options))
         return partitions
 
 

@@ -13,11 +13,9 @@ from dbfs.cli.doctor import doctor, warm_up
 from dbfs.cli.estimate import estimate
 from dbfs.cli.files import convert, generate
 from dbfs.cli.graph500 import graph500
-from dbfs.cli.graphs import graphs, load, save, unload
+from dbfs.cli.graphs import cancel, delete, graphs, insert, load, runs, save, unload
 from dbfs.cli.lab import lab
 from dbfs.cli.run import run
-from dbfs.cli.runs import cancel, runs
-from dbfs.cli.updates import delete, insert
 from dbfs.errors import DbfsError, ValidationError
 
 EXIT_FAILED, EXIT_INPUT, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 import distributed
+from click.shell_completion import CompletionItem
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -26,6 +27,8 @@ import dbfs
 from dbfs.building.build import AUTO, LAYOUTS, ORDERS
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate.corpus import CORPUS, TODLING
+from dbfs.edges.generate.specs import GENERATORS
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
@@ -273,3 +276,36 @@ def print_results(
         # A file or a pipe has no width to fit, and cells would be cut to 80 columns.
         console.width = 200
     console.print(table)
+
+
+_CORPUS = "corpus"
+
+
+class GraphType(click.ParamType[str]):
+    """A file or a generator's spec. The shell completes files, names of generators, and ``corpus:NAME``."""
+
+    name = "graph"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the specs that begin with ``incomplete``, after the order to complete files."""
+        names = [f"{_CORPUS}:{name}" for name in _corpus_names()] if incomplete.startswith(f"{_CORPUS}:") else []
+        specs = [f"{generator.name}:" for generator in GENERATORS] + names
+        found = [CompletionItem(spec) for spec in specs if spec.startswith(incomplete) and spec != incomplete]
+        # The order comes first, because bash's completion forgets the items before it.
+        return [CompletionItem(incomplete, type="file"), *found]
+
+
+class GraphCommand(click.Command):
+    """A command with the argument ``graph``, which bash cuts at its colon."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name after ``corpus:``, which bash hands over as the words ``corpus``, ``:`` and the rest."""
+        graph: Any = ctx.params.get("graph") or ctx.params.get("spec")
+        after_colon = incomplete == ":" or ctx.args[-1:] == [":"]
+        if graph == _CORPUS and after_colon:
+            return [CompletionItem(name) for name in _corpus_names() if name.startswith(incomplete.lstrip(":"))]
+        return super().shell_complete(ctx, incomplete)
+
+
+def _corpus_names() -> list[str]:
+    return [graph.name for graph in (*CORPUS, *TODLING)]

@@ -10,9 +10,10 @@ from rich.table import Table
 
 import dbfs
 from dbfs.building.build import BuildOptions
-from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
+    GraphCommand,
+    GraphType,
     edges_of,
     in_edges_option,
     json_option,

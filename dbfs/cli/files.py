@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbfs.cli.arguments import GraphCommand, GraphType
-from dbfs.cli.common import edges_of, json_option, print_json, reader_options
+from dbfs.cli.common import GraphCommand, GraphType, edges_of, json_option, print_json, reader_options
 from dbfs.edges import generate as generators
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError

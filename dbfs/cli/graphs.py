@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -10,9 +11,10 @@ import click
 from rich.console import Console
 
 import dbfs
-from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
+    GraphCommand,
+    GraphType,
     cluster_option,
     connect,
     edges_of,
@@ -24,9 +26,11 @@ from dbfs.cli.common import (
     reader_options,
 )
 from dbfs.display import tables
-from dbfs.records import GraphStatus
+from dbfs.edges import generate
+from dbfs.errors import InvalidOptionError, RunNotFoundError
+from dbfs.records import GraphStatus, RunStatus
 from dbfs.units import format_bytes, format_seconds
-from dbfs_workers.text import printable
+from dbfs_workers.text import counted, printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -154,3 +158,112 @@ def unload(name: str, scheduler: str, as_json: bool) -> None:
         print_json({"name": name, "bytes": freed})
     else:
         click.echo(f"{name}: unloaded, {format_bytes(freed)} on {graph.ranks} rank{'s' * (graph.ranks > 1)}")
+
+
+@click.command()
+@cluster_option
+@json_option
+def runs(scheduler: str, as_json: bool) -> None:
+    """List the waiting and running runs of a cluster.
+
+    Example: dbfs runs --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        found = [run.status for run in dbfs.runs(client=client)]
+    columns = ("run", "graph", "traversal", "state", "level", "direction", "frontier", "reached", "for")
+    print_results(f"Runs at {scheduler}", columns, [_row(status) for status in found], found, as_json=as_json)
+
+
+def _row(status: RunStatus) -> tuple[str, ...]:
+    at = status.progress
+    state, seconds = "running" if status.running else "waiting", format_seconds(status.seconds)
+    if at is None:
+        what = status.update or f"of {status.traversals}"
+        return (status.run_id[:8], status.graph, what, state, "", "", "", "", seconds)
+    traversal = f"{min(at.finished + 1, at.traversals)} of {at.traversals}"
+    where = (f"{at.level:,}", at.direction, f"{at.frontier:,}", f"{at.reached:,}")
+    return (status.run_id[:8], status.graph, traversal, state, *where, seconds)
+
+
+@click.command()
+@click.argument("run_id")
+@cluster_option
+@json_option
+def cancel(run_id: str, scheduler: str, as_json: bool) -> None:
+    """End a run before its next level. RUN_ID is the id that dbfs runs lists, or the beginning of an id.
+
+    The caller that waits for the run gets RunCancelledError. The command is a client of its own: it may cancel the runs
+    of other clients only if dbfs.service.anyone-may-stop is true in the scheduler's configuration.
+
+    Example: dbfs cancel 3f2a --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        found = [run for run in dbfs.runs(client=client) if run.status.run_id.startswith(run_id)]
+        if not found:
+            raise RunNotFoundError(f"no run that begins with {run_id} is waiting or running; dbfs runs lists the runs")
+        if len(found) > 1:
+            raise InvalidOptionError(f"{len(found)} runs have ids that begin with {run_id}; give more characters")
+        found[0].cancel()
+    cancelled = found[0].status.run_id
+    if as_json:
+        print_json({"run_id": cancelled})
+    else:
+        click.echo(f"{cancelled}: cancelled")
+
+
+def update_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments and options of a command that updates a graph."""
+    for option in (
+        json_option,
+        cluster_option,
+        click.option("--strict", is_flag=True, help="Refuse the whole batch instead of skipping an edge."),
+        reader_options,
+        click.argument("graph", metavar="EDGES", type=GraphType()),
+        click.argument("name"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@update_options
+def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **reading: Any) -> None:
+    """Insert EDGES into a named graph, which was loaded with --mutable.
+
+    An edge that the graph has already is skipped. The workers read a file themselves, so its path must be valid on all
+    of them.
+
+    Example: dbfs insert web new.txt --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        opened = dbfs.open(name, client=client)
+        update = opened.insert_edges(_edges(graph, reading, opened), strict=strict)
+    _print(name, update, "inserted", as_json)
+
+
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@update_options
+def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, **reading: Any) -> None:
+    """Delete EDGES from a named graph, which was loaded with --mutable.
+
+    An edge that the graph lacks is skipped.
+
+    Example: dbfs delete web closed.txt --scheduler tcp://host:8786
+    """
+    with connect(scheduler, None) as client:
+        opened = dbfs.open(name, client=client)
+        update = opened.delete_edges(_edges(graph, reading, opened), strict=strict)
+    _print(name, update, "deleted", as_json)
+
+
+def _edges(graph: str, reading: dict[str, Any], opened: dbfs.Graph) -> dbfs.EdgeList:
+    """Return a batch of the graph's own direction; a generator's spec has a direction itself."""
+    return edges_of(graph, reading, None if generate.is_spec(graph) else opened.directed)
+
+
+def _print(name: str, update: dbfs.Update, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": name, "version": update.version, "edges": update.edges, "skipped": update.skipped})
+    else:
+        edges = counted(update.edges, "edge")
+        click.echo(f"{name}: version {update.version}, {edges} {done}, {update.skipped:,} skipped")

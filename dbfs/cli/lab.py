@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 import dbfs
-from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
+    GraphCommand,
+    GraphType,
     connect,
     fits_within_process,
     json_option,

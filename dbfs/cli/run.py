@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 import dbfs
-from dbfs.cli.arguments import GraphCommand, GraphType
 from dbfs.cli.common import (
     GRAPH_HELP,
+    GraphCommand,
+    GraphType,
     check_writable,
     connect,
     edges_of,

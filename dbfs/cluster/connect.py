@@ -18,8 +18,7 @@ from tornado.iostream import StreamClosedError
 from dbfs import config
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
-from dbfs.cluster.gang import require_connected
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers, require_connected
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,

@@ -50,7 +50,7 @@ KERNELS: Final = (
 
 
 # Seconds between two looks at the kernels that others compile.
-_LOOK: Final = 0.1
+_LOOK_SECONDS: Final = 0.1
 
 
 def warm_up() -> "tuple[list[Kernel], int]":
@@ -94,6 +94,6 @@ def _shown(wanted: Iterable[str]) -> Iterator[int]:
     if work.is_alive():
         with bar("compiling kernels (once per machine)", len(missing)) as shown:
             while work.is_alive():
-                work.join(_LOOK)
+                work.join(_LOOK_SECONDS)
                 done = sum(kernel.kept for kernel in missing)
                 shown.set(done, f"{done} of {len(missing)}")

@@ -1,21 +1,26 @@
 """Local clusters: workers as processes or within this process, on CPU cores or GPUs, and their client."""
 
+import contextlib
 import importlib.util
 import logging
+import os
+import threading
 import warnings
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import distributed
 from dask.system import CPU_COUNT
 from distributed.utils import LoopRunner, format_dashboard_link
 
-from dbfs.cluster import closing
 from dbfs.cluster.kernels import compiled
 from dbfs.cluster.main_guard import require_main_guard
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
 from dbfs_workers import interrupts
 from dbfs_workers.gpus import visible_gpus
+from dbfs_workers.quiet import not_a_lost_wait
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +36,7 @@ LOOPBACK = "127.0.0.1"
 _THREADS = 4
 
 # Workers for each core from which on a warning says that they are many.
-_MANY = 4
+_WORKERS_A_CORE = 4
 
 # On the loopback, because the dashboard has no password. Dask's own default is all of the machine's addresses.
 _DASHBOARD_PORT = 8787
@@ -64,8 +69,8 @@ class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is u
         """Free the graphs, then close the client, the cluster and the event loop; in a forked child do nothing."""
         if is_inherited(self):
             return None
-        with closing.without_log():
-            closing.free(self)
+        with without_log():
+            free(self)
             done = super().close(*arguments, **keywords)
             if self.cluster is not None:
                 self.cluster.close()
@@ -84,7 +89,7 @@ def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_d
     if processes:
         require_main_guard()
     logging.getLogger("dbfs.service.log").addHandler(_NO_STDERR)
-    if n_workers is not None and n_workers > _MANY * CPU_COUNT:
+    if n_workers is not None and n_workers > _WORKERS_A_CORE * CPU_COUNT:
         words = "%d workers on %d cores: they take about a second each to start, and are slower than one for each core"
         logger.warning(words, n_workers, CPU_COUNT)
     workers, threads = shares(n_workers, options.get("threads_per_worker"))
@@ -174,3 +179,64 @@ def _lacking(gpus: list[str], n_workers: int | None) -> str:
     missing = [name for name in ("cupy", "dask_cuda") if importlib.util.find_spec(name) is None]
     install = "pip install '.[cu13]', or '.[cu12]', in a clone of dbfs"
     return f"{' and '.join(missing)} not installed; {install}" if missing else ""
+
+
+_frees: weakref.WeakKeyDictionary[distributed.Client, Callable[[], None]] = weakref.WeakKeyDictionary()
+
+
+def free_before_close(client: distributed.Client, free: Callable[[], None]) -> None:
+    """Register the function that frees all graphs of a client's cluster, which must end with this process."""
+    _frees[client] = free
+
+
+def free(client: distributed.Client) -> None:
+    """Free all graphs of a client's cluster, if one is registered and the client can still reach its scheduler."""
+    registered = _frees.pop(client, None)
+    if registered is not None and client.status == "running":
+        # The cluster ends in any case. A failure here must not keep it from closing.
+        with contextlib.suppress(Exception):
+            registered()
+
+
+def ends_with_process(client: distributed.Client) -> bool:
+    """Return whether the client's cluster was started by this process and closes with it."""
+    cluster = client.cluster
+    return isinstance(cluster, distributed.SpecCluster) and cluster.shutdown_on_close
+
+
+@contextlib.contextmanager
+def without_log() -> Iterator[None]:
+    """Drop Dask's log of this process: while a cluster closes, cut connections and slow workers are expected."""
+    # Not a level of the handlers: a local cluster sets the level back to Dask's when it closes.
+    handlers = list(logging.getLogger("distributed").handlers)
+    for handler in handlers:
+        handler.addFilter(_drop)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_drop)
+
+
+def _drop(record: logging.LogRecord) -> bool:  # noqa: ARG001
+    return False
+
+
+def _close_all() -> None:
+    with without_log():
+        for client in list(_frees):
+            free(client)
+            with contextlib.suppress(Exception):
+                client.close()
+                if client.cluster is not None:
+                    client.cluster.close()
+
+
+# A forked child has no part in the clusters of its parent. It could not even wait for their end.
+os.register_at_fork(after_in_child=_frees.clear)
+
+# For good, because asyncio logs a lost wait when Python frees it, which may be long after the close.
+logging.getLogger("asyncio").addFilter(not_a_lost_wait)
+
+# atexit would be too late: Python has shut down all thread pools by then, which workers within the process need.
+threading._register_atexit(_close_all)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """The dashboard: a page at ``/dbfs`` on the scheduler's web server, and metrics for Prometheus.
 
-In: the service, read-only (``dbfs.dashboard.view``). Out: tables and plots in a browser, lines of ``/metrics``. The
+In: the service, read-only (``dbfs.service.scheduler``). Out: tables and plots in a browser, lines of ``/metrics``. The
 page needs Bokeh and the metrics need prometheus_client (the extra ``dashboard``), as Dask's own dashboard does.
 Without them the service works as usual, and ``/dbfs`` says what to install.
 """
@@ -17,7 +17,7 @@ from tornado import web
 if TYPE_CHECKING:
     import distributed
 
-    from dbfs.dashboard.view import ServiceView
+    from dbfs.service.scheduler import SchedulerService
 
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ PATH = "/dbfs"
 _INSTALL = "pip install '.[dashboard]' in a clone of dbfs"
 
 
-def install(scheduler: distributed.Scheduler, service: ServiceView) -> None:
+def install(scheduler: distributed.Scheduler, service: SchedulerService) -> None:
     """Add the page and the metrics to a running scheduler's server."""
     for part in (_install_page, _install_metrics):
         try:
@@ -37,7 +37,7 @@ def install(scheduler: distributed.Scheduler, service: ServiceView) -> None:
             logger.exception("dbfs: %s failed", part.__name__.strip("_"))
 
 
-def uninstall(service: ServiceView) -> None:
+def uninstall(service: SchedulerService) -> None:
     """Remove the metrics of a service whose scheduler closes."""
     try:
         from dbfs.dashboard.metrics import forget
@@ -46,7 +46,7 @@ def uninstall(service: ServiceView) -> None:
     forget(service)
 
 
-def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> None:
+def _install_page(scheduler: distributed.Scheduler, service: SchedulerService) -> None:
     if importlib.util.find_spec("bokeh") is None:
         _explain(scheduler, f"The page needs Bokeh where the scheduler runs: {_INSTALL}.")
         return
@@ -63,7 +63,7 @@ def _install_page(scheduler: distributed.Scheduler, service: ServiceView) -> Non
     connect(scheduler, service, dask_pages[0].prefix)
 
 
-def _install_metrics(scheduler: distributed.Scheduler, service: ServiceView) -> None:  # noqa: ARG001
+def _install_metrics(scheduler: distributed.Scheduler, service: SchedulerService) -> None:  # noqa: ARG001
     try:
         from dbfs.dashboard.metrics import register
     except ImportError:

@@ -10,7 +10,8 @@ from distributed.http.prometheus import PrometheusCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from dbfs.dashboard.view import GraphView, ServiceView
+    from dbfs.service.entries import GraphEntry
+    from dbfs.service.scheduler import SchedulerService
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
@@ -25,7 +26,7 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
     def __init__(self) -> None:
         super().__init__(None)
         self.subsystem = "dbfs"
-        self.service: ServiceView | None = None
+        self.service: SchedulerService | None = None
 
     def collect(self) -> Iterator[Family]:
         """Yield all metrics; prometheus_client calls this for each request."""
@@ -45,7 +46,7 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             self.build_name("traversal"), "Time that traversals took", value=history.seconds, unit="seconds"
         )
 
-    def _graphs(self, service: ServiceView) -> Iterator[Family]:
+    def _graphs(self, service: SchedulerService) -> Iterator[Family]:
         graphs = list(service.graphs.values())
         yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(graphs))
         vertices = GaugeMetricFamily(self.build_name("graph_vertices"), "Vertices of a graph", labels=["graph"])
@@ -82,7 +83,7 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
                 size.add_metric([name, str(rank)], nbytes)
         yield from (vertices, edges, size, lost, version, updated, rate, free)
 
-    def _under_way(self, service: ServiceView) -> Iterator[Family]:
+    def _under_way(self, service: SchedulerService) -> Iterator[Family]:
         running = [run for run in service.runs if run.started is not None]
         active = GaugeMetricFamily(self.build_name("runs_active"), "Runs by state", labels=["state"])
         active.add_metric(["running"], len(running))
@@ -105,8 +106,8 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         yield from (level, frontier, reached, bottom_up)
 
 
-def _by_name(service: ServiceView) -> dict[str, list[GraphView]]:
-    named: dict[str, list[GraphView]] = {}
+def _by_name(service: SchedulerService) -> dict[str, list[GraphEntry]]:
+    named: dict[str, list[GraphEntry]] = {}
     for graph in service.graphs.values():
         named.setdefault(graph.record.name, []).append(graph)
     return named
@@ -115,7 +116,7 @@ def _by_name(service: ServiceView) -> dict[str, list[GraphView]]:
 _collector: Collector | None = None
 
 
-def register(service: ServiceView) -> None:
+def register(service: SchedulerService) -> None:
     """Report this scheduler's service from now on."""
     global _collector
     if _collector is None:
@@ -124,7 +125,7 @@ def register(service: ServiceView) -> None:
     _collector.service = service
 
 
-def forget(service: ServiceView) -> None:
+def forget(service: SchedulerService) -> None:
     """Stop reporting a service, whose scheduler closes."""
     if _collector is not None and _collector.service is service:
         _collector.service = None

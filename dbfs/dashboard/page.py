@@ -45,17 +45,18 @@ if TYPE_CHECKING:
     import distributed
     from bokeh.document import Document
 
-    from dbfs.dashboard.view import GraphView, RunView, ServiceView
     from dbfs.records import FinishedRun
+    from dbfs.service.entries import GraphEntry, RunEntry
+    from dbfs.service.scheduler import SchedulerService
 
-_EVERY = 500
+_REFRESH_MILLISECONDS = 500
 """Milliseconds between two updates of an open page."""
 
 # Kinds of columns. Each page creates its own formatters, because a Bokeh model belongs to one document.
 _TEXT, _NAME, _RIGHT, _COUNT, _TENTHS, _BYTES, _SECONDS = range(7)
 _NUMBERS = {_COUNT: "0,0", _TENTHS: "0,0.0"}
 # A column of these kinds has a second field with its values as text. The table sorts by the values themselves.
-_SHOWN: dict[int, Callable[[Any], str]] = {_NAME: short_name, _BYTES: format_bytes, _SECONDS: format_seconds}
+_AS_TEXT: dict[int, Callable[[Any], str]] = {_NAME: short_name, _BYTES: format_bytes, _SECONDS: format_seconds}
 _LEFT_ALIGNED = (_TEXT, _NAME)
 # Columns of a table: relative width, and kind. Together they take the width of the window.
 Columns = dict[str, tuple[int, int]]
@@ -120,7 +121,7 @@ _TEMPLATE = """{% extends "simple.html" %}
 {% endblock %}"""
 
 
-def connect(scheduler: distributed.Scheduler, service: ServiceView, prefix: str) -> None:
+def connect(scheduler: distributed.Scheduler, service: SchedulerService, prefix: str) -> None:
     """Add the page to a running scheduler's server, and add a link to Dask's pages."""
     variables = template_variables(scheduler)
 
@@ -136,11 +137,11 @@ def connect(scheduler: distributed.Scheduler, service: ServiceView, prefix: str)
             variables["pages"].append(PATH.strip("/"))
 
 
-def show(scheduler: distributed.Scheduler, service: ServiceView, extra: dict[str, Any], doc: Document) -> None:  # noqa: ARG001
+def show(scheduler: distributed.Scheduler, service: SchedulerService, extra: dict[str, Any], doc: Document) -> None:  # noqa: ARG001
     """Fill a new document."""
     page = Page(service)
     page.update()
-    add_periodic_callback(doc, page, _EVERY)
+    add_periodic_callback(doc, page, _REFRESH_MILLISECONDS)
     doc.title = "Dask: dbfs"
     doc.add_root(page.root)
     doc.template = env.from_string(_TEMPLATE)
@@ -151,7 +152,7 @@ def show(scheduler: distributed.Scheduler, service: ServiceView, extra: dict[str
 class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
     """The tables and plots of one open page."""
 
-    def __init__(self, service: ServiceView) -> None:
+    def __init__(self, service: SchedulerService) -> None:
         self._service = service
         self._drawn: Trail | None = None
         self._head = Div()
@@ -298,7 +299,7 @@ def _table(columns: Columns) -> DataTable:
 def _formatter(name: str, kind: int) -> Any:
     if kind in _NUMBERS:
         return NumberFormatter(format=_NUMBERS[kind], text_align="right", null_format="")
-    words = f"obj['{_shown(name)}']" if kind in _SHOWN else "value"
+    words = f"obj['{_shown(name)}']" if kind in _AS_TEXT else "value"
     # Text is escaped; the title shows it in full under the pointer.
     align, title = ("left", "value") if kind in _LEFT_ALIGNED else ("right", words)
     return HTMLTemplateFormatter(
@@ -316,8 +317,8 @@ def _data(columns: Columns, rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]
     data: dict[str, list[Any]] = {}
     for index, (name, (_, kind)) in enumerate(columns.items()):
         data[name] = [row[index] for row in rows]
-        if kind in _SHOWN:
-            data[_shown(name)] = [_SHOWN[kind](value) for value in data[name]]
+        if kind in _AS_TEXT:
+            data[_shown(name)] = [_AS_TEXT[kind](value) for value in data[name]]
     return data
 
 
@@ -330,7 +331,7 @@ def _fill(table: DataTable, columns: Columns, rows: list[tuple[Any, ...]]) -> No
         table.view.filter = AllIndices()
 
 
-def _graph_row(graph: GraphView) -> tuple[Any, ...]:
+def _graph_row(graph: GraphEntry) -> tuple[Any, ...]:
     record, sizes = graph.record, [info.nbytes for info in graph.record.infos]
     return (
         record.name,
@@ -350,7 +351,7 @@ def _graph_row(graph: GraphView) -> tuple[Any, ...]:
     )
 
 
-def _run_row(run: RunView) -> tuple[Any, ...]:
+def _run_row(run: RunEntry) -> tuple[Any, ...]:
     at = run.progress
     seconds = time.time() - (run.started or run.queued)
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")

@@ -18,8 +18,9 @@ from dbfs.records import RunProgress, short_name
 from dbfs_workers.reports import COUNT_FIELDS, levels_of_rows
 
 if TYPE_CHECKING:
-    from dbfs.dashboard.view import RunView, ServiceView
     from dbfs.records import EarlyEnd, FinishedRun
+    from dbfs.service.entries import RunEntry
+    from dbfs.service.scheduler import SchedulerService
     from dbfs_workers.reports import RankReport
 
 # Largest number of points of a plot, and of letters of a graph's name in its title.
@@ -53,7 +54,7 @@ class Trail:
     bottom_up: NDArray[np.bool_]
 
 
-def trail_of(service: ServiceView, drawn: Trail | None = None) -> Trail | None:
+def trail_of(service: SchedulerService, drawn: Trail | None = None) -> Trail | None:
     """Return the trail to draw now: of the oldest run under way that has samples enough, else of the last that ended.
 
     Args:
@@ -83,7 +84,7 @@ def trail_of(service: ServiceView, drawn: Trail | None = None) -> Trail | None:
     return drawn if drawn is not None and drawn.key == key else _finished(finished, history.last, key)
 
 
-def _under_way(run: RunView, key: TrailKey) -> Trail:
+def _under_way(run: RunEntry, key: TrailKey) -> Trail:
     looks = list(run.trail)
     return _seen(looks, key, f"{_short(run.graph.record.name)}, under way{_traversal(looks, ', ')}")
 

@@ -8,7 +8,7 @@ import distributed
 
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListGraphs, ListRuns

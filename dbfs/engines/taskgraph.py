@@ -10,19 +10,25 @@ their own order.
 """
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from typing import Any
+
+import distributed
 
 from dbfs.cluster.deadline import Deadline
-from dbfs.cluster.gang import Gang
-from dbfs.engines.directions import Directions
-from dbfs.engines.interface import InPositions, Outcome, Progress
-from dbfs.engines.task_levels import TaskGraphTraversal
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
+from dbfs.engines.interface import InPositions, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.errors import DbfsError, InvalidOptionError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
-from dbfs.service.held_run import held_run
+from dbfs.service.held_run import HeldRun, held_run
+from dbfs_workers.levels import phases
+from dbfs_workers.levels.bins import RankCounts
+from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share
 from dbfs_workers.reports import RankReport
-from dbfs_workers.spec import RunSpec, direction_name
+from dbfs_workers.spec import RunSpec, TraversalSpec, direction_name
+from dbfs_workers.tasks import taskgraph as tasks
 
 
 class TaskGraphEngine:
@@ -76,3 +82,226 @@ class TaskGraphEngine:
                 raise
             run.reports = reports
         yield from outcomes
+
+
+LevelSeen = Callable[[int, bool, int, int], None]
+"""Called with a level's number, whether the level is bottom-up, its frontier, and the vertices reached before it."""
+
+
+class TaskGraphLabels:
+    """See ``dbfs.engines.interface.LabelSource``. The labels are results of tasks, and so Dask data from the start."""
+
+    def __init__(self, published: PublishedLabels) -> None:
+        self._published = published
+
+    def publish(self) -> PublishedLabels:
+        """Return the tasks' results."""
+        return self._published
+
+    @property
+    def location(self) -> PublishedLabels:
+        """The tasks' results."""
+        return self._published
+
+    def drop(self) -> None:
+        """Release the tasks' results."""
+        self._published.release()
+
+
+class TaskGraphTraversal:
+    """One traversal of a gang.
+
+    Attributes:
+        level: number of levels run so far; during a level its number.
+        states: by rank, the task whose result is the rank's state.
+        kept: the futures of the states.
+    """
+
+    def __init__(self, gang: Gang, record: GraphRecord, spec: TraversalSpec, deadline: Deadline, run: HeldRun) -> None:
+        self.gang = gang
+        self.record = record
+        self.spec = spec
+        self.deadline = deadline
+        self.run = run
+        self.ranks = range(gang.p)
+        self.directions = Directions(record, spec)
+        self.level = 0
+        self.states: list[Ref] = []
+        self.kept: list[distributed.Future] = []
+
+    def traverse(self, see_level: LevelSeen) -> tuple[Outcome, list[RankReport]]:
+        """Run the levels; return the outcome, and the ranks' reports."""
+        self._start()
+        spec = self.spec
+        directions: list[bool] = []
+        ends: list[float] = []
+        frontier, reached = len(set(spec.sources)), 0
+        over = bool(spec.targets) and set(spec.targets) <= set(spec.sources)
+        while not over and self.level != spec.max_depth:
+            bottom_up = self.directions.bottom_up
+            counts = self._run(*self.level_graph(bottom_up=bottom_up))
+            reached += frontier
+            see_level(self.level, bottom_up, frontier, reached)
+            directions.append(bottom_up)
+            ends.append(counts[0].ended)
+            self.level += 1
+            self.directions.pass_level(counts)
+            frontier = sum(each.count for each in counts)
+            over = not frontier or (bool(spec.targets) and not any(each.missing for each in counts))
+        return self._finish(directions, ends)
+
+    def release(self) -> None:
+        """Release the states."""
+        release(self.kept)
+
+    def level_graph(self, *, bottom_up: bool) -> tuple[TaskGraph, list[Key]]:
+        """Return the tasks of the next level, and the keys of those whose results the client reads.
+
+        The results are the ranks' counts, by rank; in a top-down level the barrier's sum comes after them.
+        """
+        graph, run, level = TaskGraph(), self.spec.run_id, self.level
+
+        def add(rank: int, name: str, task: Callable[..., Any], *arguments: Any, of: tuple[int, ...] = ()) -> Ref:
+            return graph.add(rank, self._key(name, level, rank, *of), task, self.states[rank], *arguments)
+
+        if bottom_up:
+            slices = [add(rank, "share", phases.share, level) for rank in self.ranks]
+            searched = [add(rank, "bottom-up", phases.bottom_up, run, level, slices) for rank in self.ranks]
+            return graph, [ref.key for ref in searched]
+        edges = [add(rank, "expand", phases.expand, run, level) for rank in self.ranks]
+        entries = [
+            add(rank, "filter-partition", tasks.filter_partition, run, level, edges[rank]) for rank in self.ranks
+        ]
+        barrier = graph.add(0, self._key("barrier", level), tasks.barrier, entries)
+        contracted = []
+        for owner in self.ranks:
+            bins = [
+                add(rank, "bin", tasks.take_bin, run, level, owner, entries[rank], of=(owner,)) for rank in self.ranks
+            ]
+            contracted.append(add(owner, "contract", tasks.contract, run, level, bins, barrier))
+        return graph, [ref.key for ref in (*contracted, barrier)]
+
+    def _start(self) -> None:
+        """Submit the tasks that make the ranks' states."""
+        graph = TaskGraph()
+        for rank, partition in enumerate(self.record.partition_keys):
+            key = self._key("state", rank)
+            self.states.append(graph.add(rank, key, tasks.start, Ref(partition), self.spec, self.record.graph_id))
+        self.kept = list(self.gang.submit(graph, [ref.key for ref in self.states]).values())
+
+    def _run(self, graph: TaskGraph, keys: list[Key]) -> list[RankCounts]:
+        """Submit a level, wait for its end, and return the ranks' counts."""
+        # A wait looks at the deadline and the run at intervals only, which short levels never reach.
+        self.deadline.enforce(self._doing)
+        self.run.check(self._doing)
+        futures = self.gang.submit(graph, keys)
+        try:
+            return self._gather(list(futures.values()))[: self.gang.p]
+        finally:
+            release(futures.values())
+
+    def _finish(self, directions: list[bool], ends: list[float]) -> tuple[Outcome, list[RankReport]]:
+        """Take the labels out of the states and add up the counts.
+
+        Args:
+            directions: by level, whether the level was bottom-up.
+            ends: by level, when rank 0 ended the level.
+        """
+        graph = TaskGraph()
+        kinds: dict[str, Callable[..., Any]] = {"summary": tasks.summarise, "distances": tasks.distances}
+        if self.spec.predecessors:
+            kinds["predecessors"] = tasks.predecessors
+        keys = {kind: [self._key(kind, rank) for rank in self.ranks] for kind in kinds}
+        for kind, task in kinds.items():
+            for rank, key in enumerate(keys[kind]):
+                graph.add(rank, key, task, self.states[rank])
+        futures = self.gang.submit(graph, [key for ranks in keys.values() for key in ranks])
+        results = {kind: tuple(futures[key] for key in ranks) for kind, ranks in keys.items()}
+        try:
+            summaries: list[tasks.RankSummary] = self._gather(results["summary"])
+        except BaseException:
+            release(futures.values())
+            raise
+        release(results["summary"])
+        reports = []
+        before = summaries[0].started
+        for level, (bottom_up, end) in enumerate(zip(directions, ends, strict=True)):
+            counts = [summary.levels[level] for summary in summaries]
+            reports.append(LevelReport.total(level, direction_name(bottom_up), end - before, counts))
+            before = end
+        seconds = before - summaries[0].started
+        ranks = [replace(summary.report, elapsed=seconds) for summary in summaries]
+        outcome = Outcome(
+            labels=TaskGraphLabels(PublishedLabels(results["distances"], results.get("predecessors"))),
+            levels=lambda: tuple(reports),
+            depth=sum(report.discovered > 0 for report in reports),
+            reached=sum(rank.reached for rank in ranks),
+            edges=sum(rank.edges for rank in ranks),
+            seconds=seconds,
+            setup_seconds=None,
+            version=ranks[0].version,
+        )
+        return outcome, ranks
+
+    def _gather(self, futures: Sequence[distributed.Future]) -> list[Any]:
+        """Wait for tasks and return their results; the run may have to end meanwhile."""
+        try:
+            return self.gang.gather(futures, self.deadline, self._doing, watch=lambda: self.run.check(self._doing))
+        except DbfsError:
+            raise
+        except Exception:
+            self.run.check_soon(self._doing)
+            raise
+
+    def _doing(self) -> str:
+        return f"run {self.spec.run_id}, level {self.level}"
+
+    def _key(self, name: str, *index: int) -> Key:
+        return (f"{name}-{self.spec.run_id}", *index)
+
+
+class Directions:
+    """The direction of one traversal's next level.
+
+    Args:
+        record: the graph.
+        spec: the traversal.
+
+    Attributes:
+        bottom_up: whether the next level is bottom-up.
+        adaptive: whether each level's direction is chosen.
+
+    Raises:
+        InvalidOptionError: the spec wants bottom-up levels, and the graph's in-edges are not loaded.
+    """
+
+    def __init__(self, record: GraphRecord, spec: TraversalSpec) -> None:
+        has_parents = record.infos[0].has_parents
+        if spec.direction == "bottom-up" and not has_parents:
+            raise InvalidOptionError(
+                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
+            )
+        self.bottom_up = spec.direction == "bottom-up"
+        self.adaptive = spec.direction == "auto" and has_parents
+        self._n = record.stripe.n
+        self._unexplored_edges = sum(info.m_local for info in record.infos)
+        self._frontier_edges = 0
+        self._search_share = expected_search_share()
+
+    def pass_level(self, counts: Sequence[RankCounts]) -> None:
+        """Choose the direction of the next level by the ranks' counts."""
+        edges = sum(each.edges for each in counts)
+        if self.bottom_up:
+            before = self._frontier_edges
+            searched = sum(each.searched for each in counts)
+            self._search_share = expected_search_share(searched, self._unexplored_edges)
+        else:
+            before = edges
+            self._unexplored_edges -= edges
+        self._frontier_edges = sum(each.degrees for each in counts)
+        if self.adaptive:
+            unexplored = self._unexplored_edges - self._frontier_edges
+            self.bottom_up = bottom_up_pays(self._frontier_edges, before, unexplored, self._n, self._search_share)
+        if self.bottom_up:
+            # A top-down level's edges are subtracted at its end.
+            self._unexplored_edges -= self._frontier_edges

@@ -15,9 +15,9 @@ from dbfs.analytics import Components
 from dbfs.cluster.awaiting import AsyncView, awaited, in_thread, unchanged
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
-from dbfs.graph.neighbourhood import Neighbourhood
 from dbfs.graph.result import BFSResult
-from dbfs.graph.watching import LOOK_EVERY, Change, Watch
+from dbfs.graph.subgraph import Neighbourhood
+from dbfs.graph.watching import LOOK_SECONDS, Change, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +185,7 @@ class AsyncWatch(AsyncView[Watch]):
         while self.synchronous.timeout is None or time.monotonic() < last + self.synchronous.timeout:
             change = await self.update()
             if change is None:
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(LOOK_SECONDS)
             else:
                 yield change
                 last = time.monotonic()

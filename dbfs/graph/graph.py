@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -14,44 +13,46 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import engines
-from dbfs.cluster.deadline import bounded, of_call
-from dbfs.cluster.gang import Gang, release
-from dbfs.engines import Outcome
+from dbfs.analytics.degrees import sample_sources
+from dbfs.cluster.deadline import bounded
+from dbfs.cluster.gang import Gang
+from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
     InvalidVertexError,
+    InvalidVertexTypeError,
     LateError,
     ResultReleasedError,
     WorkerLostError,
 )
-from dbfs.graph.counts import edges_in_words, vertices_in_words
-from dbfs.graph.living import LivingVertices
-from dbfs.graph.neighbourhood import Neighbourhood
-from dbfs.graph.neighbours import neighbours
+from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
+from dbfs.graph.ids import IdLookup
+from dbfs.graph.living import Update, Updates
+from dbfs.graph.numbering import Numbering
 from dbfs.graph.result import BFSResult
-from dbfs.graph.sampling import sample_sources
-from dbfs.graph.strategies import require_strategy
-from dbfs.graph.stream import stream
-from dbfs.graph.subgraph import Subgraph, chosen_subgraph
+from dbfs.graph.subgraph import Neighbourhood, Subgraph, chosen_subgraph, neighbours
+from dbfs.graph.traversing import stream, traverse
 from dbfs.graph.watching import Watch
-from dbfs.integers import whole_count
-from dbfs.progress import ProgressOption, run_reporter
+from dbfs.integers import vertex_number, whole_count
+from dbfs.progress import ProgressOption
 from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import UnloadGraph
+from dbfs.service.messages import GetGraph, UnloadGraph
 from dbfs.units import format_bytes
-from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dbfs.analytics import Components, DiameterBounds
+    from dbfs.edges.resolve import EdgeSource
+    from dbfs.edges.tables.ends import ColumnNames
+    from dbfs_workers.storage.id_table import Ids, IdType
+    from dbfs_workers.storage.ordering import DegreeOrder
 
 
-class Graph(LivingVertices):
+class Graph(StaysHere, GraphCounts):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
 
     Callers name vertices by the ids of the file or the table: integers, strings, or tuples of these. The vertices
@@ -70,24 +71,24 @@ class Graph(LivingVertices):
         record: the service's record of the graph.
     """
 
-    _inner = LivingVertices._inner | {
-        "bfs_from_vertices",
+    _inner = StaysHere._inner | {
         "gang",
-        "in_positions",
-        "is_ordered",
-        "order_on_ranks",
+        "lookup",
+        "numbering",
         "partition_keys",
-        "placed_orders",
-        "positions",
         "python_ids",
-        "traverse_again",
-        "vertices_at_positions",
-        "vertices_by_position",
+        "require_loaded",
+        "results",
+        "take",
         "vertices_named",
     }
 
     def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
-        super().__init__(record, Gang(client, record.addresses))
+        super().__init__(record)
+        self.gang = Gang(client, record.addresses)
+        self.lookup = IdLookup(self.gang, record)
+        self.numbering = Numbering(self.gang, record)
+        self._unloaded = False
         self.name = record.name
         self.directed = record.directed
         self.read_seconds = record.read_seconds
@@ -95,12 +96,25 @@ class Graph(LivingVertices):
         self.backend = formed.backend
         self.exchange = formed.exchange
         self.layout = record.layout
-        self._results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
+        self.results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         if not record.named:
             # Only this object refers to a nameless graph, which is therefore unloaded with it.
             service, message = ServiceClient.of(client), UnloadGraph(record.graph_id, client.id)
             # Not waited for, since finalizers run in any thread.
             weakref.finalize(self, service.send, message).atexit = False
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        name = repr(self.record.name) if self.record.named else "name"
+        before = "" if self.record.named else "load the graph with name=, and "
+        in_task = f"dbfs.open({name}, client=distributed.get_client())"
+        return f"{before}open the graph there: dbfs.open({name}), in a task {in_task}"
+
+    @property
+    def unloaded(self) -> bool:
+        """Whether this object has unloaded the graph."""
+        return self._unloaded
 
     @property
     def partition_keys(self) -> tuple[Hashable, ...]:
@@ -109,8 +123,108 @@ class Graph(LivingVertices):
         Raises:
             ResultReleasedError: the graph was unloaded.
         """
-        self._require_loaded()
+        self.require_loaded()
         return self.record.partition_keys
+
+    @property
+    def order(self) -> DegreeOrder | None:
+        """The internal numbering of a graph loaded with ``order="degree"``; else None."""
+        return self.numbering.order
+
+    @property
+    def version(self) -> int:
+        """Number of the graph's version at this moment: the updates of edges and vertices of all clients."""
+        self.refresh()
+        return self.record.version
+
+    @bounded()
+    def refresh(self) -> None:
+        """Read the graph's record anew: other clients may have updated the graph.
+
+        Raises:
+            GraphNotFoundError, ResultReleasedError: the graph was unloaded.
+        """
+        self.require_loaded()
+        if self.record.mutable or self.record.version:
+            self.take(ServiceClient.of(self.gang.client).call(GetGraph(self.record.graph_id)))
+
+    @property
+    def id_type(self) -> IdType:
+        """The type of the graph's ids: integers, strings, or tuples of these."""
+        return self.lookup.id_type
+
+    def vertex(self, id: Any) -> int:  # noqa: A002 - the word users expect
+        """Return the vertex, 0..n-1, of an id: the index of its labels in ``distances()``.
+
+        Raises:
+            InvalidVertexError: the graph has no such id; the message names ids near it.
+            InvalidVertexTypeError: the id is not of the type ``id_type``.
+        """
+        self._require_tables()
+        return self.lookup.vertex(id)
+
+    def vertices_of(self, ids: Any) -> NDArray[np.int64]:
+        """Return the vertices of many ids, int64, in their order.
+
+        Args:
+            ids: a sequence, a set, a NumPy array, a series, or an Arrow array.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: see ``vertex``.
+        """
+        self._require_tables()
+        return self.lookup.vertices_of(ids)
+
+    def id_of(self, vertex: int) -> Any:
+        """Return the id of a vertex: an int, a str, or a tuple of these.
+
+        Raises:
+            InvalidVertexError: the vertex is outside 0..n-1.
+            InvalidVertexTypeError: the vertex is not an integer.
+        """
+        number = vertex_number(vertex, "vertex")
+        if not 0 <= number < self.n:
+            raise InvalidVertexError(f"there is no vertex {number} in {self.record.name}: vertices are 0..{self.n - 1}")
+        return self.python_ids([number])[0]
+
+    def ids_of(self, vertices: Any) -> Ids:
+        """Return the ids of many vertices, in their order: an int64 array, or an Arrow array of strings or structs.
+
+        Args:
+            vertices: an array of integers, or a sequence.
+
+        Raises:
+            InvalidVertexError: a vertex is outside 0..n-1.
+            InvalidVertexTypeError: the vertices are not integers.
+        """
+        self._require_tables()
+        array = np.asarray(vertices)
+        if array.size and (array.dtype.kind not in "iu" or np.ma.is_masked(vertices)):
+            kind = "masked" if np.ma.is_masked(vertices) else array.dtype
+            raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
+        return self.lookup.ids_of(array.astype(np.int64))
+
+    def ids(self) -> Ids:
+        """Return the ids of all vertices, in the order of vertices, as ``ids_of`` does. The client takes n ids."""
+        self._require_tables()
+        return self.lookup.everything()
+
+    def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
+        """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
+
+        Raises:
+            InvalidVertexError, InvalidVertexTypeError: see ``vertex``.
+        """
+        if self.record.mutable:
+            # Other clients may have inserted vertices.
+            self.refresh()
+        self._require_tables()
+        return self.lookup.several(given, what)
+
+    def python_ids(self, vertices: Sequence[int]) -> list[Any]:
+        """Return the ids of vertices 0..n-1 as Python's integers, strings or tuples."""
+        self._require_tables()
+        return self.lookup.python_ids(vertices)
 
     @bounded()
     def bfs(
@@ -162,7 +276,8 @@ class Graph(LivingVertices):
         sources = self.vertices_named(source, "source")
         if not sources:
             raise InvalidVertexError("bfs needs at least one source")
-        results = self._traverse(
+        results = traverse(
+            self,
             [sources],
             targets=() if targets is None else self.vertices_named(targets, "target"),
             predecessors=predecessors,
@@ -196,9 +311,9 @@ class Graph(LivingVertices):
         each = self.vertices_named(sources, "source")
         if not each:
             return []
-        return self._traverse(
+        return traverse(
+            self,
             [(source,) for source in each],
-            targets=(),
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
@@ -218,15 +333,14 @@ class Graph(LivingVertices):
     ) -> Iterator[BFSResult]:
         """Run a traversal from each source, and yield the results in order, for any number of sources.
 
-        At most ``dbfs.graph.stream.AHEAD`` traversals are made before the caller takes their results. The labels of a
-        result are freed when the caller drops it, so the workers keep few at a time. Dropping the iterator ends the
-        traversals.
+        At most 16 traversals are made before the caller takes their results. The labels of a result are freed when the
+        caller drops it, so the workers keep few at a time. Dropping the iterator ends the traversals.
 
         Arguments and errors as for ``bfs``. The sources are read as they are needed. The deadline is for each run of a
         few traversals.
         """
 
-        def traverse(some: list[Any]) -> list[BFSResult]:
+        def run(some: list[Any]) -> list[BFSResult]:
             return self.bfs_many(
                 some,
                 predecessors=predecessors,
@@ -236,7 +350,7 @@ class Graph(LivingVertices):
                 deadline=deadline,
             )
 
-        return stream(sources, traverse)
+        return stream(sources, run)
 
     @bounded()
     def sample_sources(self, count: int, seed: int = 1) -> list[Any]:
@@ -348,7 +462,7 @@ class Graph(LivingVertices):
             InvalidVertexTypeError: it is not of the type of the graph's ids. Other errors as for ``neighbors``.
         """
         self.refresh()
-        if not self._lookup.has(id):
+        if not self.lookup.has(id):
             return False
         try:
             if self.record.version:
@@ -409,7 +523,7 @@ class Graph(LivingVertices):
         from dbfs.graph.saving import save
 
         self.refresh()
-        return save(self._gang, self.record, path, replace=replace)
+        return save(self.gang, self.record, path, replace=replace)
 
     @bounded()
     def unload(self, *, deadline: float | str | None = None) -> None:
@@ -421,15 +535,162 @@ class Graph(LivingVertices):
         """
         if not self._unloaded:
             # Unloading frees the labels that ranks keep, so that they are published first.
-            for result in list(self._results):
+            for result in list(self.results):
                 # Labels on a lost or late worker, or of a graph that another client unloaded, are lost. The graph is
                 # unloaded all the same.
                 with contextlib.suppress(WorkerLostError, GraphNotFoundError, ResultReleasedError, LateError):
                     result.publish()
             self._unloaded = True
-            release(self.placed_orders)
-            client = self._gang.client
+            self.numbering.release()
+            client = self.gang.client
             ServiceClient.of(client).call(UnloadGraph(self.record.graph_id, client.id))
+
+    @bounded()
+    def insert_edges(
+        self,
+        edges: EdgeSource,
+        *,
+        format: str | None = None,  # noqa: A002 - the word users expect
+        source: ColumnNames = None,
+        target: ColumnNames = None,
+        strict: bool = False,
+        batch_id: str | None = None,
+        deadline: float | str | None = None,
+    ) -> Update:
+        """Insert edges. An edge that the graph has already is skipped.
+
+        If ids are strings, tuples or integers with gaps, new ids become vertices within the graph's room
+        (``load(..., room=)``); ``Update.ids`` has them.
+
+        Args:
+            edges: anything that ``load`` takes, between ids of this graph's type. In an undirected graph an edge (u, v)
+                is also the edge (v, u).
+            format, source, target: see ``load``.
+            strict: refuse the whole batch if the graph has an edge already, or an edge occurs twice in the batch.
+            batch_id: an id of the caller's choice, with which the batch may be sent again without harm: of the graph's
+                last 256 batches none is made a second time. After ``OutcomeUnknownError`` send the batch again with the
+                id of the message.
+            deadline: seconds (or a Dask duration) that the update may take, the queue included; ``dbfs.deadline`` if
+                None.
+
+        Raises:
+            InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen; or of the graph and the
+                batch one is directed and the other undirected.
+            InvalidVertexError, InvalidVertexTypeError: an end of an edge was deleted, is no id of the graph's type, or
+                is not in a graph whose ids are consecutive integers.
+            EdgeInputError: with ``strict``, the graph has an edge already. For this and the errors of files, see also
+                ``load``.
+            GraphTooLargeError: the edges do not fit in a worker's memory, or the batch has more new ids than the graph
+                has room.
+            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early, and the
+                graph has its version before.
+            OutcomeUnknownError: no answer came by the deadline, and the update may have been made.
+            ResultReleasedError, GraphNotFoundError: the graph was unloaded.
+        """
+        updates = Updates(self)
+        batch = updates.edge_list(edges, format, source, target)
+        return updates.change("insert-edges", batch, strict=strict, batch_id=batch_id)
+
+    @bounded()
+    def delete_edges(
+        self,
+        edges: EdgeSource,
+        *,
+        format: str | None = None,  # noqa: A002 - the word users expect
+        source: ColumnNames = None,
+        target: ColumnNames = None,
+        strict: bool = False,
+        batch_id: str | None = None,
+        deadline: float | str | None = None,
+    ) -> Update:
+        """Delete edges, with all their duplicates. An edge that the graph lacks is skipped.
+
+        Arguments and errors as for ``insert_edges``; ``strict`` refuses a batch with an edge that the graph lacks.
+        """
+        updates = Updates(self)
+        batch = updates.edge_list(edges, format, source, target)
+        return updates.change("delete-edges", batch, strict=strict, batch_id=batch_id)
+
+    @bounded()
+    def insert_vertices(
+        self,
+        count: int,
+        *,
+        batch_id: str | None = None,
+        deadline: float | str | None = None,
+    ) -> Update:
+        """Insert vertices without edges; ``Update.ids`` are their ids. Ids of deleted vertices are used again first.
+
+        Raises:
+            InvalidOptionError: the graph is ordered by degree, or its ids are not consecutive integers; or as for
+                ``insert_edges``.
+            InvalidOptionTypeError: ``count`` is not an integer.
+            GraphTooLargeError: the graph has room for fewer vertices; see ``load(..., room=)``.
+            Other errors as for ``insert_edges``.
+        """
+        if self.record.ids.keys or self.record.order_key is not None:
+            why = "its ids are not consecutive integers" if self.record.ids.keys else "it is ordered by degree"
+            raise InvalidOptionError(f"{self.record.name} can't get more vertices: {why}")
+        return Updates(self).change("insert-vertices", count=whole_count(count, "count"), batch_id=batch_id)
+
+    @bounded()
+    def delete_vertices(
+        self,
+        ids: Any,
+        *,
+        strict: bool = False,
+        batch_id: str | None = None,
+        deadline: float | str | None = None,
+    ) -> Update:
+        """Delete vertices with all their edges. ``n`` still counts them, until ``insert_vertices`` uses them again.
+
+        A traversal from a deleted vertex raises ``InvalidVertexError``.
+
+        Args:
+            ids: an id, or several.
+            strict: refuse the whole update if a vertex was deleted before.
+            batch_id, deadline: see ``insert_edges``, also for the errors.
+        """
+        vertices = self.vertices_named(ids, "id")
+        return Updates(self).change("delete-vertices", vertices=vertices, strict=strict, batch_id=batch_id)
+
+    @bounded()
+    def compact(self, *, deadline: float | str | None = None) -> None:
+        """Move all rows to a pool without free pages. Errors as for ``insert_edges``."""
+        Updates(self).change("compact")
+
+    @bounded()
+    def freeze(self, *, deadline: float | str | None = None) -> None:
+        """Move all rows to a CSR, and refuse updates until ``thaw``. Errors as for ``insert_edges``."""
+        Updates(self).change("freeze")
+
+    @bounded()
+    def thaw(self, *, deadline: float | str | None = None) -> None:
+        """Move the rows of a frozen graph to pages, and allow updates again.
+
+        Raises:
+            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges.
+            Other errors as for ``insert_edges``.
+        """
+        Updates(self).change("thaw")
+
+    def watch(self, source: Any, *, timeout: float | None = None, deadline: float | str | None = None) -> Watch:
+        """Traverse from a vertex, or from several, and keep the result up to date with the batches of all clients.
+
+        ``for change in graph.watch(source):`` waits for batches. After each batch the loop brings the result up to date
+        and yields a ``Change``: the version, and the ids whose distance changed.
+
+        Args:
+            source: see ``bfs``.
+            timeout: seconds after which the iteration ends if no batch has come; None to wait for ever.
+            deadline: see ``bfs``; for the traversal, and again for each repair.
+
+        Raises:
+            InvalidOptionError: the graph was not loaded with ``mutable=True``. Other errors as for ``bfs``.
+        """
+        if not self.record.mutable:
+            raise InvalidOptionError(f"{self.name} takes no updates: load it with mutable=True, or thaw() it")
+        return Watch(self.bfs(source, predecessors=True, deadline=deadline), timeout, deadline)
 
     def __enter__(self) -> Graph:
         return self
@@ -453,96 +714,20 @@ class Graph(LivingVertices):
 
         return graph_html(self)
 
-    def _traverse(
-        self,
-        source_sets: Sequence[tuple[int, ...]],
-        *,
-        targets: tuple[int, ...],
-        predecessors: bool,
-        max_depth: int | None,
-        direction: str,
-        engine: str,
-        progress: ProgressOption[RunProgress],
-        strategy: str | None = None,
-    ) -> list[BFSResult]:
-        self._require_loaded()
-        runner = engines.choose(engine, self.record.layout)
-        if direction not in DIRECTIONS:
-            raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
-        if max_depth is not None:
-            whole_count(max_depth, "max_depth")
-        if strategy is not None:
-            plain = max_depth is None and not targets and direction == "auto"
-            strategy = require_strategy(
-                self, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
-            )
-        limit = of_call()
-        options = TraversalSpec(
-            run_id=uuid.uuid4().hex,
-            sources=(),
-            predecessors=predecessors,
-            backend=self.backend,
-            direction=direction,
-            max_depth=max_depth,
-            targets=targets,
-            strategy=strategy or "",
-        )
-        run = RunSpec(options, tuple(source_sets))
-        try:
-            with (
-                run_reporter(progress, self.name, self.n, len(run)) as report,
-                contextlib.closing(
-                    runner.traverse(self._gang, self.record, run, limit, report, self.in_positions)
-                ) as outcomes,
-            ):
-                # A result that this list does not get any more, because the run ends early, frees its labels.
-                results = [BFSResult(self, spec, runner.name, made) for spec, made in zip(run, outcomes, strict=True)]
-        except WorkerLostError as error:
-            if why := ServiceClient.of(self._gang.client).why_lost(self.record.graph_id):
-                raise WorkerLostError(f"{error}; {why}") from error
-            raise
-        self._results.update(results)
-        if results and results[0].version != self.record.version:
-            # Another client has updated the graph.
-            self.refresh()
-        return results
+    def take(self, record: GraphRecord) -> None:
+        """Take over a record, unless this object has the record of a later version."""
+        if record.version >= self.record.version:
+            grown = record.stripe.n != self.n
+            self._record = record
+            if grown:
+                self.lookup = IdLookup(self.gang, record)
 
-    @bounded()
-    def traverse_again(self, spec: TraversalSpec, *, deadline: float | str | None) -> Outcome:
-        """Run the traversal of a spec, whose sources are vertices, with the resident engine; errors as for ``bfs``."""
-        self._require_loaded()
-        limit = of_call()
-        runner = engines.choose("resident", self.record.layout)
-        (outcome,) = runner.traverse(self._gang, self.record, RunSpec.single(spec), limit, None, self.in_positions)
-        return outcome
+    def _require_tables(self) -> None:
+        # Ids without tables can be named after the graph was unloaded.
+        if self.record.ids.keys:
+            self.require_loaded()
 
-    def watch(self, source: Any, *, timeout: float | None = None, deadline: float | str | None = None) -> Watch:
-        """Traverse from a vertex, or from several, and keep the result up to date with the batches of all clients.
-
-        ``for change in graph.watch(source):`` waits for batches. After each batch the loop brings the result up to date
-        and yields a ``Change``: the version, and the ids whose distance changed.
-
-        Args:
-            source: see ``bfs``.
-            timeout: seconds after which the iteration ends if no batch has come; None to wait for ever.
-            deadline: see ``bfs``; for the traversal, and again for each repair.
-
-        Raises:
-            InvalidOptionError: the graph was not loaded with ``mutable=True``. Other errors as for ``bfs``.
-        """
-        if not self.record.mutable:
-            raise InvalidOptionError(f"{self.name} takes no updates: load it with mutable=True, or thaw() it")
-        return Watch(self.bfs(source, predecessors=True, deadline=deadline), timeout, deadline)
-
-    @bounded()
-    def bfs_from_vertices(self, sources: Sequence[int]) -> BFSResult:
-        """Run a traversal from vertices 0..n-1 instead of ids, which must be valid; errors as for ``bfs``."""
-        return self._traverse(
-            [tuple(sources)],
-            targets=(),
-            predecessors=False,
-            max_depth=None,
-            direction="auto",
-            engine="auto",
-            progress=None,
-        )[0]
+    def require_loaded(self) -> None:
+        """Raise ``ResultReleasedError`` if this object has unloaded the graph."""
+        if self._unloaded:
+            raise ResultReleasedError(f"{self.record.name} was unloaded; load it again")

@@ -45,12 +45,12 @@ from dbfs_workers.text import printable
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
-KEPT: Final = 4096
+MOST_ANSWERS: Final = 4096
 """Answers that the client keeps in each direction."""
 
-_SHOWN: Final = 80  # characters of an id in a message
+_ID_CHARACTERS: Final = 80  # characters of an id in a message
 _MOST_ALIKE: Final = 4  # ids in a message that are spelled like an unknown one
-_SHORT: Final = 32  # characters of an unknown id whose misspellings are all looked up
+_MISSPELLED_CHARACTERS: Final = 32  # characters of an unknown id whose misspellings are all looked up
 
 
 class IdLookup:
@@ -113,7 +113,7 @@ class IdLookup:
         if hasattr(given, "__array__") and self.id_type.is_integer:
             array = np.asarray(given)
             # A mask is gone by now; the list below has None in its places.
-            if array.dtype.kind == "i" and array.size > KEPT and not np.ma.is_masked(given):
+            if array.dtype.kind == "i" and array.size > MOST_ANSWERS and not np.ma.is_masked(given):
                 return self._of_array(array.astype(np.int64), what, new)
         listed = given.tolist() if hasattr(given, "tolist") else list(given)
         return np.array(self._of_python(listed, what, new), np.int64)
@@ -167,7 +167,7 @@ class IdLookup:
 
     def _of_array(self, ids: Ids, what: str, new: dict[Any, int] | None) -> NDArray[np.int64]:
         """Return the vertices of ids in the form of ``id_table.as_ids``."""
-        if type(ids) is not type(from_python([], self.id_type)) or len(ids) <= KEPT:
+        if type(ids) is not type(from_python([], self.id_type)) or len(ids) <= MOST_ANSWERS:
             return np.array(self._of_python(as_python(ids), what, new), np.int64)
         if not self._ids.keys:
             assert isinstance(ids, np.ndarray)
@@ -258,7 +258,7 @@ class IdLookup:
             pairs = list(zip(one, self.id_type.columns, strict=True))
             if all(_is_of(part, column) for part, column in pairs):
                 return tuple(int(part) if column == INTEGER else str(part) for part, column in pairs)
-        shown = printable(repr(one), _SHOWN)
+        shown = printable(repr(one), _ID_CHARACTERS)
         raise InvalidVertexTypeError(
             f"{what} must be a {self.id_type}, as the ids of {self._name} are, not {shown} ({type(one).__name__})"
         )
@@ -273,7 +273,7 @@ class IdLookup:
 
     def _unknown(self, one: Any, what: str) -> InvalidVertexError:
         """Return the error for an id that is not in the graph; the message names ids near it."""
-        start = f"{what} {printable(repr(one), _SHOWN)} is not in {self._name}"
+        start = f"{what} {printable(repr(one), _ID_CHARACTERS)} is not in {self._name}"
         first = self._ids.first_id
         if self._n == 0:
             return InvalidVertexError(f"{start}: the graph has no vertices")
@@ -281,7 +281,7 @@ class IdLookup:
             noun = "ids" if first else "vertices"
             return InvalidVertexError(f"{start}: {noun} are {first}..{first + self._n - 1}")
         near, words = self._near(one)
-        listed = ", ".join(printable(repr(other), _SHOWN) for other in near)
+        listed = ", ".join(printable(repr(other), _ID_CHARACTERS) for other in near)
         return InvalidVertexError(f"{start}; {words} {listed}" if near else start)
 
     def _near(self, one: Any) -> tuple[list[Any], str]:
@@ -325,7 +325,7 @@ def _misspelled(text: str) -> Iterator[str]:
     Source: P. Norvig, "How to Write a Spelling Corrector".
     """
     yield from (text.lower(), text.upper(), text.title(), text.capitalize(), text.strip())
-    if len(text) <= _SHORT:
+    if len(text) <= _MISSPELLED_CHARACTERS:
         signs = sorted({*text, *text.swapcase(), *string.ascii_letters, *string.digits, *" -_."})
         for at in range(len(text) + 1):
             before, after = text[:at], text[at:]
@@ -343,9 +343,9 @@ def _by_rank(ranks: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
 
 def _keep(kept: dict[Any, Any], new: dict[Any, Any]) -> None:
     """Add answers to those that are kept; drop all earlier ones if they become too many."""
-    if len(kept) + len(new) > KEPT:
+    if len(kept) + len(new) > MOST_ANSWERS:
         kept.clear()
-    if len(new) <= KEPT:
+    if len(new) <= MOST_ANSWERS:
         kept.update(new)
 
 

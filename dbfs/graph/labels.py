@@ -25,7 +25,6 @@ from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks, PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
-from dbfs.graph.vertices import vertices_of_rows
 from dbfs_workers.reads.messages import (
     FindChanged,
     FindRows,
@@ -42,10 +41,10 @@ from dbfs_workers.rpc import A
 from dbfs_workers.storage.stripe import NO_VERTEX
 
 if TYPE_CHECKING:
-    from dbfs.graph.naming import NamedVertices
+    from dbfs.graph.graph import Graph
     from dbfs_workers.storage.ordering import DegreeOrder
 
-SMALL: Final = 1 << 16
+FEW_VERTICES: Final = 1 << 16
 """Vertices of a graph up to which each rank sends its rows: one message takes less time than the window's pages."""
 
 # Fetching all predecessors of 8.4 million vertices takes 0.03 s on 2 cores, 0.24 s in a graph ordered by degree.
@@ -96,7 +95,7 @@ class LabelReader:
 
     def __init__(
         self,
-        graph: NamedVertices,
+        graph: Graph,
         location: PublishedLabels | LabelsOnRanks,
         run_id: str,
         depth: int,
@@ -118,7 +117,7 @@ class LabelReader:
         """Return a label (``distances``, ``predecessors``) by vertex: int32[n] or int64[n], -1 unreached."""
         into = np.empty(self._stripe.n, np.int32 if label == "distances" else np.int64)
         remote = list(range(self._gang.p))
-        if into.size > SMALL:
+        if into.size > FEW_VERTICES:
             with contextlib.suppress(ExchangeUnavailableError):
                 remote = self._read_windows(label, into)
         for first in range(0, self._stripe.owned(0) if remote else 0, SLOT_ITEMS):
@@ -129,7 +128,7 @@ class LabelReader:
         """Return the vertices at a distance of ``least`` to ``most``, ascending."""
         ranks = range(self._gang.p)
         found = self._answers(self._calls(ranks, FindRows, least, most, ()))
-        return vertices_of_rows([found[rank][0].astype(np.int64) for rank in ranks], self._graph)
+        return self._graph.numbering.vertices_of_rows([found[rank][0].astype(np.int64) for rank in ranks])
 
     def changed(self) -> NDArray[np.int64]:
         """Return the vertices, ascending, whose distance the repair of the labels has changed.
@@ -139,7 +138,7 @@ class LabelReader:
         """
         ranks = range(self._gang.p)
         found = self._answers(self._calls(ranks, FindChanged))
-        return vertices_of_rows([found[rank].astype(np.int64) for rank in ranks], self._graph)
+        return self._graph.numbering.vertices_of_rows([found[rank].astype(np.int64) for rank in ranks])
 
     def labels_between(
         self, least: int, most: int, *, predecessors: bool
@@ -155,7 +154,7 @@ class LabelReader:
         labels = ("distances", "predecessors")[: 1 + predecessors]
         found = self._answers(self._calls(range(self._gang.p), FindRows, least, most, labels))
         positions = np.concatenate([rows[0].astype(np.int64) * self._gang.p + rank for rank, rows in found.items()])
-        vertices = self._graph.vertices_by_position(positions)
+        vertices = self._graph.numbering.vertices(positions)
         # Stable: the sort finds that each rank's vertices ascend already.
         ascending = np.argsort(vertices, kind="stable")
         columns: list[NDArray[Any]] = []
@@ -165,7 +164,7 @@ class LabelReader:
             _copy(travelled, label, self._stripe.n, None, columns[-1])
         if predecessors:
             reached = columns[1] >= 0
-            columns[1][reached] = self._graph.vertices_by_position(columns[1][reached])
+            columns[1][reached] = self._graph.numbering.vertices(columns[1][reached])
         return vertices[ascending], columns[0], columns[1] if predecessors else None
 
     def path(self, position: int) -> list[int] | None:
@@ -173,10 +172,10 @@ class LabelReader:
 
         Returns None instead if the path is so long that fetching all predecessors takes less time than its messages.
         """
-        pace = _FETCH_SECONDS_PER_ORDERED_VERTEX if self._graph.is_ordered else _FETCH_SECONDS_PER_VERTEX
+        pace = _FETCH_SECONDS_PER_ORDERED_VERTEX if self._graph.numbering.by_degree else _FETCH_SECONDS_PER_VERTEX
         end = time.monotonic() + _WALK_SHARE * (_FETCH_SECONDS + pace * self._stripe.n)
         path = [position]
-        while self._stripe.n > SMALL:
+        while self._stripe.n > FEW_VERTICES:
             at = path.pop()
             rank = self._stripe.owner(at)
             more, over = self._answers(self._calls([rank], Walk, at))[rank]
@@ -231,12 +230,12 @@ class LabelReader:
     def _on_gpus(self) -> bool:
         """Whether the ranks put labels into the order of the vertices on their GPUs."""
         few = self._gang.p <= _MOST_GPUS
-        return few and self._graph.record.backend == "cuda" and self._graph.is_ordered
+        return few and self._graph.record.backend == "cuda" and self._graph.numbering.by_degree
 
     def _way_on_gpus(self, label: str, window: ClientWindow) -> _Way:
         """Each rank writes the labels of all vertices into its part of the slot, in their order and smallest type."""
         gang, stripe = self._gang, self._stripe
-        orders = self._graph.order_on_ranks(self._deadline, self._doing)
+        orders = self._graph.numbering.on_ranks(self._deadline, self._doing)
         width = _width(self._depth) if label == "distances" else 4
 
         def write(slot: int, first: int, count: int, ranks: Sequence[int]) -> RankCalls[bool]:

@@ -1,4 +1,4 @@
-"""LivingVertices: the part of a graph that changes: edges and vertices that come and go, version by version."""
+"""Updates: edges and vertices of a graph that come and go, version by version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs.building.batch import Batch
 from dbfs.building.on_cpu import HostBuilder
-from dbfs.cluster.deadline import Deadline, bounded, of_call
+from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
@@ -23,13 +23,8 @@ from dbfs.edges.readers.schemes import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
-from dbfs.graph.ids import IdLookup
-from dbfs.graph.naming import NamedVertices
-from dbfs.integers import whole_count
-from dbfs.records import GraphRecord
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import GetGraph
 from dbfs.service.runs import RunSender
 from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.updates import require_mutable
@@ -45,6 +40,8 @@ from dbfs_workers.updates.messages import TakeBatch
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
+    from dbfs.graph.graph import Graph
+    from dbfs.records import GraphRecord
 
 # Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
 _FEW_EDGES: Final = 4096
@@ -72,165 +69,22 @@ class Update:
     ids: tuple[Any, ...]
 
 
-class LivingVertices(NamedVertices):
-    """The vertices and edges of a graph, which updates change if the graph was loaded with ``mutable=True``.
+class Updates:
+    """The updates of a graph, which is loaded with ``mutable=True``.
 
     An update waits for its turn in the queue of all runs, so no traversal is under way meanwhile: each sees one
     version. An update changes all ranks at once or none of them: after an error the graph has its version before. Any
     client may update a graph with a name.
     """
 
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
     @property
-    def version(self) -> int:
-        """Number of the graph's version at this moment: the updates of edges and vertices of all clients."""
-        self.refresh()
-        return self.record.version
+    def _record(self) -> GraphRecord:
+        return self._graph.record
 
-    @bounded()
-    def refresh(self) -> None:
-        """Read the graph's record anew: other clients may have updated the graph.
-
-        Raises:
-            GraphNotFoundError, ResultReleasedError: the graph was unloaded.
-        """
-        self._require_loaded()
-        if self.record.mutable or self.record.version:
-            self._take(ServiceClient.of(self._gang.client).call(GetGraph(self.record.graph_id)))
-
-    def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
-        """See ``NamedVertices``; with the vertices that other clients have inserted."""
-        if self.record.mutable:
-            self.refresh()
-        return super().vertices_named(given, what)
-
-    @bounded()
-    def insert_edges(
-        self,
-        edges: EdgeSource,
-        *,
-        format: str | None = None,  # noqa: A002 - the word users expect
-        source: ColumnNames = None,
-        target: ColumnNames = None,
-        strict: bool = False,
-        batch_id: str | None = None,
-        deadline: float | str | None = None,
-    ) -> Update:
-        """Insert edges. An edge that the graph has already is skipped.
-
-        If ids are strings, tuples or integers with gaps, new ids become vertices within the graph's room
-        (``load(..., room=)``); ``Update.ids`` has them.
-
-        Args:
-            edges: anything that ``load`` takes, between ids of this graph's type. In an undirected graph an edge (u, v)
-                is also the edge (v, u).
-            format, source, target: see ``load``.
-            strict: refuse the whole batch if the graph has an edge already, or an edge occurs twice in the batch.
-            batch_id: an id of the caller's choice, with which the batch may be sent again without harm: of the graph's
-                last 256 batches none is made a second time. After ``OutcomeUnknownError`` send the batch again with the
-                id of the message.
-            deadline: seconds (or a Dask duration) that the update may take, the queue included; ``dbfs.deadline`` if
-                None.
-
-        Raises:
-            InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen; or of the graph and the
-                batch one is directed and the other undirected.
-            InvalidVertexError, InvalidVertexTypeError: an end of an edge was deleted, is no id of the graph's type, or
-                is not in a graph whose ids are consecutive integers.
-            EdgeInputError: with ``strict``, the graph has an edge already. For this and the errors of files, see also
-                ``load``.
-            GraphTooLargeError: the edges do not fit in a worker's memory, or the batch has more new ids than the graph
-                has room.
-            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early, and the
-                graph has its version before.
-            OutcomeUnknownError: no answer came by the deadline, and the update may have been made.
-            ResultReleasedError, GraphNotFoundError: the graph was unloaded.
-        """
-        batch = self._edge_list(edges, format, source, target)
-        return self._change("insert-edges", batch, strict=strict, batch_id=batch_id)
-
-    @bounded()
-    def delete_edges(
-        self,
-        edges: EdgeSource,
-        *,
-        format: str | None = None,  # noqa: A002 - the word users expect
-        source: ColumnNames = None,
-        target: ColumnNames = None,
-        strict: bool = False,
-        batch_id: str | None = None,
-        deadline: float | str | None = None,
-    ) -> Update:
-        """Delete edges, with all their duplicates. An edge that the graph lacks is skipped.
-
-        Arguments and errors as for ``insert_edges``; ``strict`` refuses a batch with an edge that the graph lacks.
-        """
-        batch = self._edge_list(edges, format, source, target)
-        return self._change("delete-edges", batch, strict=strict, batch_id=batch_id)
-
-    @bounded()
-    def insert_vertices(
-        self,
-        count: int,
-        *,
-        batch_id: str | None = None,
-        deadline: float | str | None = None,
-    ) -> Update:
-        """Insert vertices without edges; ``Update.ids`` are their ids. Ids of deleted vertices are used again first.
-
-        Raises:
-            InvalidOptionError: the graph is ordered by degree, or its ids are not consecutive integers; or as for
-                ``insert_edges``.
-            InvalidOptionTypeError: ``count`` is not an integer.
-            GraphTooLargeError: the graph has room for fewer vertices; see ``load(..., room=)``.
-            Other errors as for ``insert_edges``.
-        """
-        if self.record.ids.keys or self.record.order_key is not None:
-            why = "its ids are not consecutive integers" if self.record.ids.keys else "it is ordered by degree"
-            raise InvalidOptionError(f"{self.record.name} can't get more vertices: {why}")
-        return self._change("insert-vertices", count=whole_count(count, "count"), batch_id=batch_id)
-
-    @bounded()
-    def delete_vertices(
-        self,
-        ids: Any,
-        *,
-        strict: bool = False,
-        batch_id: str | None = None,
-        deadline: float | str | None = None,
-    ) -> Update:
-        """Delete vertices with all their edges. ``n`` still counts them, until ``insert_vertices`` uses them again.
-
-        A traversal from a deleted vertex raises ``InvalidVertexError``.
-
-        Args:
-            ids: an id, or several.
-            strict: refuse the whole update if a vertex was deleted before.
-            batch_id, deadline: see ``insert_edges``, also for the errors.
-        """
-        vertices = self.vertices_named(ids, "id")
-        return self._change("delete-vertices", vertices=vertices, strict=strict, batch_id=batch_id)
-
-    @bounded()
-    def compact(self, *, deadline: float | str | None = None) -> None:
-        """Move all rows to a pool without free pages. Errors as for ``insert_edges``."""
-        self._change("compact")
-
-    @bounded()
-    def freeze(self, *, deadline: float | str | None = None) -> None:
-        """Move all rows to a CSR, and refuse updates until ``thaw``. Errors as for ``insert_edges``."""
-        self._change("freeze")
-
-    @bounded()
-    def thaw(self, *, deadline: float | str | None = None) -> None:
-        """Move the rows of a frozen graph to pages, and allow updates again.
-
-        Raises:
-            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges.
-            Other errors as for ``insert_edges``.
-        """
-        self._change("thaw")
-
-    def _edge_list(
+    def edge_list(
         self,
         edges: EdgeSource,
         format: str | None,  # noqa: A002
@@ -239,18 +93,18 @@ class LivingVertices(NamedVertices):
     ) -> EdgeList:
         """Return a batch as an edge list whose direction is the graph's."""
         own = isinstance(edges, EdgeList) or (isinstance(edges, str) and generate.is_spec(edges))
-        directed = None if own else self.record.directed
+        directed = None if own else self._record.directed
         listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
-        if listed.directed != self.record.directed:
+        if listed.directed != self._record.directed:
             raise InvalidOptionError(
-                f"{listed.name} is {_direction(listed.directed)}, and {self.record.name} is "
-                f"{_direction(self.record.directed)}: an update needs edges of the graph's own kind"
+                f"{listed.name} is {_direction(listed.directed)}, and {self._record.name} is "
+                f"{_direction(self._record.directed)}: an update needs edges of the graph's own kind"
             )
         if listed.path is not None:
-            require_readable(listed.path, shared=self._gang.client.cluster is None)
+            require_readable(listed.path, shared=self._graph.gang.client.cluster is None)
         return listed
 
-    def _change(
+    def change(
         self,
         kind: str,
         edges: EdgeList | None = None,
@@ -260,27 +114,28 @@ class LivingVertices(NamedVertices):
         strict: bool = False,
         batch_id: str | None = None,
     ) -> Update:
+        """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
         limit = of_call()
         if batch_id is not None:
             require(batch_id, Identifier, "batch_id")
         if isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES:
             return self._change_few(kind, edges, strict, limit, batch_id)
-        self.refresh()
+        self._graph.refresh()
         self._require_mutable(kind)
         run_id, given, new = uuid.uuid4().hex, edges, dict[Any, int]()
-        if given is not None and self.record.ids.keys:
+        if given is not None and self._record.ids.keys:
             edges, new = self._between_vertices(given, kind)
-        service, held = ServiceClient.of(self._gang.client), set[Any]()
-        positions = np.array(self.positions(vertices), np.int64)
+        service, held = ServiceClient.of(self._graph.gang.client), set[Any]()
+        positions = np.array(self._graph.numbering.positions(vertices), np.int64)
         try:
-            with held_run(service, self.record.graph_id, run_id, 0, limit, kind) as run:
+            with held_run(service, self._record.graph_id, run_id, 0, limit, kind) as run:
                 # Another update may have come before this one's turn.
-                self.refresh()
+                self._graph.refresh()
                 self._require_mutable(kind)
-                if given is not None and new and self.n != next(iter(new.values())):
+                if given is not None and new and self._graph.n != next(iter(new.values())):
                     edges, new = self._between_vertices(given, kind)
-                grown = replace(self.record, stripe=self.record.stripe.grown(len(new)))
-                batch = Batch(self._gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                grown = replace(self._record, stripe=self._record.stripe.grown(len(new)))
+                batch = Batch(self._graph.gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
                 held = batch.held
                 whole = edges is not None and self._goes_whole(edges)
                 if edges is not None and whole:
@@ -290,38 +145,40 @@ class LivingVertices(NamedVertices):
                 elif positions.size:
                     batch.bin_incident(positions)
                 binned = not whole and (edges is not None or positions.size > 0)
-                spec = UpdateSpec(kind, self.record.order_key is not None, count, positions, ids=tuple(new), n=self.n)
+                spec = UpdateSpec(
+                    kind, self._record.order_key is not None, count, positions, ids=tuple(new), n=self._graph.n
+                )
                 keys = batch.keys if binned else ()
-                client = self._gang.client.id
+                client = self._graph.gang.client.id
                 if kind == "delete-vertices" and not positions.size:
-                    return Update(self.record.version, 0, 0, ())
+                    return Update(self._record.version, 0, 0, ())
                 batch_id = batch_id or run_id
                 apply = ApplyUpdate(
-                    self.record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict, batch_id
+                    self._record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict, batch_id
                 )
                 report = service.call_update(apply, batch_id)
                 if not report.applied:
                     raise self._refusal(kind, report, new)
         finally:
             release(held)
-        self._take(report.record)
-        ids = self.python_ids(self.vertices_at_positions(report.vertices.tolist()))
+        self._graph.take(report.record)
+        ids = self._graph.python_ids(self._graph.numbering.vertices_at(report.vertices.tolist()))
         return Update(report.record.version, report.edges, report.refused + report.absent, tuple(ids))
 
     def _change_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
         """Insert or delete a few edges, which go to the ranks with the message of the update."""
-        self._require_loaded()
-        if not self.record.mutable:
+        self._graph.require_loaded()
+        if not self._record.mutable:
             # Another client may have thawed the graph.
-            self.refresh()
+            self._graph.refresh()
         self._require_mutable(kind)
         while True:
             try:
                 return self._send_few(kind, edges, strict, limit, batch_id)
             except NumberedBeforeError:
                 # Another update with new ids came first.
-                limit.enforce(lambda: f"changing {self.record.name}")
-                self.refresh()
+                limit.enforce(lambda: f"changing {self._record.name}")
+                self._graph.refresh()
 
     def _send_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
         """See ``_change_few``.
@@ -329,57 +186,59 @@ class LivingVertices(NamedVertices):
         Raises:
             NumberedBeforeError: the graph has got more vertices since new ids of the batch were numbered.
         """
-        new, n = dict[Any, int](), self.n
-        if self.record.ids.keys:
+        new, n = dict[Any, int](), self._graph.n
+        if self._record.ids.keys:
             edges, new = self._between_vertices(edges, kind)
         src, dst = self._read(edges)
-        if self.record.order_key is not None:
-            src, dst = np.array(self.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(2, -1)
-        if not self.record.directed and not edges.mirrored:
+        if self._record.order_key is not None:
+            src, dst = np.array(self._graph.numbering.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(
+                2, -1
+            )
+        if not self._record.directed and not edges.mirrored:
             # A self-loop is its own reverse.
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
-        spec = UpdateSpec(kind, self.record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
-        report = RunSender.of(self._gang.client).update(
-            self.record.graph_id, spec, limit, strict=strict, batch_id=batch_id
+        spec = UpdateSpec(kind, self._record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
+        report = RunSender.of(self._graph.gang.client).update(
+            self._record.graph_id, spec, limit, strict=strict, batch_id=batch_id
         )
         if not report.applied:
             raise self._refusal(kind, report, new)
-        self._take(report.record)
+        self._graph.take(report.record)
         return Update(report.record.version, report.edges, report.refused, tuple(new))
 
     def _goes_whole(self, edges: EdgeList) -> bool:
         """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""
         in_memory = isinstance(edges, ArrayEdges | TableEdges) and edges.m
-        most = _WHOLE_EDGES if self.record.backend == "cpu" else _WHOLE_EDGES_ON_GPUS
+        most = _WHOLE_EDGES if self._record.backend == "cpu" else _WHOLE_EDGES_ON_GPUS
         return bool(
             in_memory
-            and in_memory * self._gang.p <= most
-            and self.record.order_key is None
-            and self.n <= MOST_SMALL_IDS
+            and in_memory * self._graph.gang.p <= most
+            and self._record.order_key is None
+            and self._graph.n <= MOST_SMALL_IDS
         )
 
     def _send_whole(self, edges: EdgeList, run_id: str, limit: Deadline, check: Callable[[], None]) -> None:
         """Send a batch to every rank."""
         data = np.concatenate(self._read(edges)).astype(np.uint32).tobytes()
-        symmetrise = not self.record.directed and not edges.mirrored
-        take = TakeBatch(self.record.graph_id, run_id, data, symmetrise)
-        doing = f"changing {self.record.name}"
-        RankCalls(self._gang, dict.fromkeys(range(self._gang.p), take), limit, doing).answers(check)
+        symmetrise = not self._record.directed and not edges.mirrored
+        take = TakeBatch(self._record.graph_id, run_id, data, symmetrise)
+        doing = f"changing {self._record.name}"
+        RankCalls(self._graph.gang, dict.fromkeys(range(self._graph.gang.p), take), limit, doing).answers(check)
 
     def _read(self, edges: EdgeList) -> Edges:
         """Return a batch's edges as vertices. The client reads them. Ids that have a table were mapped before."""
         (piece,) = edges.cut(max(edges.m or 0, 1))
-        first_ids = (edges.first_id if edges.n is not None else 0, self.record.ids.first_id)
-        if self.record.ids.keys:
+        first_ids = (edges.first_id if edges.n is not None else 0, self._record.ids.first_id)
+        if self._record.ids.keys:
             assert edges.n is not None
             return read_changes(piece, *first_ids, edges.n, edges.name)
         try:
-            return read_changes(piece, *first_ids, self.n, edges.name)
+            return read_changes(piece, *first_ids, self._graph.n, edges.name)
         except InvalidVertexError:
             # Another client may have inserted the vertices.
-            self.refresh()
-            return read_changes(piece, *first_ids, self.n, edges.name)
+            self._graph.refresh()
+            return read_changes(piece, *first_ids, self._graph.n, edges.name)
 
     def _between_vertices(self, edges: EdgeList, kind: str) -> tuple[EdgeList, dict[Any, int]]:
         """Return a batch between ids that have a table as one between vertices, and the vertices of new ids.
@@ -389,30 +248,30 @@ class LivingVertices(NamedVertices):
         Raises:
             GraphTooLargeError: the graph has no room for so many new ids.
         """
-        self._require_loaded()
+        self._graph.require_loaded()
         new = dict[Any, int]()
         ends: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
         shift = edges.first_id if edges.n is not None else 0
-        parts = [piece.read() for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p))]
+        parts = [piece.read() for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._graph.gang.p))]
         if edges.paired:
             parts.append(missing_among(edges, *map(np.concatenate, zip(*parts, strict=True))))
         for part in parts:
             for ids, mapped in zip(part, ends, strict=True):
                 shifted = ids + shift if shift else ids
-                mapped.append(self._lookup.vertices_of(shifted, new=new if kind == "insert-edges" else None))
-        room = self.record.stripe.room
+                mapped.append(self._graph.lookup.vertices_of(shifted, new=new if kind == "insert-edges" else None))
+        room = self._record.stripe.room
         if len(new) > room:
             first = printable(repr(next(iter(new))), 80)
             raise GraphTooLargeError(
-                f"{self.record.name} has room for {room:,} more vertices, and the edges have {len(new):,} new ids, "
+                f"{self._record.name} has room for {room:,} more vertices, and the edges have {len(new):,} new ids, "
                 f"among them {first}; load the graph with room={len(new):,} or more for them"
             )
         src, dst = (np.concatenate(mapped) for mapped in ends)
-        n = self.n + len(new)
+        n = self._graph.n + len(new)
         return ArrayEdges(edges.name, n, src.size, edges.directed, edges.mirrored, src=src, dst=dst), new
 
     def _require_mutable(self, kind: str) -> None:
-        record = self.record
+        record = self._record
         if kind != "thaw":
             require_mutable(record)
         elif record.layout == "2d":
@@ -421,29 +280,21 @@ class LivingVertices(NamedVertices):
             raise InvalidOptionError(f"{record.name} keeps the edges as they were read, which updates leave behind")
 
     def _refusal(self, kind: str, report: UpdateReport, new: dict[Any, int]) -> Exception:
-        name = self.record.name
+        name = self._record.name
         if report.absent:
             return InvalidVertexError(
                 f"{name}: vertices were deleted before, {report.absent:,} of the batch; none was deleted"
             )
         assert report.first_refused is not None
         ids = {vertex: one for one, vertex in new.items()}
-        known = [vertex for vertex in self.vertices_at_positions(report.first_refused) if vertex not in ids]
-        ids.update(zip(known, self.python_ids(known), strict=True))
-        source, target = (ids[vertex] for vertex in self.vertices_at_positions(report.first_refused))
+        known = [vertex for vertex in self._graph.numbering.vertices_at(report.first_refused) if vertex not in ids]
+        ids.update(zip(known, self._graph.python_ids(known), strict=True))
+        source, target = (ids[vertex] for vertex in self._graph.numbering.vertices_at(report.first_refused))
         wrong = "are there already, or occur twice" if kind == "insert-edges" else "are not there, or occur twice"
         return EdgeInputError(
             f"{name}: edges of the batch {wrong}, {report.refused:,} in all, among them ({source!r}, {target!r}); "
             "strict=True refuses the whole batch"
         )
-
-    def _take(self, record: GraphRecord) -> None:
-        """Take over a record, unless this object has the record of a later version."""
-        if record.version >= self.record.version:
-            grown = record.stripe.n != self.n
-            self._record = record
-            if grown:
-                self._lookup = IdLookup(self._gang, record)
 
 
 def _direction(directed: bool) -> str:

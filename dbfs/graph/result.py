@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.cluster.deadline import bounded
+from dbfs import engines
+from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
@@ -20,7 +21,7 @@ from dbfs.graph.labels import LabelReader
 from dbfs.integers import whole_count
 from dbfs.units import format_rate, format_seconds
 from dbfs.validation.validate import validate
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.label_table import data_frame
 
 if TYPE_CHECKING:
@@ -125,7 +126,10 @@ class BFSResult(StaysHere):
             return self
         place = (location.run_id, location.index) if isinstance(location, LabelsOnRanks) else (self.run_id, 0)
         spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
-        outcome = self.graph.traverse_again(spec, deadline=deadline)
+        self.graph.require_loaded()
+        graph, runner = self.graph, engines.choose("resident", self.graph.record.layout)
+        runs = RunSpec.single(spec)
+        (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)
         # Frees the labels of the version before, where the ranks have not repaired them in place.
         self.release()
         self._take(replace(spec, repairs=None), "resident", outcome)
@@ -257,9 +261,9 @@ class BFSResult(StaysHere):
         """Return the vertices of a path to a vertex."""
         reader = self.reader()
         if self._path_parents is None:
-            walked = reader.path(self.graph.positions([at])[0])
+            walked = reader.path(self.graph.numbering.positions([at])[0])
             if walked is not None:
-                return self.graph.vertices_at_positions(walked[::-1])
+                return self.graph.numbering.vertices_at(walked[::-1])
             self._path_parents = reader.whole("predecessors")
         parents = self._path_parents
         if parents[at] < 0:
@@ -330,7 +334,7 @@ class BFSResult(StaysHere):
         Raises:
             WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
         """
-        from dbfs.graph.rank_tables import dask_dataframe
+        from dbfs.graph.tables import dask_dataframe
 
         return dask_dataframe(self, unreached=unreached)
 
@@ -360,7 +364,7 @@ class BFSResult(StaysHere):
             WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
             ResultReleasedError: see ``distances``.
         """
-        from dbfs.graph.rank_tables import write_parquet
+        from dbfs.graph.tables import write_parquet
 
         write_parquet(self, path, unreached=unreached, compression=compression)
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dbfs import config
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.deadline import Deadline, of_call
-from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, run_on, run_within
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on, run_within
 from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.places import require_writable
 from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, InvalidOptionError
@@ -30,7 +29,7 @@ from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.lock import Busy, Lock, Saver
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import save_from_grid as tasks
+from dbfs_workers.tasks import saved as tasks
 from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
@@ -163,6 +162,9 @@ def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> 
     found = [Ref(key) for key in record.partition_keys]
     if record.layout == "1d":
         return found
+    # Loads Numba.
+    from dbfs_workers.storage import grid_joining
+
     stripe, ordered = record.stripe, record.order_key is not None
     grid, in_edges = Grid.of(stripe.p), _has_in_edges(record)
 
@@ -174,10 +176,10 @@ def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> 
 
     joined = []
     for rank in range(stripe.p):
-        out = parts(tasks.out_part, "out", grid.column_of(rank), rank)
-        into = parts(tasks.in_part, "in", grid.row_of(rank), rank) if in_edges else None
+        out = parts(grid_joining.out_part, "out", grid.column_of(rank), rank)
+        into = parts(grid_joining.in_part, "in", grid.row_of(rank), rank) if in_edges else None
         options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
-        joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join, stripe, rank, out, into, *options))
+        joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join_parts, stripe, rank, out, into, *options))
     return joined
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import of_call
+from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, MissingPackageError, StaleRunError
-from dbfs_workers.reads.messages import SelectEdges
+from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
 from dbfs_workers.storage.id_table import as_python, take
-from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.storage.label_table import data_frame, label_table, whole_table
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
     from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
     from dbfs_workers.storage.id_table import Ids
 
 
@@ -122,7 +124,7 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         ResultReleasedError, GraphNotFoundError: the graph was unloaded.
     """
-    internal = graph.stripe.internal(np.array(graph.positions(vertices.tolist()), np.int64))
+    internal = graph.stripe.internal(np.array(graph.numbering.positions(vertices.tolist()), np.int64))
     ascending = np.argsort(internal)
     chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
     messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
@@ -143,3 +145,79 @@ def chosen_subgraph(graph: Graph, ids: Iterable[Any]) -> Subgraph:
     named = graph.vertices_of(ids)
     vertices = named[np.sort(np.unique(named, return_index=True)[1])]
     return cut_out(graph, vertices, graph.ids_of(vertices))
+
+
+def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
+    """Return the vertices to which edges lead from a vertex, ascending; one for each edge stored.
+
+    Raises:
+        InvalidVertexError: the vertex was deleted.
+        WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
+        GraphNotFoundError: the graph was unloaded.
+    """
+    (position,) = graph.numbering.positions([vertex])
+    # In a 2-D partition several ranks have a part of the vertex's edges.
+    ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
+    keys, name = graph.record.partition_keys, graph.record.name
+    messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
+    try:
+        parts = RankCalls(graph.gang, messages, of_call(), f"reading the edges of a vertex of {name}").answers()
+    except StaleRunError as error:
+        raise GraphNotFoundError(f"{name}: {error}") from error
+    internal = np.concatenate([*parts.values()]).astype(np.int64)
+    return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
+
+
+class Neighbourhood(StaysHere):
+    """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
+
+    Attributes:
+        graph: the graph.
+        vertices: the vertices' ids, ascending: an int64 NumPy array, or an Arrow array for strings and tuples.
+        distances: int32, the distance of each of them.
+    """
+
+    def __init__(self, graph: Graph, numbers: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
+        self.graph = graph
+        self.vertices: Ids = graph.ids_of(numbers)
+        self.distances = distances
+        self._numbers = numbers
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send vertices and distances, or to_pandas(), instead"
+
+    @classmethod
+    def of(cls, result: BFSResult) -> Self:
+        """Return the vertices that a traversal reached."""
+        numbers, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
+        return cls(result.graph, numbers, distances)
+
+    def subgraph(self) -> Subgraph:
+        """Return the vertices with all edges between them. Errors as for ``Graph.subgraph``."""
+        return cut_out(self.graph, self._numbers, self.vertices)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the columns ``vertex`` (the id) and ``distance`` (int32)."""
+        return data_frame(label_table(self.vertices, self.distances, None, unreached=False))
+
+    def tolist(self) -> list[Any]:
+        """Return the ids as a list of Python's integers, strings or tuples."""
+        return as_python(self.vertices)
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if isinstance(self.vertices, np.ndarray):
+            return np.array(self.vertices, dtype, copy=copy)
+        return np.fromiter(self.tolist(), object, len(self)).astype(dtype or object)
+
+    def __repr__(self) -> str:
+        away = counted(int(self.distances.max(initial=0)), "edge")
+        words = f"{counted(len(self), 'vertex', 'vertices')} at most {away} away"
+        return f"<dbfs.Neighbourhood in {self.graph.name}: {words}>"

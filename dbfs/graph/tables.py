@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
+import distributed
 import numpy as np
 
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release
+from dbfs.edges.writers import label_files
+from dbfs.edges.writers.places import require_writable
+from dbfs.errors import InvalidOptionError
 from dbfs.graph.subgraph import Subgraph
-from dbfs_workers.storage.id_table import as_python
-from dbfs_workers.storage.label_table import NO_PREDECESSOR, label_table, places_of, taken
+from dbfs_workers.storage.id_table import as_python, from_python
+from dbfs_workers.storage.label_table import NO_PREDECESSOR, column, data_frame, label_table, places_of, taken
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.tasks import tables
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
     import pyarrow as pa
 
     from dbfs.graph.result import BFSResult
@@ -47,3 +59,125 @@ def distances_by_id(result: BFSResult) -> dict[Any, int]:
     """See ``BFSResult.to_dict``."""
     vertices, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
     return dict(zip(as_python(result.graph.ids_of(vertices)), distances.tolist(), strict=True))
+
+
+# Longest wait for the ranks to remove the files of a call that failed. A rank that still writes looks after each row
+# group whether its task was cancelled.
+_DISCARD_SECONDS: Final = 10.0
+
+COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
+"""What ``to_parquet`` takes as ``compression``."""
+
+
+def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
+    """See ``BFSResult.to_dask_dataframe``."""
+    import dask
+    import dask.dataframe as dd
+
+    gang, plan = result.graph.gang, TaskGraph()
+    keys = [table.key for table in _add_tables(plan, result, unreached=unreached)]
+    futures = gang.submit(plan, keys)
+    deadline, doing = of_call(), f"making tables of run {result.run_id}"
+    try:
+        gang.wait([*futures.values()], deadline, doing)
+        # Raises the error of a table that could not be made.
+        gang.gather([future for future in futures.values() if future.status != "finished"], deadline, doing)
+    except BaseException:
+        release(futures.values())
+        raise
+    ids = from_python([], result.graph.id_type)
+    predecessors = column(ids) if result.spec.predecessors else None
+    empty = data_frame(label_table(ids, np.empty(0, np.int32), predecessors, unreached=unreached))
+    frame = dask.delayed(data_frame)
+    # Dask would make text of tuples.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_delayed([frame(futures[key]) for key in keys], meta=empty, verify_meta=False)
+
+
+def write_parquet(
+    result: BFSResult,
+    path: str | os.PathLike[str],
+    *,
+    unreached: bool,
+    compression: str,
+) -> None:
+    """See ``BFSResult.to_parquet``."""
+    if compression not in COMPRESSIONS:
+        raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")
+    gang, folder, token = result.graph.gang, Folder.at(path), uuid.uuid4().hex
+    require_writable(folder.path, shared=gang.client.cluster is None)
+    deadline, doing, plan = of_call(), f"writing {folder.path}", TaskGraph()
+    keys: list[Key] = [(f"write-part-{token}", rank) for rank in range(gang.p)]
+    for rank, table in enumerate(_add_tables(plan, result, unreached=unreached)):
+        plan.add(rank, keys[rank], label_files.write_part, folder, token, rank, table, compression)
+    published = False
+    futures = gang.submit(plan, keys)
+    try:
+        gang.gather([*futures.values()], deadline, doing)
+        published = True
+        arguments = [(folder, token, rank) for rank in range(gang.p)]
+        gang.on_each_rank("publish-part", label_files.publish_part, arguments, deadline, doing)
+    except BaseException:
+        release(futures.values())
+        _discard(gang, folder, token, published)
+        raise
+    release(futures.values())
+
+
+def _add_tables(plan: TaskGraph, result: BFSResult, *, unreached: bool) -> list[Ref]:
+    """Add the tasks that make each rank's table of labels; return the tables by rank."""
+    graph, token = result.graph, uuid.uuid4().hex
+    record, ranks = graph.record, range(graph.ranks)
+    labels = result.published_labels()
+    vertex = None
+    if record.order_key is not None:
+        vertex = plan.add(0, f"vertices-by-position-{token}", tables.vertices_by_position, Ref(record.order_key))
+    rows = []
+    for rank in ranks:
+        parents = None if labels.predecessors is None else Ref(labels.predecessors[rank].key)
+        key = (f"select-rows-{token}", rank)
+        distances = Ref(labels.distances[rank].key)
+        rows.append(plan.add(rank, key, tables.select_rows, distances, parents, graph.stripe, rank, vertex, unreached))
+    ids = record.ids
+    if not ids.keys:
+        return [
+            plan.add(rank, (f"label-table-{token}", rank), tables.number_table, rows[rank], ids.first_id, unreached)
+            for rank in ranks
+        ]
+    held = [(at, Ref(table)) for at, table in enumerate(ids.keys)]
+    firsts, ends = [*ids.firsts], [*ids.firsts[1:], ids.count]
+    if graph.n > ids.count:
+        later = (f"later-ids-{token}", 0)
+        arguments = (Ref(record.partition_keys[0]), ids.count, graph.n, ids.id_type)
+        held.append((0, plan.add(0, later, tables.later_table, *arguments)))
+        firsts, ends = [*firsts, ids.count], [*ends, graph.n]
+    made = []
+    for rank in ranks:
+        wanted, found = [], []
+        for at, ((holder, table), first, last) in enumerate(zip(held, firsts, ends, strict=True)):
+            asked = (f"wanted-vertices-{token}", rank, at)
+            wanted.append(plan.add(rank, asked, tables.wanted_vertices, rows[rank], first, last))
+            # On the rank that holds the table.
+            found.append(plan.add(holder, (f"look-up-{token}", at, rank), tables.look_up, table, wanted[-1]))
+        key = (f"label-table-{token}", rank)
+        made.append(plan.add(rank, key, tables.make_table, rows[rank], wanted, found, graph.n, unreached))
+    return made
+
+
+def _discard(gang: Gang, folder: Folder, token: str, published: bool) -> None:
+    """Remove the files of a call that failed: on the ranks that are left, and here for those that are lost."""
+    plan = TaskGraph()
+    with suppress(Exception):
+        alive = joined_workers(gang.client)
+        keys: list[Key] = []
+        for rank, address in enumerate(gang.addresses):
+            if address in alive:
+                keys.append((f"discard-part-{token}", rank))
+                plan.add(rank, keys[-1], label_files.discard_part, folder, token, rank, published)
+        futures = [*gang.submit(plan, keys).values()]
+        try:
+            distributed.wait(futures, timeout=min(_DISCARD_SECONDS, of_call().last))
+        finally:
+            release(futures)
+    for rank in range(gang.p):
+        label_files.discard_part(folder, token, rank, published)

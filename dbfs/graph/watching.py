@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dbfs.graph.result import BFSResult
     from dbfs_workers.storage.id_table import Ids
 
-LOOK_EVERY: Final = 0.05
+LOOK_SECONDS: Final = 0.05
 """Seconds between two looks for a batch of another client. A look takes half a millisecond of the scheduler."""
 
 
@@ -66,4 +66,4 @@ class Watch(StaysHere):
                 last = time.monotonic()
             else:
                 check_cancelled()
-                time.sleep(LOOK_EVERY)
+                time.sleep(LOOK_SECONDS)

@@ -9,7 +9,6 @@ import networkx as nx
 
 # Each of these modules offers its functions when it is imported.
 from dbfs.networkx import (  # noqa: F401
-    all_paths,
     bipartite,
     centrality,
     components,

@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+import distributed
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.cluster.connect import connect
 from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.graphs import require_both_ways
+from dbfs.errors import InvalidOptionError
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import load
-from dbfs.networkx import cluster
+from dbfs.integers import whole_count
 from dbfs.networkx.adjacency import Adjacency, read_adjacency
 from dbfs_workers.text import counted
 
@@ -109,16 +113,16 @@ class BackendGraph:
         """Return the graph on the workers, loading it if needed.
 
         Raises:
-            DbfsError: see ``dbfs.load`` and ``dbfs.networkx.cluster.client``.
+            DbfsError: see ``dbfs.load`` and ``dbfs.networkx.backend_graph.client``.
         """
         if not self._directed:
             way = Way.FORWARD
         with self._loading:
-            client = cluster.client()
+            current = client()
             graph = self._loaded.get(way)
             # The client, or its cluster, may have ended, and the user may have connected to another one.
-            if graph is None or graph.gang.client is not client:
-                graph = self._loaded[way] = load(self._edge_list(way), client=client, ranks=cluster.ranks())
+            if graph is None or graph.gang.client is not current:
+                graph = self._loaded[way] = load(self._edge_list(way), client=current, ranks=ranks())
             return graph
 
     def _edge_list(self, way: Way) -> EdgeList:
@@ -216,3 +220,76 @@ def from_networkx(graph: nx.Graph) -> BackendGraph:
         EdgeInputError: the graph is undirected, and its filter shows an edge in one direction only.
     """
     return BackendGraph(graph, hold=True)
+
+
+_SETTINGS: Final = "nx.config.backends.dbfs"
+
+_lock = threading.Lock()
+# By address, clients of schedulers that the settings named; under None the client of a cluster within this process.
+_clients: dict[str | None, distributed.Client] = {}
+
+
+def _after_fork() -> None:
+    """Forget the clients of the parent: a forked child starts others. Another thread may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def ranks() -> int | None:
+    """Return the number of ranks that the settings ask for; None for all workers.
+
+    Raises:
+        InvalidOptionError, InvalidOptionTypeError: the setting is not a whole number of at least 1.
+    """
+    asked = nx.config.backends.dbfs.ranks
+    return None if asked is None else whole_count(asked, f"{_SETTINGS}.ranks", 1)
+
+
+def client() -> distributed.Client:
+    """Return the client for the next graph.
+
+    This is a client of ``nx.config.backends.dbfs.scheduler`` if that is set, else Dask's current client, else the
+    client of a cluster within this process, which the first call starts. That cluster has CPU cores only and ends with
+    the process. Neither client that is started here becomes Dask's current one.
+
+    Raises:
+        InvalidOptionError: a setting has an impossible value.
+        NoWorkersError: the scheduler did not answer, or has no workers.
+    """
+    address = nx.config.backends.dbfs.scheduler
+    if address is not None and not isinstance(address, str):
+        raise InvalidOptionError(f"{_SETTINGS}.scheduler must be an address or None, not {address!r}")
+    current = _current() if address is None else None
+    if current is not None:
+        return current
+    wanted = ranks() or 1
+    with _lock:
+        known = _clients.get(address)
+        if known is not None and known.status == "running":
+            if address is not None or len(known.cluster.workers) >= wanted:
+                return known
+            known.close()
+        if address is not None:
+            _clients[address] = connect(address, set_as_default=False)
+        else:
+            _clients[None] = connect(
+                n_workers=wanted,
+                backend="cpu",
+                processes=False,
+                dashboard_address=None,
+                set_as_default=False,
+            )
+        return _clients[address]
+
+
+def _current() -> distributed.Client | None:
+    """Return Dask's current client; None if there is none that a plain call can use."""
+    try:
+        current = distributed.Client.current()
+    except ValueError:
+        return None
+    return None if current.asynchronous or current.status != "running" else current

@@ -11,7 +11,7 @@ from typing import Any
 
 import distributed
 
-from dbfs.cluster import closing
+from dbfs.cluster import local
 from dbfs.cluster.awaiting import (
     awaitable,
     begin,
@@ -113,8 +113,8 @@ class ServiceClient:
                     if tried == _TRIES:
                         raise scheduler_lost(client, "installing dbfs on the cluster") from error
             service = _services.setdefault(client, cls(client))
-            if closing.ends_with_process(client):
-                closing.free_before_close(client, service.free_all)
+            if local.ends_with_process(client):
+                local.free_before_close(client, service.free_all)
         return service
 
     @property

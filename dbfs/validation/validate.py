@@ -143,7 +143,7 @@ class _Check:
     def result(self, result: BFSResult) -> Validation:
         """Check a result's labels on the workers."""
         location = result.label_location
-        sources, farthest = self.graph.positions(result.spec.sources), result.farthest
+        sources, farthest = self.graph.numbering.positions(result.spec.sources), result.farthest
         if not isinstance(location, LabelsOnRanks):
             return self._published(location.distances, location.predecessors, sources, farthest)
         traversal = (location.graph_id, location.run_id, location.index)
@@ -168,8 +168,8 @@ class _Check:
         of_input = bool(graph.record.input_edge_keys)
         edges = graph.record.input_edge_keys or graph.partition_keys
         orders: list[Key | None] = [None] * stripe.p
-        if of_input and graph.is_ordered:
-            orders = [*graph.order_on_ranks(self.deadline, self._doing)]
+        if of_input and graph.numbering.by_degree:
+            orders = [*graph.numbering.on_ranks(self.deadline, self._doing)]
         try:
             words = self._call(lambda rank: PackWords(place, stripe, rank, token, sources, farthest))
             packed = tuple(one for one in words.values() if one is not None)
@@ -203,7 +203,7 @@ class _Check:
     def labels(self, labels: Labels) -> Validation:
         """Send the caller's labels to the workers and check them there."""
         graph = self.graph
-        sources = graph.positions(graph.vertices_named(labels.sources, "source"))
+        sources = graph.numbering.positions(graph.vertices_named(labels.sources, "source"))
         predecessors = None
         if labels.predecessors is not None:
             by_vertex = self._array(labels.predecessors, "predecessors", np.int64)
@@ -244,7 +244,7 @@ class _Check:
         order = None if record.order_key is None else Ref(record.order_key)
         orders: list[Ref | None] = [None] * self.gang.p
         if of_input and order is not None:
-            orders = [Ref(key) for key in graph.order_on_ranks(self.deadline, self._doing)]
+            orders = [Ref(key) for key in graph.numbering.on_ranks(self.deadline, self._doing)]
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
         held: list[Key] = []
         if graph.backend == "cpu" and graph.exchange == "shared_memory":

@@ -116,7 +116,7 @@ def test_a_client_reads_labels_that_gpus_put_in_order(
 ) -> None:
     if pytestconfig.getoption("--worker-processes"):
         pytest.skip("the workers' processes have no kernels on the CPU")
-    monkeypatch.setattr(labels, "SMALL", 0)
+    monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     monkeypatch.setattr(labels, "_COPIED_ALONE", 100)
     monkeypatch.setattr(labels, "items_of_rank", lambda ranks, width: 300)
     monkeypatch.setattr(labels.LabelReader, "_on_gpus", True)
@@ -131,4 +131,4 @@ def test_a_client_reads_labels_that_gpus_put_in_order(
                 distances = result.distances()
                 np.testing.assert_array_equal(distances, oracle.distances(matrix, [source]))
             oracle.assert_valid_parents(matrix, distances, result.predecessors(), [source])
-        assert len(graph.placed_orders) == ranks
+        assert len(graph.numbering.placed) == ranks

@@ -16,7 +16,7 @@ import pytest
 import dbfs
 import dbfs_networkx_info
 from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
-from dbfs.networkx import BackendGraph, backend_graph, cluster, from_networkx
+from dbfs.networkx import BackendGraph, backend_graph, from_networkx
 from dbfs.networkx.backend import backend
 from dbfs.networkx.registry import OFFERS
 
@@ -187,8 +187,8 @@ def test_settings_are_checked(client: distributed.Client, setting: str, value: o
 def test_settings_choose_the_cluster(client: distributed.Client, loads: list[dbfs.Graph]) -> None:
     with nx.config.backends.dbfs(scheduler=client.scheduler.address, ranks=2):
         assert nx.is_connected(nx.path_graph(3), backend="dbfs")
-        used = cluster.client()
-        assert cluster.client() is used
+        used = backend_graph.client()
+        assert backend_graph.client() is used
     assert used is not client
     assert [(one.ranks, one.gang.client) for one in loads] == [(2, used)]
     assert distributed.Client.current() is client
@@ -199,7 +199,7 @@ def test_settings_choose_the_cluster(client: distributed.Client, loads: list[dbf
 def test_without_a_client_a_cluster_starts_within_the_process(
     client: distributed.Client, loads: list[dbfs.Graph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "_current", lambda: None)
+    monkeypatch.setattr(backend_graph, "_current", lambda: None)
     graphs = [nx.path_graph(9), nx.cycle_graph(9)]
     assert [nx.diameter(graph, backend="dbfs") for graph in graphs] == [8, 4]
     assert [one.ranks for one in loads] == [1, 1]
@@ -223,9 +223,9 @@ except ValueError:
     print("no current client")
 with nx.config.backends.dbfs(ranks=3):
     print(nx.diameter(nx.path_graph(9), backend="dbfs"))
-    from dbfs.cluster.workers import joined_workers
-    from dbfs.networkx import cluster
-    print(len(joined_workers(cluster.client())))
+    from dbfs.cluster.gang import joined_workers
+    from dbfs.networkx import backend_graph
+    print(len(joined_workers(backend_graph.client())))
 """
 
 

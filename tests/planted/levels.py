@@ -46,13 +46,13 @@ FAULTS = (
         ("tests/workers/test_repair_kernels.py::test_questions_go_on_after_a_full_bin_where_they_stopped",),
     ),
     Fault(
-        "dbfs/engines/task_levels.py",
+        "dbfs/engines/taskgraph.py",
         "        self.deadline.enforce(self._doing)\n        self.run.check(self._doing)\n        futures",
         "        self.run.check(self._doing)\n        futures",
         ("tests/test_taskgraph.py::test_every_level_looks_at_the_deadline_and_the_run",),
     ),
     Fault(
-        "dbfs/engines/task_levels.py",
+        "dbfs/engines/taskgraph.py",
         "        self.run.check(self._doing)\n        futures",
         "        futures",
         ("tests/test_taskgraph.py::test_every_level_looks_at_the_deadline_and_the_run",),

@@ -17,12 +17,12 @@ FAULTS = (
     ),
     Fault(
         "dbfs/graph/living.py",
-        "                # Another update may have come before this one's turn.\n                self.refresh()\n",
-        "",
+        "may have come before this one's turn.\n                self._graph.refresh()\n",
+        "may have come before this one's turn.\n",
         ("tests/test_living.py::test_an_update_meets_a_freeze_that_came_first",),
     ),
     Fault(
-        "dbfs/graph/living.py",
+        "dbfs/graph/graph.py",
         "        if record.version >= self.record.version:\n",
         "        if record:\n",
         ("tests/test_living.py::test_an_older_record_is_not_taken_over",),

@@ -11,7 +11,7 @@ import pytest
 import dbfs
 from dbfs import from_file
 from dbfs.building.saved import with_mapping
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.saved import blocks
 from dbfs_workers.storage.saved.blocks import Content

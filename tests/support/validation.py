@@ -8,8 +8,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.checks import predecessor_tree, validation
-from dbfs_workers.checks.shared_table import SharedTable
+from dbfs_workers.checks import validation
+from dbfs_workers.checks.validation import SharedTable
 from dbfs_workers.checks.verdict import Rule, Verdict
 from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
 from dbfs_workers.storage.partition import Partition
@@ -66,7 +66,7 @@ class Setting:
             ours = [self.xp.asarray(distances[rank :: self.ranks]) for rank in ranks]
         else:
             assert theirs is not None
-            ours, rootless = predecessor_tree.levels_along_predecessors(stripe, theirs)
+            ours, rootless = validation.levels_along_predecessors(stripe, theirs)
             if rootless is not None:
                 return Verdict((rootless.in_vertex_ids(order),), 0, 0)
         packed = [

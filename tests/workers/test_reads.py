@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies
 
 from dbfs_workers.reads import kernels
-from dbfs_workers.reads.rows import STEPS, RankRows
+from dbfs_workers.reads.server import MOST_STEPS, RankRows
 from dbfs_workers.reads.window import ClientWindow, OpenWindows
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 
@@ -49,11 +49,11 @@ def check_positions(stripe: Stripe, vertices: list[int]) -> None:
 
 
 def test_a_long_walk_takes_several_calls() -> None:
-    n = 2 * STEPS
+    n = 2 * MOST_STEPS
     parents = np.maximum(np.arange(n) - 1, 0)
     rows = RankRows(Stripe(n, 1), 0, None, parents)
     path, over = rows.walk(n - 1)
-    assert (len(path), over) == (STEPS + 1, False)
+    assert (len(path), over) == (MOST_STEPS + 1, False)
     rest, over = rows.walk(path.pop())
     assert (path + rest, over) == (list(range(n))[::-1], True)
 

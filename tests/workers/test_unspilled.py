@@ -6,7 +6,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.cluster.workers import joined_workers
+from dbfs.cluster.gang import joined_workers
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import unspilled
 from dbfs_workers.tasks.delivering import Collection, open_collection

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation
-from dbfs_workers.checks.shared_table import SharedTable
+from dbfs_workers.checks.validation import SharedTable
 from dbfs_workers.checks.verdict import Rule
 from dbfs_workers.errors import ExchangeUnavailableError, ValidationError
 from dbfs_workers.storage.stripe import Stripe

@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT = 330, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34, 8, 18, 18
 _POINTS = 200
 # Bars that differ by less than this share of the largest say nothing: a pixel of the chart's height.
-_SAME = 0.02
+_LEAST_DIFFERENCE = 0.02
 _SMALL = 'font-size="10" fill="currentColor" fill-opacity="0.75"'
 
 
@@ -76,7 +76,7 @@ def frontier(reports: Sequence[LevelReport]) -> str:
 
 def bars(values: Sequence[int], what: str) -> str:
     """Draw a bar for each rank, from 0 up; empty for a single rank, and for bars of the same height to the eye."""
-    if len(values) < 2 or max(values) - min(values) <= _SAME * max(values):
+    if len(values) < 2 or max(values) - min(values) <= _LEAST_DIFFERENCE * max(values):
         return ""
     height, top = 90, 18
     wide, high = _WIDTH - 2 * _RIGHT, height - top - 16

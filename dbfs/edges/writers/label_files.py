@@ -1,7 +1,7 @@
 """The workers' steps of writing tables of labels as Parquet files into one folder, a file from each rank.
 
 A rank writes its file under a temporary name (``write_part``). When all ranks have written theirs, each renames its own
-(``publish_part``). After a failure ``discard_part`` removes the files. ``dbfs.graph.rank_tables`` submits these
+(``publish_part``). After a failure ``discard_part`` removes the files. ``dbfs.graph.tables`` submits these
 functions as tasks. Each checks the worker's own configuration first.
 """
 

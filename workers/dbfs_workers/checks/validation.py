@@ -13,7 +13,7 @@ own and no edge moves:
 
 By induction over the levels, the rules make the distances exact: the edges of a vertex prove that it is not farther
 than its label, and its support that it is not nearer. Distances stand for the levels of the tree of predecessors. If
-only predecessors are given, their levels are computed first (``predecessor_tree``).
+only predecessors are given, their levels are computed first (``levels_along_predecessors``).
 
 The edges are the input edges that a rank keeps, between vertices, or those of its partition, between positions. (A
 vertex's position is its place in a graph ordered by degree, else its id.) Input edges depend on nothing that was built,
@@ -22,6 +22,10 @@ so that checking them also finds errors of the build.
 
 from __future__ import annotations
 
+import fcntl
+import mmap
+import os
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -31,15 +35,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.checks import validation_kernels as kernels
-from dbfs_workers.checks.predecessor_tree import find_rootless
-from dbfs_workers.checks.shared_table import SharedTable
 from dbfs_workers.checks.verdict import Rule, Verdict, Violation, merge_violations
 from dbfs_workers.errors import ValidationError
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, host_bytes, on, on_host
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe, own_rows
+from dbfs_workers.tokens import Token, issue
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
+
 
 BLOCK_EDGES: Final = 1 << 20
 DEVICE_BLOCK_EDGES: Final = 1 << 25
@@ -371,3 +375,98 @@ def _below_the_sources(table: NDArray[np.uint64]) -> NDArray[np.uint32]:
         bits = xp.packbits(table[start : start + block] >= np.uint64(2) << _LEVEL_SHIFT, bitorder="little")
         words.view(np.uint8)[start // 8 : start // 8 + bits.size] = bits
     return words
+
+
+Levels = tuple[list[NDArray[np.int32]], Violation | None]
+"""Distances by rank, and the rule that the predecessors break; None if they break none."""
+
+_MOST_NAMED = 8
+"""Vertices of a circle that a violation names."""
+
+
+def levels_along_predecessors(stripe: Stripe, predecessors: Sequence[NDArray[np.int64]]) -> Levels:
+    """Return each vertex's number of steps along predecessors to a vertex that is its own predecessor.
+
+    Predecessors out of range are one violation; no distances are returned then. Predecessors that lead in a circle, or
+    to an unreached vertex, are another violation.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        predecessors: by rank, int64 positions of the rank's rows without padding; -1 unreached.
+    """
+    parents = np.empty(stripe.n, np.int64)
+    for rank, own in enumerate(predecessors):
+        parents[rank :: stripe.p] = own
+    levels = np.empty(stripe.n, np.int32)
+    outside = np.flatnonzero((parents < -1) | (parents >= stripe.n))
+    if outside.size:
+        ranks: list[int] = np.unique(outside % stripe.p).tolist()
+        return [], Violation(Rule.RANGE, (int(outside[0]),), tuple(ranks), outside.size)
+    violation = find_rootless(stripe, parents, levels)
+    return [levels[rank :: stripe.p].copy() for rank in range(stripe.p)], violation
+
+
+def find_rootless(stripe: Stripe, parents: NDArray[np.int64], levels: NDArray[np.int32]) -> Violation | None:
+    """Write the levels of all vertices into ``levels``; return the violation of vertices without a root, if any.
+
+    Args:
+        stripe: how the graph lies on the ranks.
+        parents: int64[n], predecessors by position, all in range; -1 unreached.
+        levels: int32[n]; ``kernels.NO_ROOT`` for vertices from which predecessors lead to no root.
+    """
+    if not kernels.levels_of_predecessors(parents, levels):
+        return None
+    rootless = np.flatnonzero(levels == kernels.NO_ROOT)
+    path: list[int] = []
+    at, seen = int(rootless[0]), set[int]()
+    while at >= 0 and at not in seen:
+        seen.add(at)
+        path.append(at)
+        at = int(parents[at])
+    # A circle is named without the path that leads to it.
+    vertices = path[path.index(at) :] if at >= 0 else path
+    ranks: list[int] = np.unique(rootless % stripe.p).tolist()
+    return Violation(Rule.TREE, tuple(vertices[:_MOST_NAMED]), tuple(ranks), rootless.size)
+
+
+@dataclass(frozen=True)
+class SharedTable:
+    """A table of one word a vertex. Picklable. The memory ends with the maker's object and the last mapping.
+
+    Attributes:
+        token: the token of the maker's file, which is the memory.
+        graph_id: the graph.
+        size: number of words.
+    """
+
+    token: Token
+    graph_id: str
+    size: int
+
+    @classmethod
+    def make(cls, stripe: Stripe, graph_id: str) -> SharedTable:
+        """Return a table of zeros for a graph's vertices.
+
+        Raises:
+            ExchangeUnavailableError: the system has no memfd.
+        """
+        token = issue(graph_id)
+        table = cls(token, graph_id, stripe.n)
+        weakref.finalize(table, os.close, token.descriptor)
+        os.ftruncate(token.descriptor, max(1, 8 * stripe.n))
+        fcntl.fcntl(token.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return table
+
+    def words(self) -> NDArray[np.uint64]:
+        """Map the table: uint64[n].
+
+        Raises:
+            ExchangeUnavailableError: the maker is on another host or has released the table.
+        """
+        descriptor = self.token.open(self.graph_id, f"the labels of process {self.token.pid} can't be mapped")
+        try:
+            memory = mmap.mmap(descriptor, max(1, 8 * self.size))
+        finally:
+            os.close(descriptor)
+        # The array keeps the mapping.
+        return np.frombuffer(memory, np.uint64, self.size)

@@ -1,7 +1,7 @@
 """The table of the levels of one rank: counts and times, of all traversals that are made together.
 
 A traversal may have millions of levels. While it runs, its rows are summed up as often as there are twice as many as
-the reports may have (``dbfs_workers.reports.summing``).
+the reports may have (``dbfs_workers.reports.packing``).
 """
 
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, CountedLevels, LevelRecords, PackedTables
-from dbfs_workers.reports.summing import levels_a_row
+from dbfs_workers.reports.packing import levels_a_row
 
 # Rows at first. A traversal of a graph with a small diameter has about ten levels.
 _ROWS: Final = 1024

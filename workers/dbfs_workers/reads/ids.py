@@ -22,7 +22,7 @@ from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Partition
 
 # Lookups from which a thread of its own takes less of the event loop's time than the lookup itself.
-_LONG = 1 << 10
+_LONG_IDS = 1 << 10
 
 
 class IdReads:
@@ -39,7 +39,7 @@ class IdReads:
     async def find_vertices(self, message: FindVertices) -> NDArray[np.int64]:
         """See ``FindVertices``."""
         table = self._table(message.table)
-        if len(message.ids) < _LONG:
+        if len(message.ids) < _LONG_IDS:
             return table.vertices(message.ids)
         return await asyncio.to_thread(table.vertices, message.ids)
 
@@ -49,7 +49,7 @@ class IdReads:
         table, vertices = self._table(message.table), message.vertices
         if vertices is None:
             return table.ids
-        if vertices.size < _LONG:
+        if vertices.size < _LONG_IDS:
             return table.ids_of(vertices)
         return await asyncio.to_thread(table.ids_of, vertices)
 
@@ -73,7 +73,7 @@ class IdReads:
         """See ``ReadOrder``."""
         order: DegreeOrder = self._held(message.order, "order of its vertices")
         held = order.position if message.wanted == "position" else order.vertex
-        if message.indices.size < _LONG:
+        if message.indices.size < _LONG_IDS:
             return held[message.indices]
         return await asyncio.to_thread(held.take, message.indices)
 

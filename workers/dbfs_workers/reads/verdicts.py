@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.labels import RankLabels
 
 # Packed words that a worker keeps, by validation: those of clients that left before they freed theirs are dropped.
-_KEPT: Final = 4
+_MOST_VALIDATIONS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Verdicts:
         if packed.violations:
             return None
         self._packed[message.token] = packed
-        while len(self._packed) > _KEPT:
+        while len(self._packed) > _MOST_VALIDATIONS:
             self._packed.popitem(last=False)
         # Words that no peer needs would travel through the host.
         return Pickled.of(packed if message.stripe.p > 1 else None)

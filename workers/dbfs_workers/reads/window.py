@@ -34,7 +34,7 @@ _PARTS: Final = 2
 _SLOT_BYTES: Final = _PARTS * SLOT_ITEMS * 4
 _NBYTES: Final = SLOTS * _SLOT_BYTES
 _PURPOSE: Final = "label window"
-_KEPT: Final = 2  # windows of clients that a worker keeps mapped, with at most ``_NBYTES`` each
+_MOST_WINDOWS: Final = 2  # windows of clients that a worker keeps mapped, with at most ``_NBYTES`` each
 
 
 def items_of_rank(ranks: int, width: int) -> int:
@@ -114,7 +114,7 @@ class OpenWindows:
                 window = _attach(token)
             if window is not None:
                 self._windows[token.label] = window
-                if len(self._windows) > _KEPT:
+                if len(self._windows) > _MOST_WINDOWS:
                     self._windows.popitem(last=False)
         return window
 

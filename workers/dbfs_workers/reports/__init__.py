@@ -5,10 +5,17 @@ Out: the same without the labels, packed into few bytes (``RankReport``), and th
 while a run is under way, the place that a rank has reached (``RunPosition``).
 """
 
-from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.reports.packing import CountedLevels, LevelRecords, PackedTables
+from dbfs_workers.reports.packing import (
+    COUNT_FIELDS,
+    MOST_ROWS,
+    TIME_FIELDS,
+    CountedLevels,
+    LevelRecords,
+    PackedTables,
+    levels_of_rows,
+    summed,
+)
 from dbfs_workers.reports.run import RankReport, RankRun, RunPosition, RunSummary
-from dbfs_workers.reports.summing import MOST_ROWS, levels_of_rows, summed
 
 __all__ = [
     "COUNT_FIELDS",

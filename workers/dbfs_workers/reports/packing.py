@@ -1,4 +1,10 @@
-"""Pack the tables of a long traversal, so that moving them takes less time than the traversal did.
+"""A traversal's two tables, counts and times by level, and their packed form.
+
+A row of a traversal with many levels has the sums over ``levels_a_row`` consecutive levels, so that a table's memory is
+bounded; the last row has the rest. Only the traversal's number of levels decides how many. So row i stands for the same
+levels on every rank.
+
+The tables of a long traversal are packed, so that moving them takes less time than the traversal did.
 
 A road network has thousands of levels with a dozen numbers each. Most of these numbers follow from others of the same
 level, or differ little from those of the level before. So a column of counts is stored as the changes, from
@@ -12,11 +18,31 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.reports.fields import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.reports.summing import summed
+COUNT_FIELDS: Final = (
+    "bottom_up",
+    "frontier",
+    "edges",
+    "filtered",
+    "own",
+    "sent",
+    "culled",
+    "discovered",
+    "bytes_sent",
+)
+"""Columns of the counts, those of ``dbfs_workers.levels.counts.LevelCounts``; ``bottom_up`` is 1 for a bottom-up level,
+else 0. A bottom-up level's ``edges`` are the edges that it looked at. Its ``own`` equals its ``discovered``, and its
+``bytes_sent`` are bitmap slices."""
+
+TIME_FIELDS: Final = ("search", "exchange", "contract")
+"""Columns of the times: seconds of a level's work on its own edges (expand, filter + partition and the contraction of
+the own bin; or the bottom-up search), of sending to peers and waiting for them, and of the contraction of the peers'
+bins."""
+
+MOST_ROWS: Final = 4096
+"""Most rows of a traversal's tables. With as many levels or fewer, each level has a row."""
 
 Tables = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Counts int64[rows, len(COUNT_FIELDS)] and seconds float64[rows, len(TIME_FIELDS)]: see ``summing`` for the rows."""
+"""Counts int64[rows, len(COUNT_FIELDS)] and seconds float64[rows, len(TIME_FIELDS)]."""
 
 # Tables of fewer rows travel as they are.
 _LEAST_ROWS: Final = 64
@@ -35,6 +61,23 @@ _EXPECTED: Final = {
     "filtered": {"edges": 1, "own": -1, "sent": -1},
     "bytes_sent": {"sent": 4},
 }
+
+
+def levels_a_row(levels: int) -> int:
+    """Return the number of levels that a row sums up, a power of two, in a traversal of so many levels."""
+    return 1 << (max(0, levels - 1) // MOST_ROWS).bit_length()
+
+
+def levels_of_rows(levels: int) -> NDArray[np.int64]:
+    """Return the number of levels of each row, in a traversal of so many levels."""
+    size = levels_a_row(levels)
+    return np.minimum(size, levels - np.arange(0, levels, size))
+
+
+def summed(table: NDArray[Any]) -> NDArray[Any]:
+    """Return a table with a row a level as a table with the rows that it may have; of a short traversal the same."""
+    size = levels_a_row(len(table))
+    return table if size == 1 else np.add.reduceat(table, np.arange(0, len(table), size))
 
 
 @dataclass(frozen=True)

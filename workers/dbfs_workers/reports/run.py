@@ -65,7 +65,7 @@ class RankRun:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """int64[rows, len(COUNT_FIELDS)]: see ``dbfs_workers.reports.fields``, and ``summing`` for the rows."""
+        """int64[rows, len(COUNT_FIELDS)]: see ``packing``, as for the rows."""
         return self.levels.unpack()[0]
 
     @property

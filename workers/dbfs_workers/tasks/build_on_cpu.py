@@ -3,6 +3,8 @@
 The tasks that need kernels import them where they run, so that a client that submits the tasks does not import Numba.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +16,13 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import FormatError
 from dbfs_workers.storage import ordering
-from dbfs_workers.storage.grid import count_stores
+from dbfs_workers.storage.grid import Blocks, Grid, GridPartition, count_stores
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.partition import describe as describe
 from dbfs_workers.storage.pieces import Edges, IdEdges, Piece, batches_of, check_ids
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
-from dbfs_workers.storage.symmetry import imbalance
+from dbfs_workers.storage.symmetry import MODULUS, imbalance
 from dbfs_workers.tasks.delivering import Bins, Collection, deliver
 from dbfs_workers.text import counted
 
@@ -216,3 +218,36 @@ def _as_vertices(source: Piece | Edges | InputEdges) -> Edges:
     """Return a piece's edges as int64 vertices, reading the piece if needed."""
     src, dst = source if isinstance(source, tuple) else source.read()
     return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
+
+
+def make_blocks(
+    stripe: Stripe, rank: int, collection: Collection, read: list[int], hub_first: bool, name: str, m: int, paired: bool
+) -> Blocks:
+    """Return the rank's blocks, made of the bins that the rank collected; see ``make_partition``."""
+    from dbfs_workers.storage.grid_building import build_blocks
+
+    try:
+        require_promised(read, m, name)
+        threads = distributed.get_worker().state.nthreads
+        blocks = build_blocks(
+            stripe, rank, collection.stores, input_edges=sum(read), hub_first=hub_first, threads=threads
+        )
+        owners = enumerate(Grid.of(stripe.p).column_of(rank)) if paired else ()
+        parts = [imbalance(blocks.out[at], owner * stripe.n_local, threads) for at, owner in owners]
+        return replace(blocks, imbalance=sum(parts) % MODULUS)
+    finally:
+        collection.close()
+
+
+def row_degrees(blocks: Blocks, row: int) -> NDArray[np.int64]:
+    """Return this rank's edges from each row of a rank of its column; see ``grid_building.row_degrees``."""
+    from dbfs_workers.storage.grid_building import row_degrees
+
+    return row_degrees(blocks, row)
+
+
+def make_grid_partition(
+    stripe: Stripe, rank: int, blocks: Blocks, degrees: list[NDArray[np.int64]], directed: bool
+) -> GridPartition:
+    """Return the rank's partition. ``degrees`` are the counts of all ranks of its column."""
+    return GridPartition(stripe, rank, blocks, np.sum(degrees, axis=0), directed)

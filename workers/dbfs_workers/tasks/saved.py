@@ -12,7 +12,7 @@ import numpy as np
 from dbfs_workers.errors import DeadlineExceededError, FormatError
 from dbfs_workers.storage.id_table import IdTable, IdType
 from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.partition import InputEdges, Partition, PartitionInfo
+from dbfs_workers.storage.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.storage.partition import describe as partition_info
 from dbfs_workers.storage.reading import require_room, require_wanted
 from dbfs_workers.storage.saved import ids, parts, writing
@@ -21,6 +21,7 @@ from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import SavedFile, SavedRank, SavedTable
 from dbfs_workers.storage.saved.parts import RankFacts
 from dbfs_workers.storage.shared_rows import share
+from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.gpu_data import DeviceEdges
 
 
@@ -132,6 +133,33 @@ def describe(partition: Partition) -> PartitionInfo:
     device = "cpu" if isinstance(partition.columns, np.ndarray) else "cuda"
     with _on(device, f"describing the partition of rank {partition.rank}"):
         return partition_info(partition)
+
+
+def join_parts(
+    stripe: Stripe,
+    rank: int,
+    out: list[Csr],
+    into: list[Csr] | None,
+    input_edges: int,
+    directed: bool,
+    hub_first: bool,
+    memory_share: float,
+    name: str,
+) -> Partition:
+    """Return a rank's 1-D partition; see ``grid_joining.join``.
+
+    Args:
+        stripe, rank, out, into, input_edges, directed, hub_first: as of ``grid_joining.join``.
+        memory_share: share of the worker's memory limit that the worker's process may reach.
+        name: the graph's name, for errors.
+
+    Raises:
+        GraphTooLargeError: the worker has no memory for the partition.
+    """
+    from dbfs_workers.storage import grid_joining
+
+    require_room(grid_joining.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
+    return grid_joining.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
 
 
 class _Watch:

@@ -24,9 +24,7 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.gpu_data import GpuResident
 
 if TYPE_CHECKING:
-    from dbfs_workers.checks.predecessor_tree import Levels
-    from dbfs_workers.checks.shared_table import SharedTable
-    from dbfs_workers.checks.validation import EdgeCheck, PackedLabels
+    from dbfs_workers.checks.validation import EdgeCheck, Levels, PackedLabels, SharedTable
     from dbfs_workers.checks.verdict import Verdict, Violation
     from dbfs_workers.storage.labels import RankLabels
     from dbfs_workers.storage.ordering import DegreeOrder
@@ -127,7 +125,7 @@ def make_table(stripe: Stripe, graph_id: str) -> SharedTable:
     Raises:
         ExchangeUnavailableError: the system has no memfd.
     """
-    from dbfs_workers.checks.shared_table import SharedTable
+    from dbfs_workers.checks.validation import SharedTable
 
     return SharedTable.make(stripe, graph_id)
 
@@ -213,7 +211,7 @@ def merge_findings(
 
 def find_levels(stripe: Stripe, predecessors: list[NDArray[np.int64]]) -> Levels:
     """Find the distances that predecessors, given by rank, lead to."""
-    from dbfs_workers.checks.predecessor_tree import levels_along_predecessors
+    from dbfs_workers.checks.validation import levels_along_predecessors
 
     return levels_along_predecessors(stripe, predecessors)
 

@@ -1,0 +1,164 @@
+"""Traversals of a graph: the check of a call's options, one run, and runs ahead of the caller."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dbfs import engines
+from dbfs.cluster.deadline import of_call
+from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, WorkerLostError
+from dbfs.graph.result import BFSResult
+from dbfs.integers import whole_count
+from dbfs.lab import STRATEGIES, parse
+from dbfs.progress import ProgressOption, run_reporter
+from dbfs.records import RunProgress
+from dbfs.service.client import ServiceClient
+from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
+
+if TYPE_CHECKING:
+    from dbfs.graph.graph import Graph
+
+
+_ENGINE = "resident"
+
+
+def traverse(
+    graph: Graph,
+    source_sets: Sequence[tuple[int, ...]],
+    *,
+    targets: tuple[int, ...] = (),
+    predecessors: bool = False,
+    max_depth: int | None = None,
+    direction: str = "auto",
+    engine: str = "auto",
+    progress: ProgressOption[RunProgress] = None,
+    strategy: str | None = None,
+) -> list[BFSResult]:
+    """Run a traversal from each set of vertices, in one run; arguments and errors as of ``Graph.bfs``."""
+    graph.require_loaded()
+    runner = engines.choose(engine, graph.record.layout)
+    if direction not in DIRECTIONS:
+        raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    if max_depth is not None:
+        whole_count(max_depth, "max_depth")
+    if strategy is not None:
+        plain = max_depth is None and not targets and direction == "auto"
+        strategy = require_strategy(
+            graph, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
+        )
+    limit = of_call()
+    options = TraversalSpec(
+        run_id=uuid.uuid4().hex,
+        sources=(),
+        predecessors=predecessors,
+        backend=graph.backend,
+        direction=direction,
+        max_depth=max_depth,
+        targets=targets,
+        strategy=strategy or "",
+    )
+    run = RunSpec(options, tuple(source_sets))
+    try:
+        with (
+            run_reporter(progress, graph.name, graph.n, len(run)) as report,
+            contextlib.closing(
+                runner.traverse(graph.gang, graph.record, run, limit, report, graph.numbering.in_positions)
+            ) as outcomes,
+        ):
+            # A result that this list does not get any more, because the run ends early, frees its labels.
+            results = [BFSResult(graph, spec, runner.name, made) for spec, made in zip(run, outcomes, strict=True)]
+    except WorkerLostError as error:
+        if why := ServiceClient.of(graph.gang.client).why_lost(graph.record.graph_id):
+            raise WorkerLostError(f"{error}; {why}") from error
+        raise
+    graph.results.update(results)
+    if results and results[0].version != graph.record.version:
+        # Another client has updated the graph.
+        graph.refresh()
+    return results
+
+
+def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors: bool, plain: bool, engine: str) -> str:
+    """Check a strategy against the graph and the other options; return the strategy of the spec, empty for the engine.
+
+    Args:
+        graph: the graph.
+        strategy: a strategy with its options, as callers write it.
+        sources: number of sources.
+        predecessors: whether parents are recorded.
+        plain: whether the call has no bound on the depth, no targets, and the direction ``auto``.
+        engine: the engine that the call names.
+
+    Raises:
+        InvalidOptionError: the strategy is unknown, does not run on this graph, or does not take another option.
+    """
+    name = parse(strategy).strategy
+    found = STRATEGIES[name]
+    if engine not in ("auto", _ENGINE):
+        raise InvalidOptionError(f"strategy={strategy!r} runs within the resident engine, not engine={engine!r}")
+    if name == _ENGINE:
+        return ""
+    here = f"{graph.name} is on {graph.ranks} rank{'s' * (graph.ranks > 1)}, backend {graph.backend}"
+    if found.device == "gpu" and graph.backend != "cuda":
+        raise InvalidOptionError(
+            f"strategy {name} needs a graph on one GPU, dbfs.load(..., ranks=1, backend='cuda'); {here}. "
+            f"Strategies for CPU cores: {', '.join(each.name for each in STRATEGIES.values() if each.device != 'gpu')}"
+        )
+    if found.device == "cpu" and graph.backend != "cpu":
+        raise InvalidOptionError(
+            f"strategy {name} needs a graph on one CPU rank, dbfs.load(..., ranks=1, backend='cpu'); {here}"
+        )
+    if graph.ranks > 1 or graph.layout != "1d":
+        raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
+    if graph.backend == "cuda" and graph.exchange != "cuda_ipc":
+        raise InvalidOptionError(f"strategy {name} needs exchange='cuda_ipc', not {graph.exchange!r}")
+    if sources != 1:
+        raise InvalidOptionError(f"strategy {name} takes one source, not {sources}")
+    if not plain:
+        raise InvalidOptionError(f"strategy {name} takes no max_depth, no targets, and no direction but auto")
+    if predecessors and not found.predecessors:
+        raise InvalidOptionError(f"strategy {name} records no predecessors")
+    return strategy
+
+
+MOST_AHEAD = 16
+"""Largest number of traversals of one run. A run costs about as much as a few traversals of a small graph."""
+
+
+def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[BFSResult]]) -> Iterator[BFSResult]:
+    """Yield the result of a traversal from each source, in order.
+
+    The next run starts when the caller has taken all results of the run before. The first run makes one traversal, and
+    each later run up to twice as many. If their labels do not fit, a run makes fewer.
+
+    Args:
+        sources: sources, read as they are needed.
+        traverse: makes one run, with a traversal from each source.
+
+    Raises:
+        NoRoomForLabelsError: there is no room for the labels of a single traversal.
+    """
+    remaining = iter(sources)
+    size, most = 1, MOST_AHEAD
+    batch: list[int] = []
+    while True:
+        batch += itertools.islice(remaining, max(0, size - len(batch)))
+        if not batch:
+            return
+        try:
+            results = traverse(batch[:size])
+        except NoRoomForLabelsError:
+            if size == 1:
+                raise
+            size = most = size // 2
+            continue
+        del batch[:size]
+        # No reference stays here: the labels are dropped with the caller's last reference to the result.
+        results.reverse()
+        while results:
+            yield results.pop()
+        size = min(2 * size, most)
