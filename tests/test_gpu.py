@@ -106,7 +106,7 @@ def assert_labels_in_order(
     arrays = path.size, path[:largest], path[1 : largest + 1]
     with loaded(client, arrays, way, directed=False, ranks=ranks) as graph:
         # A client that had the order would read the labels by another way.
-        monkeypatch.setattr(graph, "_fetch_order", lambda _: pytest.fail("the whole order is fetched"))
+        monkeypatch.setattr(graph.numbering, "_fetch_order", lambda: pytest.fail("the whole order is fetched"))
         check(graph, arrays, way, [int(path[0])])
 
 

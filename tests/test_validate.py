@@ -243,7 +243,7 @@ def test_a_gpu_that_is_full_is_told_of_in_words_that_every_client_reads(
     def full(*arguments: object, **options: object) -> None:
         raise standin.OutOfMemoryError("9 bytes wanted")
 
-    monkeypatch.setattr(validation, "check_edges", full)
+    monkeypatch.setattr(tasks, "check_edges", full)
     # Of no type of NumPy's: of CuPy's, then.
     edges, stripe = SimpleNamespace(), Stripe(5, 2)
     with pytest.raises(GraphTooLargeError, match="rank 1, checking its edges: 9 bytes wanted; 5 bytes are free"):

@@ -17,8 +17,8 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.traversing import traverse
 from dbfs.integers import whole_number
+from dbfs_workers.checks import components as tasks
 from dbfs_workers.storage.label_table import data_frame, whole_table
-from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,21 +109,21 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     """Return uint32[n] by position: an id that all vertices of a component share."""
     plan, token, stripe = TaskGraph(), uuid.uuid4().hex, graph.stripe
     reached = [
-        plan.add(rank, (f"reached-bits-{token}", rank), queries.reached_bits, Ref(future.key), stripe)
+        plan.add(rank, (f"reached-bits-{token}", rank), tasks.reached_bits, Ref(future.key), stripe)
         for rank, future in enumerate(giant.published_labels().distances)
     ]
     forests = {
-        rank: plan.add(rank, (f"own-forest-{token}", rank), queries.own_forest, Ref(key), reached)
+        rank: plan.add(rank, (f"own-forest-{token}", rank), tasks.own_forest, Ref(key), reached)
         for rank, key in enumerate(graph.partition_keys)
     }
     step = 1
     while step < graph.ranks:
         for rank in range(0, graph.ranks - step, 2 * step):
             key = (f"unite-forests-{token}", step, rank)
-            forests[rank] = plan.add(rank, key, queries.unite_forests, forests[rank], forests[rank + step])
+            forests[rank] = plan.add(rank, key, tasks.united, forests[rank], forests[rank + step])
         step *= 2
     last = (f"component-roots-{token}", 0)
-    plan.add(0, last, queries.roots_by_position, forests[0], stripe)
+    plan.add(0, last, tasks.roots, forests[0], stripe)
     futures = graph.gang.submit(plan, [last])
     try:
         deadline = of_call()

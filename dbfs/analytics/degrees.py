@@ -49,9 +49,7 @@ def hub(graph: Graph) -> int:
 def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
     """Return distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
 
-    Raises:
-        InvalidOptionError: the graph has fewer such vertices than ``count``, or ``count`` is below 0.
-        InvalidOptionTypeError: ``count`` is not an integer.
+    Errors as for ``Graph.sample_sources``.
     """
     count = whole_count(count, "count")
     generator = np.random.default_rng(seed)

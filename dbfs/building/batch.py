@@ -55,13 +55,7 @@ class Batch:
             self._graph.add(rank, self._key("bins-open", rank), delivering.collection_open, Ref(key))
 
     def bin_edges(self, edges: EdgeList) -> None:
-        """Read and bin edges, and deliver the bins.
-
-        Raises:
-            FormatError: an edge lacks its reverse, though the edge list says that all edges have theirs.
-            InvalidVertexError, InvalidVertexTypeError: an id is not in the graph.
-            DbfsError: reading a piece raised it. Others as for ``Gang.gather``.
-        """
+        """Read and bin edges, and deliver the bins. Errors as for ``build``; and as for ``read_changes``."""
         pieces = self._deal_out(edges.cut(HostBuilder.piece_edges(edges.m, self._gang.p)))
         if self._bin_pieces("bin-changes", edges, pieces) % MODULUS:
             missing = find_missing(edges, self._gang)
@@ -84,8 +78,7 @@ class Batch:
     def bin_incident(self, vertices: NDArray[np.int64]) -> None:
         """Bin all edges of some vertices (positions, if the graph is ordered by degree), and deliver the bins.
 
-        Raises:
-            DbfsError: see ``Gang.gather``.
+        Errors as for ``Gang.gather``.
         """
         record = self._record
         for rank, key in enumerate(record.partition_keys):

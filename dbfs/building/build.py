@@ -177,8 +177,7 @@ def _changeable(
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
     """Return the ids that a build of ``m`` edges numbers; None if there are none, or if too little is known.
 
-    Raises:
-        InvalidOptionError, InvalidOptionTypeError: ``vertices`` is no number of ids, or the edges themselves say it.
+    Errors as for ``estimate``.
     """
     found = edges.distinct_ids()
     if vertices is None:
@@ -194,8 +193,7 @@ def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> Dist
 def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions, backend: str) -> None:
     """Refuse a graph of ``n`` vertices and ``m`` input edges that won't fit a gang's workers or their GPUs.
 
-    Raises:
-        GraphTooLargeError: with the bytes (or internal ids) needed, and those available.
+    Errors as for ``build``.
     """
     _builder(backend, options)(edges, gang, options).require_fit(n, m)
 
@@ -276,12 +274,7 @@ def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[Cu
 
 
 def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) -> None:
-    """Refuse options of a graph that updates may change which do not go together.
-
-    Raises:
-        InvalidOptionError: they do not, or the graph was saved with its input edges; or ``options`` has room and the
-            graph is not mutable.
-    """
+    """Refuse options of a graph that updates may change which do not go together. Errors as for ``load``."""
     if mutable and isinstance(edges, SavedEdges):
         options = layout(edges, options)
     if not mutable:

@@ -229,7 +229,7 @@ class Builder(ABC):
 
         graph = TaskGraph()
         added = self.add_tasks(graph, dealt, stripe)
-        info_keys: list[Key] = [(f"partition-info-{self.token}", rank) for rank in range(gang.p)]
+        info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
             graph.add(rank, info_keys[rank], self.describe, partition)
         partition_keys = [partition.key for partition in added.partitions]
@@ -281,6 +281,9 @@ class Builder(ABC):
     @abstractmethod
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that make the partitions of the pieces."""
+
+    def _key(self, name: str, *index: int) -> Key:
+        return (f"{name}-{self.token}", *index)
 
     def _submit(self, graph: TaskGraph, keys: list[Key]) -> dict[Key, distributed.Future]:
         futures = self.gang.submit(graph, keys)
@@ -368,8 +371,8 @@ class Builder(ABC):
     def _read_and_count(self, n: int, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and count their edges."""
         graph = TaskGraph()
-        keys: list[Key] = [(f"read-edges-{self.token}", index) for index in range(len(pieces))]
-        count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(pieces))]
+        keys: list[Key] = [self._key("read-edges", index) for index in range(len(pieces))]
+        count_keys: list[Key] = [self._key("count-edges", index) for index in range(len(pieces))]
         for index, piece in enumerate(pieces):
             rank = index % self.gang.p
             read = graph.add(rank, keys[index], self.tasks.read_piece, _task_argument(piece))
@@ -383,9 +386,9 @@ class Builder(ABC):
     def _read_and_keep(self, dealt: DealtPieces) -> DealtPieces:
         """Read all pieces that are not read yet, and convert the edges to the form in which they are kept."""
         graph = TaskGraph()
-        keys: list[Key] = [(f"keep-edges-{self.token}", index) for index in range(len(dealt.pieces))]
-        count_keys: list[Key] = [(f"count-edges-{self.token}", index) for index in range(len(dealt.pieces))]
-        list_keys: list[Key] = [(f"input-edges-{self.token}", rank) for rank in range(self.gang.p)]
+        keys: list[Key] = [self._key("keep-edges", index) for index in range(len(dealt.pieces))]
+        count_keys: list[Key] = [self._key("count-edges", index) for index in range(len(dealt.pieces))]
+        list_keys: list[Key] = [self._key("input-edges", rank) for rank in range(self.gang.p)]
         kept: list[list[Ref]] = [[] for _ in list_keys]
         for index, key in enumerate(keys):
             rank = index % self.gang.p

@@ -308,8 +308,7 @@ def usable_bytes(memory: int | str, backend: str) -> int:
         memory: bytes of the limit or the GPU, or a text such as ``80GB`` or ``139 GiB``.
         backend: ``cpu`` or ``cuda``.
 
-    Raises:
-        InvalidOptionError: ``memory`` is not a number of bytes above 0.
+    Errors as for ``estimate``.
     """
     try:
         # Dask takes a unit alone, such as "GB", as one of it, and an empty text as one byte.
@@ -361,11 +360,7 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
 
     A worker's process may take ``build.memory-share`` of its memory limit, other graphs included. Workers without a
     limit divide that share of what their machine has free. Of the bytes needed, each rank holds ``held`` already.
-    ``what`` says in the message how large the graph is.
-
-    Raises:
-        GraphTooLargeError: with the bytes needed, by part, and the bytes available.
-        WorkerLostError: a worker of the gang was lost.
+    ``what`` says in the message how large the graph is. Errors as for ``build``.
     """
     workers = joined_workers(gang.client)
     share = float(config.get("build.memory-share"))
@@ -392,13 +387,7 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
 
 
 def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
-    """Return the bytes that each rank can still allocate on its GPU.
-
-    Raises:
-        WorkerLostError: a worker of the gang was lost.
-        GraphTooLargeError: a GPU has no memory left even for CUDA's context.
-        DeviceFailedError: a GPU failed.
-    """
+    """Return the bytes that each rank can still allocate on its GPU. Errors as for ``build``."""
     return _settled(lambda: _on_ranks(gang, failures.free_bytes, "reading its GPU's free memory"), wanted)
 
 

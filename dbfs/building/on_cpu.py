@@ -12,7 +12,7 @@ from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_bytes, hosts_of, require_fit
 from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
-from dbfs.cluster.gang import Key, Ref, TaskGraph
+from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.kinds import DistinctIds
 from dbfs_workers.exchange.hosts import Hosts
@@ -97,16 +97,9 @@ class HostBuilder(Builder):
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""
         order = self._add_degree_order(graph, dealt) if self.options.order == "degree" else None
+        stores = self.count_stores(stripe.p)
         collections = [
-            graph.add(
-                rank,
-                self._key("open-bins", rank),
-                delivering.open_collection,
-                self.token,
-                rank,
-                stripe,
-                self.count_stores(stripe.p),
-            )
+            graph.add(rank, self._key("open-bins", rank), delivering.open_collection, self.token, rank, stripe, stores)
             for rank in range(stripe.p)
         ]
         opened = [
@@ -136,24 +129,12 @@ class HostBuilder(Builder):
             read: by rank, the number of edges that its tasks read.
             m: edges promised.
         """
-        ordered = self.options.order == "degree"
-        return [
-            graph.add(
-                rank,
-                self._key("partition", rank),
-                tasks.make_partition,
-                stripe,
-                rank,
-                collection,
-                read,
-                self.edges.directed,
-                ordered,
-                self.edges.name,
-                m,
-                self.edges.paired,
-            )
-            for rank, collection in enumerate(collections)
-        ]
+        edges, partitions = self.edges, []
+        options = (read, edges.directed, self.options.order == "degree", edges.name, m, edges.paired)
+        for rank, collection in enumerate(collections):
+            arguments = (stripe, rank, collection, *options)
+            partitions.append(graph.add(rank, self._key("partition", rank), tasks.make_partition, *arguments))
+        return partitions
 
     def _add_degree_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
         """Add the tasks that count degrees and order the vertices: a count per rank, then sums of two counts each."""
@@ -191,6 +172,3 @@ class HostBuilder(Builder):
             arguments = (dealt.source(index), collections[rank], opened, self.gang.addresses, *options)
             binned[rank].append(graph.add(rank, self._key("bin-edges", index), tasks.bin_piece, *arguments))
         return binned
-
-    def _key(self, name: str, index: int) -> Key:
-        return (f"{name}-{self.token}", index)

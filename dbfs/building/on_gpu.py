@@ -103,11 +103,7 @@ class CudaBuilder(Builder):
         return replace(needed, passes=options.passes(turns))
 
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:  # noqa: ARG002 - on the host
-        """Choose the fewest turns whose estimate fits the free memory of all ranks' GPUs.
-
-        Raises:
-            GraphTooLargeError: no number of turns fits.
-        """
+        """Choose the fewest turns whose estimate fits the free memory of all ranks' GPUs. Errors as for ``build``."""
         stripe = Stripe(n, self.gang.p)
         at_once = self.in_turns(self.edges, stripe, m, self.options, 1)
         free = free_gpu_bytes(self.gang, at_once.peak_bytes)
@@ -145,20 +141,10 @@ class CudaBuilder(Builder):
                 rows[rank] = [*rows[rank], graph.add(rank, key, tasks.sort_rows, collected[rank], freed, *options)]
             bins_of_all_turns += bins
             awaited += [ref.key for ref in bins_read]
-        partitions = [
-            graph.add(
-                rank,
-                self._key("partition", rank),
-                tasks.make_partition,
-                rows[rank],
-                stripe,
-                rank,
-                self.edges.directed,
-                name,
-                self.edges.paired,
-            )
-            for rank in ranks
-        ]
+        partitions = []
+        for rank in ranks:
+            arguments = (rows[rank], stripe, rank, self.edges.directed, name, self.edges.paired)
+            partitions.append(graph.add(rank, self._key("partition", rank), tasks.make_partition, *arguments))
         order = orders[0] and graph.add(0, self._key("degree-order", 0), tasks.degree_order, orders[0])
         # After an error on one rank, others may still copy that rank's bins or degrees. So these must not be released
         # before all copies are over.
@@ -169,37 +155,20 @@ class CudaBuilder(Builder):
         self, graph: TaskGraph, dealt: DealtPieces, sources: Sequence[Sequence[Ref | GeneratedPiece]]
     ) -> list[Ref]:
         """Add a task per rank that counts the degrees of its pieces."""
-        options = (dealt.n, self.edges.symmetrise, self.edges.name)
-        return [
-            graph.add(
-                rank,
-                self._key("count-degrees", rank),
-                tasks.count_degrees,
-                pieces,
-                rank,
-                *options,
-                self._ranks_here[rank],
-            )
-            for rank, pieces in enumerate(sources)
-        ]
+        counts = []
+        for rank, pieces in enumerate(sources):
+            arguments = (pieces, rank, dealt.n, self.edges.symmetrise, self.edges.name, self._ranks_here[rank])
+            counts.append(graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, *arguments))
+        return counts
 
     def _add_orders(self, graph: TaskGraph, stripe: Stripe, counts: list[Ref]) -> list[Ref]:
         """Add a task per rank that orders the vertices by all ranks' counts: faster than sending one rank's order."""
         offers, name = self._add_offers(graph, tasks.offer_degrees, "offer-degrees", counts), self.edges.name
-        return [
-            graph.add(
-                rank,
-                self._key("order", rank),
-                tasks.order_by_degree,
-                counts[rank],
-                offers[rank],
-                stripe,
-                self.turns,
-                rank,
-                name,
-            )
-            for rank in range(stripe.p)
-        ]
+        orders = []
+        for rank in range(stripe.p):
+            arguments = (counts[rank], offers[rank], stripe, self.turns, rank, name)
+            orders.append(graph.add(rank, self._key("order", rank), tasks.order_by_degree, *arguments))
+        return orders
 
     def _add_bins(
         self,
@@ -256,6 +225,3 @@ class CudaBuilder(Builder):
         offers = [graph.add(rank, self._key(name, rank), offer, results[rank], None) for rank in range(p)]
         # Each rank begins with the rank after it: if all began with rank 0, its links would be the bottleneck.
         return [[offers[(rank + step) % p] for step in range(1, p)] for rank in range(p)]
-
-    def _key(self, name: str, *indices: int) -> Key:
-        return (f"{name}-{self.token}", *indices)

@@ -40,28 +40,15 @@ class GridBuilder(HostBuilder):
     ) -> list[Ref]:
         """See ``HostBuilder``."""
         grid, edges, ordered = Grid.of(stripe.p), self.edges, self.options.order == "degree"
-        blocks = [
-            graph.add(
-                rank,
-                self._key("blocks", rank),
-                build_on_cpu.make_blocks,
-                *(stripe, rank, collection, read, ordered, edges.name, m, edges.paired),
-            )
-            for rank, collection in enumerate(collections)
-        ]
+        blocks = []
+        for rank, collection in enumerate(collections):
+            arguments = (stripe, rank, collection, read, ordered, edges.name, m, edges.paired)
+            blocks.append(graph.add(rank, self._key("blocks", rank), build_on_cpu.make_blocks, *arguments))
         partitions = []
         for rank, own in enumerate(blocks):
             row = rank // grid.columns
-            degrees = [
-                graph.add(
-                    peer,
-                    self._key("row-degrees", rank * grid.rows + at),
-                    build_on_cpu.row_degrees,
-                    blocks[peer],
-                    row,
-                )
-                for at, peer in enumerate(grid.column_of(rank))
-            ]
+            keys = {peer: self._key("row-degrees", rank, peer) for peer in grid.column_of(rank)}
+            degrees = [graph.add(peer, key, build_on_cpu.row_degrees, blocks[peer], row) for peer, key in keys.items()]
             options = (stripe, rank, own, degrees, edges.directed)
             partitions.append(graph.add(rank, self._key("partition", rank), build_on_cpu.make_grid_partition, *options))
         return partitions

@@ -77,8 +77,7 @@ def find_missing(edges: EdgeList, gang: Gang) -> Missing:
 def missing_piece(partition: Partition, name: str, share: float) -> ArrayPiece:
     """Return the edges of a rank's rows that are missing as reverses of its in-edges.
 
-    Raises:
-        GraphTooLargeError: the worker has too little memory to look for them.
+    Errors as for ``require_room``.
     """
     require_room(MISSING_BYTES * partition.m_local, share, f"{name}: comparing the edges of rank {partition.rank}")
     return ArrayPiece(*missing_of(partition))

@@ -12,11 +12,11 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import distributed
 
@@ -38,16 +38,16 @@ from dbfs.edges.readers.schemes import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.records import GraphIds
 from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.storage.id_table import IdTable, IdType
-from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.partition import InputEdges, Partition
+from dbfs_workers.storage.saved import ids as saved_ids
 from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
+from dbfs_workers.storage.saved.manifest import Manifest
 from dbfs_workers.storage.saved.parts import RankFacts
 from dbfs_workers.tasks import saved as tasks
 from dbfs_workers.text import counted
 
 logger = logging.getLogger(__name__)
+
+Loaded = TypeVar("Loaded")
 
 
 def with_mapping(edges: EdgeList, mapped: bool | None, *, shared: bool) -> EdgeList:
@@ -58,8 +58,7 @@ def with_mapping(edges: EdgeList, mapped: bool | None, *, shared: bool) -> EdgeL
         mapped: None to map the files, unless they are in a store or other programs may use the cluster.
         shared: whether other programs may use the cluster.
 
-    Raises:
-        InvalidOptionError: ``mapped`` is given for edges that are no saved graph, or true for a graph in a store.
+    Errors as for ``load``.
     """
     if not isinstance(edges, SavedEdges):
         if mapped is not None:
@@ -72,11 +71,7 @@ def with_mapping(edges: EdgeList, mapped: bool | None, *, shared: bool) -> EdgeL
 
 
 def layout(edges: SavedEdges, options: BuildOptions) -> BuildOptions:
-    """Return the layout of a saved graph: its own where the options leave that open.
-
-    Raises:
-        InvalidOptionError: the input edges are to be kept, and the graph was saved without them.
-    """
+    """Return the layout of a saved graph: its own where the options leave that open. Errors as for ``build``."""
     manifest = edges.manifest
     if options.keep_edges and not manifest.keeps_edges:
         raise InvalidOptionError(
@@ -133,18 +128,12 @@ def _largest_table(manifest: Manifest) -> int:
     return max(sizes) if len(ranges) == len(sizes) else -(-sum(sizes) // len(ranges))
 
 
-@dataclass(frozen=True)
-class LoadedIds:
-    """The ids of a saved graph on the workers; attributes as of ``Built``."""
-
-    ids: GraphIds
-    id_tables: tuple[distributed.Future, ...]
-
-
 def load_ids(
     edges: SavedEdges, gang: Gang, options: BuildOptions, token: str, watch: Callable[[], None] | None
-) -> LoadedIds:
+) -> tuple[GraphIds, tuple[distributed.Future, ...]]:
     """Load the tables of a saved graph's ids, on as many of the first ranks as there are tables.
+
+    Returns how ids map to vertices, and the futures of the tables; both as in ``Built``.
 
     Args:
         edges: the saved graph.
@@ -159,14 +148,14 @@ def load_ids(
     """
     manifest, saved = edges.manifest, edges.manifest.ids
     if options.ids == "dense" or (not saved.tables and saved.id_type.is_integer):
-        return LoadedIds(options.offset_ids(edges), ())
+        return options.offset_ids(edges), ()
     graph, ranges = TaskGraph(), _id_ranges(manifest, gang.p)
     tables, ends = [], []
     for rank, (first, stop) in enumerate(ranges):
         here = tuple(table for table in saved.tables if table.first < stop and first < table.first + table.length)
         options_here = (edges.folder, here, saved.id_type, first, stop)
-        tables.append(graph.add(rank, (f"id-table-{token}", rank), load_table, *options_here))
-        ends.append(graph.add(rank, (f"id-ends-{token}", rank), tasks.id_ends, tables[-1]))
+        tables.append(graph.add(rank, (f"id-table-{token}", rank), on_listed, saved_ids.id_table, *options_here))
+        ends.append(graph.add(rank, (f"id-ends-{token}", rank), saved_ids.ends, tables[-1]))
     futures = gang.submit(graph, [ref.key for ref in (*tables, *ends)])
     try:
         waited = [futures[ref.key] for ref in ends]
@@ -182,7 +171,7 @@ def load_ids(
     keys, firsts = tuple(ref.key for ref in tables), tuple(first for first, _ in ranges)
     splitters = tuple(first for first, _ in bounds[1:])
     ids = GraphIds(0, saved.id_type, keys, firsts, splitters, ranges[-1][1])
-    return LoadedIds(ids, tuple(futures[key] for key in keys))
+    return ids, tuple(futures[key] for key in keys)
 
 
 def _id_ranges(manifest: Manifest, p: int) -> list[tuple[int, int]]:
@@ -210,12 +199,12 @@ def as_first_built(built: Built, edges: SavedEdges, gang: Gang, options: BuildOp
     After an error the graph is freed; errors as for ``load_ids``.
     """
     try:
-        loaded = load_ids(edges, gang, options, uuid.uuid4().hex, None)
+        ids, tables = load_ids(edges, gang, options, uuid.uuid4().hex, None)
     except BaseException:
         release(built.futures)
         raise
     infos = tuple(replace(info, input_edges=edges.manifest.input_edges) for info in built.infos)
-    return replace(built, infos=infos, ids=loaded.ids, id_tables=loaded.id_tables)
+    return replace(built, infos=infos, ids=ids, id_tables=tables)
 
 
 class SavedLoad:
@@ -247,8 +236,8 @@ class SavedLoad:
         edges, gang, manifest = self.edges, self.gang, self.edges.manifest
         require_readable(edges.path, shared=gang.client.cluster is None)
         self._require_fit()
-        loaded = load_ids(edges, gang, self.options, self.token, self.watch)
-        self.held.update(loaded.id_tables)
+        ids, tables = load_ids(edges, gang, self.options, self.token, self.watch)
+        self.held.update(tables)
         graph = TaskGraph()
         parts, infos, kept, order, counts = self._add_tasks(graph)
         futures = gang.submit(graph, [*parts, *infos, *kept, *order, *counts])
@@ -262,8 +251,8 @@ class SavedLoad:
             stripe=manifest.stripe,
             partitions=tuple(futures[key] for key in parts),
             infos=tuple(found[: gang.p]),
-            ids=loaded.ids,
-            id_tables=loaded.id_tables,
+            ids=ids,
+            id_tables=tables,
             order=futures[order[0]] if order else None,
             input_edges=tuple(futures[key] for key in kept),
             read_seconds=0.0,
@@ -272,7 +261,7 @@ class SavedLoad:
         self.held -= set(built.futures)
         return built
 
-    def _add_tasks(self, graph: TaskGraph) -> tuple[list[Key], list[Key], list[Key], list[Key], list[Key]]:
+    def _add_tasks(self, graph: TaskGraph) -> tuple[list[Key], ...]:
         """Add the tasks; return the keys of partitions, of their counts, of kept edges, of the order, of more counts.
 
         The client waits for counts, since all else stays on the workers.
@@ -284,21 +273,18 @@ class SavedLoad:
             facts = RankFacts(manifest.stripe, rank, manifest.directed, manifest.input_edges)
             where = (self.backend, here[host_of(self.gang.addresses[rank])])
             key = (f"partition-{self.token}", rank)
-            parts.append(graph.add(rank, key, load_partition, folder, saved, facts, *where))
+            parts.append(graph.add(rank, key, on_listed, tasks.load_partition, folder, saved, facts, *where))
             infos.append(graph.add(rank, (f"partition-info-{self.token}", rank), tasks.describe, parts[-1]))
             if saved.edges is not None:
                 key = (f"input-edges-{self.token}", rank)
-                kept.append(graph.add(rank, key, load_edges, folder, saved, facts, *where))
+                kept.append(graph.add(rank, key, on_listed, tasks.load_edges, folder, saved, facts, *where))
                 counts.append(graph.add(rank, (f"count-edges-{self.token}", rank), tasks.count, kept[-1]))
         if manifest.order is not None:
             where = (self.backend, here[host_of(self.gang.addresses[0])])
             key = (f"degree-order-{self.token}", 0)
-            order.append(graph.add(0, key, load_order, folder, manifest.order, *where))
+            order.append(graph.add(0, key, on_listed, tasks.load_order, folder, manifest.order, *where))
             counts.append(graph.add(0, (f"order-{self.token}", 0), tasks.count, order[0]))
-        parts_keys, info_keys, kept_keys, order_keys, count_keys = (
-            [ref.key for ref in refs] for refs in (parts, infos, kept, order, counts)
-        )
-        return parts_keys, info_keys, kept_keys, order_keys, count_keys
+        return tuple([ref.key for ref in refs] for refs in (parts, infos, kept, order, counts))
 
     def _require_fit(self) -> None:
         """Raise ``GraphTooLargeError`` if the graph won't fit the workers, or their GPUs."""
@@ -312,25 +298,7 @@ class SavedLoad:
             raise too_large_for_gpus(stripe, needed, free, self.edges.name)
 
 
-def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
-    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_partition``."""
+def on_listed(function: Callable[..., Loaded], folder: Folder, *arguments: Any) -> Loaded:
+    """Check this worker's configuration, and call a function of ``dbfs_workers.tasks.saved``."""
     require_listed(folder.path)
-    return tasks.load_partition(folder, saved, facts, backend, ranks_here)
-
-
-def load_edges(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> list[InputEdges]:
-    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_edges``."""
-    require_listed(folder.path)
-    return tasks.load_edges(folder, saved, facts, backend, ranks_here)
-
-
-def load_table(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, first: int, stop: int) -> IdTable:
-    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_ids``."""
-    require_listed(folder.path)
-    return tasks.load_ids(folder, tables, id_type, first, stop)
-
-
-def load_order(folder: Folder, file: SavedFile, backend: str, ranks_here: int) -> DegreeOrder:
-    """Check this worker's configuration, and see ``dbfs_workers.tasks.saved.load_order``."""
-    require_listed(folder.path)
-    return tasks.load_order(folder, file, backend, ranks_here)
+    return function(folder, *arguments)

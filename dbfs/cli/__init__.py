@@ -21,39 +21,23 @@ from dbfs.errors import DbfsError, ValidationError
 EXIT_FAILED, EXIT_INPUT, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
-class Failure(click.ClickException):
-    """A typed error in click's form: one line on stderr and an exit code."""
-
-    def __init__(self, error: DbfsError) -> None:
-        super().__init__(str(error))
-        self.exit_code = exit_code(error)  # type: ignore[misc]  # click reads it off the instance
-
-
-class Interrupted(click.ClickException):
-    """Ctrl-C in click's form: one line on stderr and the exit code that shells give an interrupted command."""
-
-    exit_code = EXIT_INTERRUPTED
-
-    def __init__(self) -> None:
-        super().__init__("interrupted")
-
-
 class DbfsGroup(click.Group):
-    """A group that turns the typed errors of its commands into ``Failure``, and Ctrl-C into ``Interrupted``."""
+    """A group that turns typed errors of its commands, and Ctrl-C, into one line on stderr and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command.
-
-        Raises:
-            Failure: the command raised a ``DbfsError``.
-            Interrupted: the user pressed Ctrl-C.
-        """
+        """Run the command; raise ``ClickException`` for a ``DbfsError`` and for Ctrl-C."""
         try:
             return super().invoke(ctx)
         except DbfsError as error:
-            raise Failure(error) from error
+            raise _failure(str(error), exit_code(error)) from error
         except KeyboardInterrupt as interrupt:
-            raise Interrupted from interrupt
+            raise _failure("interrupted", EXIT_INTERRUPTED) from interrupt
+
+
+def _failure(words: str, code: int) -> click.ClickException:
+    failure = click.ClickException(words)
+    failure.exit_code = code  # type: ignore[misc]  # click reads it off the instance
+    return failure
 
 
 def exit_code(error: DbfsError) -> int:
@@ -85,20 +69,6 @@ def main() -> None:
     """
 
 
-main.add_command(run)
-main.add_command(load)
-main.add_command(graphs)
-main.add_command(insert)
-main.add_command(delete)
-main.add_command(save)
-main.add_command(unload)
-main.add_command(runs)
-main.add_command(cancel)
-main.add_command(estimate)
-main.add_command(generate)
-main.add_command(convert)
-main.add_command(bench)
-main.add_command(graph500)
-main.add_command(lab)
-main.add_command(doctor)
-main.add_command(warm_up)
+_ON_CLUSTERS = (load, graphs, insert, delete, save, unload, runs, cancel)
+for _command in (run, *_ON_CLUSTERS, estimate, generate, convert, bench, graph500, lab, doctor, warm_up):
+    main.add_command(_command)

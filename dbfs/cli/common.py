@@ -68,6 +68,18 @@ cluster_option = click.option("--scheduler", required=True, help="The cluster's 
 scheduler_option = click.option(
     "--scheduler", help="Use the workers of this Dask scheduler; a local cluster if left out.", **_SCHEDULER
 )
+ranks_option = click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    help="Number of workers; by default all workers of the cluster, locally on all cores.",
+)
+
+
+def backend_option(what: str = "CPU cores, or a GPU for each rank.") -> Callable[[Command], Command]:
+    """Return the option ``--backend`` of a command; ``what`` is its help."""
+    return click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True, help=what)
+
+
 order_option = click.option(
     "--order",
     type=click.Choice(ORDERS),
@@ -134,11 +146,7 @@ def _standard_input() -> Path:
 def layout_options(command: Command) -> Command:
     """Add the options of a graph's layout, which have the names of ``dbfs.load``'s arguments."""
     options = (
-        click.option(
-            "--ranks",
-            type=click.IntRange(1),
-            help="Number of workers; by default all workers of the cluster, locally on all cores.",
-        ),
+        ranks_option,
         click.option("--directed/--undirected", default=None, help="Override the file's format or header."),
         order_option,
         click.option(
@@ -150,13 +158,7 @@ def layout_options(command: Command) -> Command:
         ),
         in_edges_option,
         layout_option,
-        click.option(
-            "--backend",
-            type=click.Choice(BACKENDS),
-            default="auto",
-            show_default=True,
-            help="CPU cores, or a GPU for each rank.",
-        ),
+        backend_option(),
     )
     for option in reversed(options):
         command = option(command)
@@ -266,16 +268,34 @@ def print_results(
     if as_json:
         print_json([asdict(result) for result in results])
         return
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE)
-    for column in columns:
-        table.add_column(column, justify="left" if column == columns[0] else "right")
+    table = table_of(title, columns, right=columns[1:])
     for row in rows:
         table.add_row(*map(plain, row))
+    wide_console().print(table)
+
+
+def table_of(title: str, columns: Sequence[str], right: Sequence[str]) -> Table:
+    """Return an empty table whose columns ``right`` are aligned to the right."""
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    return table
+
+
+def wide_console() -> Console:
+    """Return a console for tables. A file or a pipe has no width to fit, and cells would be cut to 80 columns."""
     console = Console()
     if not console.is_terminal:
-        # A file or a pipe has no width to fit, and cells would be cut to 80 columns.
         console.width = 200
-    console.print(table)
+    return console
+
+
+def print_answer(value: Any, words: str, *, as_json: bool) -> None:
+    """Print the answer of a command: a value as JSON, or the same in words."""
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(words)
 
 
 _CORPUS = "corpus"

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import dbfs
-from dbfs.cli.common import connect, json_option, plain, print_json
+from dbfs.cli.common import connect, json_option, plain, print_answer, print_json, table_of, wide_console
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.connect import roster
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
@@ -38,10 +38,8 @@ def warm_up(as_json: bool) -> None:
     Example: dbfs warm-up
     """
     kernels, compiled = compile_all()
-    if as_json:
-        print_json({"kernels": len(kernels), "compiled": compiled})
-    else:
-        click.echo(f"{len(kernels)} CPU kernels ready, {compiled} of them compiled now")
+    words = f"{len(kernels)} CPU kernels ready, {compiled} of them compiled now"
+    print_answer({"kernels": len(kernels), "compiled": compiled}, words, as_json=as_json)
 
 
 @click.command()
@@ -68,7 +66,7 @@ def doctor(scheduler: str | None, as_json: bool) -> None:
         if as_json:
             print_json(asdict(cluster))
         else:
-            _print_cluster(console, cluster)
+            _print_cluster(wide_console(), cluster)
         return
     report = examine()
     if as_json:
@@ -89,12 +87,8 @@ def doctor(scheduler: str | None, as_json: bool) -> None:
 
 
 def _print_cluster(console: Console, report: ClusterReport) -> None:
-    if not console.is_terminal:
-        # A file or a pipe has no width to fit, and cells would be cut to 80 columns.
-        console.width = 200
-    table = Table(title=f"Workers of {report.scheduler}", title_justify="left", box=box.SIMPLE)
-    for column in ("rank", "address", "threads", "memory limit", "GPU", "dbfs", "Python", "Dask"):
-        table.add_column(column, justify="right" if column in ("rank", "threads", "memory limit") else "left")
+    columns = ("rank", "address", "threads", "memory limit", "GPU", "dbfs", "Python", "Dask")
+    table = table_of(f"Workers of {report.scheduler}", columns, right=("rank", "threads", "memory limit"))
     for worker in report.workers:
         cells = (
             worker.rank,
@@ -119,10 +113,8 @@ def _print_cluster(console: Console, report: ClusterReport) -> None:
 
 def peers_table(report: MachineReport) -> Table:
     """Return the table of GB/s between GPUs. The GPU of a row copies from the GPU of a column."""
-    table = Table(title="GB/s that a GPU copies from another", title_justify="left", box=box.SIMPLE)
-    table.add_column("GPU")
-    for gpu in report.gpus:
-        table.add_column(str(gpu.index), justify="right")
+    indices = [str(gpu.index) for gpu in report.gpus]
+    table = table_of("GB/s that a GPU copies from another", ["GPU", *indices], right=indices)
     for gpu, access, rates in zip(report.gpus, report.peer_access, report.peer_bandwidth, strict=True):
         cells = ("" if other == gpu.index else _rate(mapped, rates[other]) for other, mapped in enumerate(access))
         table.add_row(str(gpu.index), *cells)

@@ -3,10 +3,7 @@
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 import dbfs
 from dbfs.building.build import BuildOptions
@@ -21,6 +18,7 @@ from dbfs.cli.common import (
     order_option,
     print_json,
     reader_options,
+    table_of,
 )
 from dbfs.edges import generate
 from dbfs.units import format_bytes
@@ -98,26 +96,12 @@ def estimate(
         mutable=mutable,
     )
     if as_json:
-        found = {
-            "ranks": needed.ranks,
-            "peak": needed.peak_bytes,
-            "memory": needed.memory,
-            "fits": needed.fits,
-            "results": needed.results,
-            "turns": needed.turns,
-            "passes": needed.passes,
-            "peaks": needed.peaks,
-            "sampled_edges": needed.sampled_edges,
-            "layout": needed.layout,
-            "why": needed.why,
-        }
+        names = ("memory", "fits", "results", "turns", "passes", "peaks", "sampled_edges", "layout", "why")
+        found = {"ranks": needed.ranks, "peak": needed.peak_bytes, **{name: getattr(needed, name) for name in names}}
         print_json({"graph": graph, "hosts": hosts, "backend": backend, **found, **needed.stages})
         return
     places = counted(needed.ranks, "rank") + (f" of {hosts} hosts" if hosts > 1 else "")
-    title = f"{escape(printable(graph))} on {places}: bytes per rank"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    for column in ("when", "what", "bytes"):
-        table.add_column(column, justify="right" if column == "bytes" else "left")
+    table = table_of(f"{printable(graph)} on {places}: bytes per rank", ("when", "what", "bytes"), right=("bytes",))
     for stage, parts in needed.stages.items():
         for what, size in parts.items():
             table.add_row(stage, what, format_bytes(size))

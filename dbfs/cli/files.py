@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbfs.cli.common import GraphCommand, GraphType, edges_of, json_option, print_json, reader_options
+from dbfs.cli.common import GraphCommand, GraphType, edges_of, json_option, print_answer, reader_options
 from dbfs.edges import generate as generators
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
@@ -85,10 +85,8 @@ def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
     with bar(f"writing {out}", edges.m) as shown:
         written = write_edges(edges, out, progress=lambda read: shown.set(read, f"{counted(read, 'edge')} read"))
     seconds = time.perf_counter() - start
-    if as_json:
-        print_json({"file": str(out), **asdict(written), "bytes": out.stat().st_size, "seconds": seconds})
-    else:
-        click.echo(_report(out, written, seconds))
+    found = {"file": str(out), **asdict(written), "bytes": out.stat().st_size, "seconds": seconds}
+    print_answer(found, _report(out, written, seconds), as_json=as_json)
 
 
 def _report(out: Path, written: Written, seconds: float) -> str:

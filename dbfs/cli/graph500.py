@@ -11,34 +11,25 @@ import click
 import dbfs
 from dbfs.building.build import ORDERS
 from dbfs.cli.common import (
+    backend_option,
     check_writable,
     connect,
     fits_within_process,
     json_option,
-    print_json,
+    print_answer,
+    ranks_option,
     scheduler_option,
     writing,
 )
 from dbfs.graph500.benchmark import EDGEFACTOR, ROOTS
-from dbfs.records import BACKENDS
 
 
 @click.command()
 @click.option("--scale", type=int, required=True, help="The graph has 2^SCALE vertices.")
 @click.option("--edgefactor", type=int, default=EDGEFACTOR, show_default=True, help="Input edges for each vertex.")
 @click.option("--roots", type=click.IntRange(1), default=ROOTS, show_default=True, help="Number of search keys.")
-@click.option(
-    "--ranks",
-    type=click.IntRange(1),
-    help="Number of workers; by default all workers of the cluster, locally on all cores.",
-)
-@click.option(
-    "--backend",
-    type=click.Choice(BACKENDS),
-    default="auto",
-    show_default=True,
-    help="CPU cores, or a GPU for each rank.",
-)
+@ranks_option
+@backend_option()
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
@@ -85,7 +76,4 @@ def graph500(
             out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")
         # On stderr, because programs read the benchmark's lines from stdout.
         click.echo(f"{out}: wrote the statistics and {len(result.searches):,} searches", err=True)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        click.echo(str(result))
+    print_answer(result.to_dict(), str(result), as_json=as_json)

@@ -21,6 +21,7 @@ from dbfs.cli.common import (
     json_option,
     layout_options,
     plain,
+    print_answer,
     print_json,
     print_results,
     reader_options,
@@ -135,10 +136,8 @@ def save(name: str, path: str, replace: bool, scheduler: str, as_json: bool) -> 
     """
     with connect(scheduler, None) as client:
         written = dbfs.open(name, client=client).save(path, replace=replace)
-    if as_json:
-        print_json({"name": name, "path": path, "bytes": written})
-    else:
-        click.echo(f"{printable(path)}: saved {name}, {format_bytes(written)}")
+    words = f"{printable(path)}: saved {name}, {format_bytes(written)}"
+    print_answer({"name": name, "path": path, "bytes": written}, words, as_json=as_json)
 
 
 @click.command()
@@ -154,10 +153,8 @@ def unload(name: str, scheduler: str, as_json: bool) -> None:
         graph = dbfs.open(name, client=client)
         freed = sum(graph.nbytes)
         graph.unload()
-    if as_json:
-        print_json({"name": name, "bytes": freed})
-    else:
-        click.echo(f"{name}: unloaded, {format_bytes(freed)} on {graph.ranks} rank{'s' * (graph.ranks > 1)}")
+    words = f"{name}: unloaded, {format_bytes(freed)} on {counted(graph.ranks, 'rank')}"
+    print_answer({"name": name, "bytes": freed}, words, as_json=as_json)
 
 
 @click.command()
@@ -205,10 +202,7 @@ def cancel(run_id: str, scheduler: str, as_json: bool) -> None:
             raise InvalidOptionError(f"{len(found)} runs have ids that begin with {run_id}; give more characters")
         found[0].cancel()
     cancelled = found[0].status.run_id
-    if as_json:
-        print_json({"run_id": cancelled})
-    else:
-        click.echo(f"{cancelled}: cancelled")
+    print_answer({"run_id": cancelled}, f"{cancelled}: cancelled", as_json=as_json)
 
 
 def update_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -235,10 +229,7 @@ def insert(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, *
 
     Example: dbfs insert web new.txt --scheduler tcp://host:8786
     """
-    with connect(scheduler, None) as client:
-        opened = dbfs.open(name, client=client)
-        update = opened.insert_edges(_edges(graph, reading, opened), strict=strict)
-    _print(name, update, "inserted", as_json)
+    _update(name, graph, reading, dbfs.Graph.insert_edges, "inserted", scheduler, strict=strict, as_json=as_json)
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -250,20 +241,25 @@ def delete(name: str, graph: str, strict: bool, scheduler: str, as_json: bool, *
 
     Example: dbfs delete web closed.txt --scheduler tcp://host:8786
     """
+    _update(name, graph, reading, dbfs.Graph.delete_edges, "deleted", scheduler, strict=strict, as_json=as_json)
+
+
+def _update(
+    name: str,
+    graph: str,
+    reading: dict[str, Any],
+    change: Callable[..., dbfs.Update],
+    done: str,
+    scheduler: str,
+    *,
+    strict: bool,
+    as_json: bool,
+) -> None:
     with connect(scheduler, None) as client:
         opened = dbfs.open(name, client=client)
-        update = opened.delete_edges(_edges(graph, reading, opened), strict=strict)
-    _print(name, update, "deleted", as_json)
-
-
-def _edges(graph: str, reading: dict[str, Any], opened: dbfs.Graph) -> dbfs.EdgeList:
-    """Return a batch of the graph's own direction; a generator's spec has a direction itself."""
-    return edges_of(graph, reading, None if generate.is_spec(graph) else opened.directed)
-
-
-def _print(name: str, update: dbfs.Update, done: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"name": name, "version": update.version, "edges": update.edges, "skipped": update.skipped})
-    else:
-        edges = counted(update.edges, "edge")
-        click.echo(f"{name}: version {update.version}, {edges} {done}, {update.skipped:,} skipped")
+        # A batch has the graph's own direction; a generator's spec has a direction itself.
+        edges = edges_of(graph, reading, None if generate.is_spec(graph) else opened.directed)
+        update = change(opened, edges, strict=strict)
+    found = {"name": name, "version": update.version, "edges": update.edges, "skipped": update.skipped}
+    words = f"{name}: version {update.version}, {counted(update.edges, 'edge')} {done}, {update.skipped:,} skipped"
+    print_answer(found, words, as_json=as_json)

@@ -12,6 +12,7 @@ from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
     GraphType,
+    backend_option,
     connect,
     fits_within_process,
     json_option,
@@ -22,7 +23,6 @@ from dbfs.cli.common import (
 )
 from dbfs.edges.resolve import edge_list
 from dbfs.lab import CHOICES, STRATEGIES, parse
-from dbfs.records import BACKENDS
 from dbfs.units import format_rate, format_seconds
 
 
@@ -58,9 +58,7 @@ def list_(as_json: bool) -> None:
 @click.option("--source", required=True, help="Id to start from, as the file has it; the columns of a tuple by commas.")
 @click.option("--strategy", required=True, help="Name, and options after a colon: two-phase:gathering=scan.")
 @click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
-@click.option(
-    "--backend", type=click.Choice(BACKENDS), default="auto", show_default=True, help="Device of the strategy resident."
-)
+@backend_option("Device of the strategy resident.")
 @scheduler_option
 @json_option
 def run(

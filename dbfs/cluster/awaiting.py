@@ -141,8 +141,7 @@ def sync_to_end(client: distributed.Client, function: Callable[..., Awaitable[T]
 def begin(function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> concurrent.futures.Future[T]:
     """Run a coroutine function in the event loop of another thread; ``outcome`` waits for its result.
 
-    Raises:
-        ClientError: the loop has ended.
+    Errors as for ``outcome``.
     """
 
     async def run() -> T:
@@ -338,5 +337,15 @@ def awaited(
     @functools.wraps(method)
     async def call(self: AsyncView[S], /, *arguments: P.args, **options: P.kwargs) -> A:
         return view(await in_thread(self._client, method, self.synchronous, *arguments, **options))
+
+    return call
+
+
+def forwarded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[AsyncView[S], P], T]:
+    """Return a method of a view that calls a method of the synchronous object, which needs no cluster."""
+
+    @functools.wraps(method)
+    def call(self: AsyncView[S], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return method(self.synchronous, *arguments, **options)
 
     return call

@@ -196,8 +196,7 @@ class Gang:
             deadline: when to give up.
             doing: the operation, named in errors.
 
-        Raises:
-            WorkerLostError, SchedulerLostError, DeadlineExceededError: see ``gather``.
+        Errors as for ``gather``.
         """
         graph, token = TaskGraph(), uuid.uuid4().hex
         keys: list[Key] = [(f"{name}-{token}", rank) for rank in range(self.p)]

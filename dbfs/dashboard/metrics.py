@@ -47,41 +47,41 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         )
 
     def _graphs(self, service: SchedulerService) -> Iterator[Family]:
-        graphs = list(service.graphs.values())
-        yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(graphs))
-        vertices = GaugeMetricFamily(self.build_name("graph_vertices"), "Vertices of a graph", labels=["graph"])
-        edges = GaugeMetricFamily(self.build_name("graph_edges"), "Directed edges stored", labels=["graph"])
-        size = GaugeMetricFamily(
-            self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
-        )
-        lost = GaugeMetricFamily(self.build_name("graph_ranks_lost"), "Ranks whose workers are lost", labels=["graph"])
-        version = GaugeMetricFamily(self.build_name("graph_version"), "Version of a graph", labels=["graph"])
+        yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(service.graphs))
+        gauges = {
+            "graph_vertices": "Vertices of a graph",
+            "graph_edges": "Directed edges stored",
+            "graph_ranks_lost": "Ranks whose workers are lost",
+            "graph_version": "Version of a graph",
+            "graph_updates_per_second": "Edges and vertices inserted and deleted in each of the last ten seconds",
+            "graph_free_pages": "Pages of a graph that updates changed which hold no row",
+        }
+        of_graph = {name: GaugeMetricFamily(self.build_name(name), gauges[name], labels=["graph"]) for name in gauges}
         updated = CounterMetricFamily(
             self.build_name("graph_updated"), "Edges and vertices inserted and deleted", labels=["graph"]
         )
-        rate = GaugeMetricFamily(
-            self.build_name("graph_updates_per_second"),
-            "Edges and vertices inserted and deleted in each of the last ten seconds",
-            labels=["graph"],
-        )
-        free = GaugeMetricFamily(
-            self.build_name("graph_free_pages"),
-            "Pages of a graph that updates changed which hold no row",
-            labels=["graph"],
+        size = GaugeMetricFamily(
+            self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
         )
         for name, same in _by_name(service).items():
             # Graphs that were loaded without a name have their edges' name, which several may share.
-            vertices.add_metric([name], sum(graph.record.stripe.n for graph in same))
-            edges.add_metric([name], sum(info.m_local for graph in same for info in graph.record.infos))
-            lost.add_metric([name], sum(len(graph.lost) for graph in same))
-            version.add_metric([name], max(graph.record.version for graph in same))
+            infos = [info for graph in same for info in graph.record.infos]
+            values = {
+                "graph_vertices": sum(graph.record.stripe.n for graph in same),
+                "graph_edges": sum(info.m_local for info in infos),
+                "graph_ranks_lost": sum(len(graph.lost) for graph in same),
+                "graph_version": max(graph.record.version for graph in same),
+                "graph_updates_per_second": sum(graph.changes_per_second for graph in same),
+                "graph_free_pages": sum(info.free_pages for info in infos),
+            }
+            for metric, value in values.items():
+                of_graph[metric].add_metric([name], value)
             updated.add_metric([name], sum(graph.record.updated for graph in same))
-            rate.add_metric([name], sum(graph.changes_per_second for graph in same))
-            free.add_metric([name], sum(info.free_pages for graph in same for info in graph.record.infos))
             for rank in range(max(graph.record.stripe.p for graph in same)):
                 nbytes = sum(graph.record.infos[rank].nbytes for graph in same if rank < graph.record.stripe.p)
                 size.add_metric([name, str(rank)], nbytes)
-        yield from (vertices, edges, size, lost, version, updated, rate, free)
+        yield from of_graph.values()
+        yield from (updated, size)
 
     def _under_way(self, service: SchedulerService) -> Iterator[Family]:
         running = [run for run in service.runs if run.started is not None]
@@ -89,21 +89,19 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         active.add_metric(["running"], len(running))
         active.add_metric(["waiting"], len(service.runs) - len(running))
         yield active
-        level = GaugeMetricFamily(self.build_name("run_level"), "Level of the run under way", labels=["graph"])
-        frontier = GaugeMetricFamily(
-            self.build_name("run_frontier_vertices"), "Vertices in the frontier of that level", labels=["graph"]
-        )
-        reached = GaugeMetricFamily(
-            self.build_name("run_reached_vertices"), "Vertices reached so far", labels=["graph"]
-        )
-        bottom_up = GaugeMetricFamily(self.build_name("run_bottom_up"), "1 in a bottom-up level", labels=["graph"])
+        gauges = {
+            "run_level": "Level of the run under way",
+            "run_frontier_vertices": "Vertices in the frontier of that level",
+            "run_reached_vertices": "Vertices reached so far",
+            "run_bottom_up": "1 in a bottom-up level",
+        }
+        families = [GaugeMetricFamily(self.build_name(name), gauges[name], labels=["graph"]) for name in gauges]
         # Each graph has one run under way at most. Of graphs that share a name, the last run in the queue counts.
-        for name, progress in {run.graph.record.name: run.progress for run in running if run.progress}.items():
-            level.add_metric([name], progress.level)
-            frontier.add_metric([name], progress.frontier)
-            reached.add_metric([name], progress.reached)
-            bottom_up.add_metric([name], progress.direction == "bottom-up")
-        yield from (level, frontier, reached, bottom_up)
+        for name, at in {run.graph.record.name: run.progress for run in running if run.progress}.items():
+            values = (at.level, at.frontier, at.reached, at.direction == "bottom-up")
+            for family, value in zip(families, values, strict=True):
+                family.add_metric([name], value)
+        yield from families
 
 
 def _by_name(service: SchedulerService) -> dict[str, list[GraphEntry]]:

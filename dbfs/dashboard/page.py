@@ -201,29 +201,9 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         _write(self._head, head)
         _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in service.graphs.values()])
         _fill(self._runs, _RUNS, [_run_row(run) for run in service.runs])
-        _fill(
-            self._finished,
-            _FINISHED,
-            [
-                (
-                    _clock(run.ended),
-                    run.run_id[:8],
-                    run.graph,
-                    run.traversals,
-                    run.depth,
-                    run.reached,
-                    run.edges,
-                    run.seconds,
-                    run.mteps,
-                )
-                for run in reversed(history.finished)
-            ],
-        )
-        _fill(
-            self._failed,
-            _FAILED,
-            [(_clock(run.ended), run.run_id[:8], run.graph, _error(run)) for run in reversed(history.failed)],
-        )
+        _fill(self._finished, _FINISHED, [_finished_row(run) for run in reversed(history.finished)])
+        failed = [(_clock(run.ended), run.run_id[:8], run.graph, _error(run)) for run in reversed(history.failed)]
+        _fill(self._failed, _FAILED, failed)
         self._draw()
 
     def _draw(self) -> None:
@@ -360,6 +340,11 @@ def _run_row(run: RunEntry) -> tuple[Any, ...]:
     traversal = f"{min(at.finished + 1, run.traversals):,} of {run.traversals:,}"
     share = f"{at.reached / max(1, run.graph.record.stripe.n):.1%}"
     return (*head, traversal, at.level, at.direction, at.frontier, at.reached, share, seconds)
+
+
+def _finished_row(run: FinishedRun) -> tuple[Any, ...]:
+    counts = (run.traversals, run.depth, run.reached, run.edges, run.seconds, run.mteps)
+    return (_clock(run.ended), run.run_id[:8], run.graph, *counts)
 
 
 def _error(run: FinishedRun) -> str:

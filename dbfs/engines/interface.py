@@ -14,6 +14,9 @@ from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.levels.counts import LevelCounts
 from dbfs_workers.spec import RunSpec
 
+SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
+"""Fields of ``LevelReport`` that sum the ranks' counts."""
+
 
 @dataclass(frozen=True)
 class LevelReport:
@@ -48,26 +51,13 @@ class LevelReport:
     @classmethod
     def total(cls, level: int, direction: str, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
         """Sum the counts of all ranks for one level."""
-        return cls(
-            level=level,
-            levels=1,
-            direction=direction,
-            frontier=sum(rank.frontier for rank in ranks),
-            edges=sum(rank.edges for rank in ranks),
-            filtered=sum(rank.filtered for rank in ranks),
-            own=sum(rank.own for rank in ranks),
-            sent=sum(rank.sent for rank in ranks),
-            culled=sum(rank.culled for rank in ranks),
-            discovered=sum(rank.discovered for rank in ranks),
-            bytes_sent=sum(rank.bytes_sent for rank in ranks),
-            seconds=seconds,
-            phase_seconds=tuple(rank.seconds for rank in ranks),
-        )
+        counts = {name: sum(getattr(rank, name) for rank in ranks) for name in SUMMED}
+        return cls(level, 1, direction, **counts, seconds=seconds, phase_seconds=tuple(rank.seconds for rank in ranks))
 
 
 @dataclass(frozen=True)
 class PublishedLabels:
-    """The labels of one traversal as Dask data, one array per rank, on the worker of that rank.
+    """The labels of one traversal as Dask data, one array per rank, on the worker of that rank: a ``LabelSource``.
 
     Attributes:
         distances: by rank, futures of int32 arrays: the rank's vertices in order, -1 unreached.
@@ -78,8 +68,17 @@ class PublishedLabels:
     distances: tuple[distributed.Future, ...]
     predecessors: tuple[distributed.Future, ...] | None
 
-    def release(self) -> None:
-        """Free the labels on the workers."""
+    @property
+    def location(self) -> PublishedLabels:
+        """See ``LabelSource``."""
+        return self
+
+    def publish(self) -> PublishedLabels:
+        """See ``LabelSource``."""
+        return self
+
+    def drop(self) -> None:
+        """See ``LabelSource``."""
         release([*self.distances, *(self.predecessors or ())])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dbfs import config
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang
-from dbfs.engines.interface import InPositions, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import SUMMED, InPositions, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
@@ -25,8 +25,6 @@ from dbfs_workers.storage.labels import label_key
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
 _FRONTIER = COUNT_FIELDS.index("frontier")
-# Fields of ``LevelReport`` that sum the ranks' counts.
-_SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
 
 
 class ResidentEngine:
@@ -136,7 +134,7 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     covered = np.clip(1 + max(rank.depth for rank in ranks) - firsts, 1, covered)
     rows = slice(np.count_nonzero(totals[:, _FRONTIER]))
     totals = totals[rows]
-    summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in _SUMMED]
+    summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in SUMMED]
     wall = ranks[0].seconds[rows].sum(axis=1).tolist()
     by_rank = [[dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds[rows].tolist()] for rank in ranks]
     return tuple(
@@ -144,7 +142,7 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
             level=level,
             levels=levels,
             direction="both" if 0 < bottom_up < levels else direction_name(bool(bottom_up)),
-            **dict(zip(_SUMMED, counts, strict=True)),
+            **dict(zip(SUMMED, counts, strict=True)),
             seconds=seconds,
             phase_seconds=phases,
         )

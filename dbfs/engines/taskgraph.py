@@ -88,26 +88,6 @@ LevelSeen = Callable[[int, bool, int, int], None]
 """Called with a level's number, whether the level is bottom-up, its frontier, and the vertices reached before it."""
 
 
-class TaskGraphLabels:
-    """See ``dbfs.engines.interface.LabelSource``. The labels are results of tasks, and so Dask data from the start."""
-
-    def __init__(self, published: PublishedLabels) -> None:
-        self._published = published
-
-    def publish(self) -> PublishedLabels:
-        """Return the tasks' results."""
-        return self._published
-
-    @property
-    def location(self) -> PublishedLabels:
-        """The tasks' results."""
-        return self._published
-
-    def drop(self) -> None:
-        """Release the tasks' results."""
-        self._published.release()
-
-
 class TaskGraphTraversal:
     """One traversal of a gang.
 
@@ -232,7 +212,7 @@ class TaskGraphTraversal:
         seconds = before - summaries[0].started
         ranks = [replace(summary.report, elapsed=seconds) for summary in summaries]
         outcome = Outcome(
-            labels=TaskGraphLabels(PublishedLabels(results["distances"], results.get("predecessors"))),
+            labels=PublishedLabels(results["distances"], results.get("predecessors")),
             levels=lambda: tuple(reports),
             depth=sum(report.discovered > 0 for report in reports),
             reached=sum(rank.reached for rank in ranks),
@@ -271,8 +251,7 @@ class Directions:
         bottom_up: whether the next level is bottom-up.
         adaptive: whether each level's direction is chosen.
 
-    Raises:
-        InvalidOptionError: the spec wants bottom-up levels, and the graph's in-edges are not loaded.
+    Errors as for ``Engine.traverse``.
     """
 
     def __init__(self, record: GraphRecord, spec: TraversalSpec) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
 import distributed
 
 from dbfs.analytics import Components
-from dbfs.cluster.awaiting import AsyncView, awaited, in_thread, unchanged
+from dbfs.cluster.awaiting import AsyncView, awaited, forwarded, in_thread, unchanged
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
@@ -21,7 +21,6 @@ from dbfs.graph.watching import LOOK_SECONDS, Change, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from dbfs.engines import LevelReport
     from dbfs.records import GraphRecord
@@ -108,9 +107,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         """One row for each level: see ``BFSResult.levels``."""
         return self.synchronous.levels
 
-    def summary(self) -> dict[str, Any]:
-        """Return the counts and the levels as plain values, for JSON."""
-        return self.synchronous.summary()
+    summary = forwarded(BFSResult.summary)
 
 
 def _views(results: list[BFSResult]) -> list[AsyncBFSResult]:
@@ -145,22 +142,11 @@ class AsyncNeighbourhood(AsyncView[Neighbourhood]):
 
     subgraph = awaited(Neighbourhood.subgraph, unchanged)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns ``vertex`` (the id) and ``distance`` (int32)."""
-        return self.synchronous.to_pandas()
-
-    def tolist(self) -> list[Any]:
-        """Return the ids as a list of Python's integers, strings or tuples."""
-        return self.synchronous.tolist()
-
-    def __len__(self) -> int:
-        return len(self.synchronous)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.synchronous)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self.synchronous.__array__(dtype, copy)
+    to_pandas = forwarded(Neighbourhood.to_pandas)
+    tolist = forwarded(Neighbourhood.tolist)
+    __len__ = forwarded(Neighbourhood.__len__)
+    __iter__ = forwarded(Neighbourhood.__iter__)
+    __array__ = forwarded(Neighbourhood.__array__)
 
 
 class AsyncWatch(AsyncView[Watch]):

@@ -118,11 +118,7 @@ class Graph(StaysHere, GraphCounts):
 
     @property
     def partition_keys(self) -> tuple[Hashable, ...]:
-        """Dask keys of the ranks' partitions.
-
-        Raises:
-            ResultReleasedError: the graph was unloaded.
-        """
+        """Dask keys of the ranks' partitions."""
         self.require_loaded()
         return self.record.partition_keys
 
@@ -169,8 +165,7 @@ class Graph(StaysHere, GraphCounts):
         Args:
             ids: a sequence, a set, a NumPy array, a series, or an Arrow array.
 
-        Raises:
-            InvalidVertexError, InvalidVertexTypeError: see ``vertex``.
+        Errors as for ``vertex``.
         """
         self._require_tables()
         return self.lookup.vertices_of(ids)
@@ -212,8 +207,7 @@ class Graph(StaysHere, GraphCounts):
     def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
         """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
 
-        Raises:
-            InvalidVertexError, InvalidVertexTypeError: see ``vertex``.
+        Errors as for ``vertex``.
         """
         if self.record.mutable:
             # Other clients may have inserted vertices.
@@ -386,12 +380,7 @@ class Graph(StaysHere, GraphCounts):
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
-        occurs again is left out. ``deadline`` is as for ``bfs``.
-
-        Raises:
-            InvalidVertexError, InvalidVertexTypeError: an id is not in the graph.
-            WorkerLostError, DeadlineExceededError: see ``bfs``.
-            ResultReleasedError: the graph was unloaded.
+        occurs again is left out. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
         """
         return chosen_subgraph(self, ids)
 
@@ -401,11 +390,7 @@ class Graph(StaysHere, GraphCounts):
 
         One traversal from a vertex of the largest degree finds the giant component. Union-find on the workers then
         finds all other components at once, however many there are. A rank takes 4 bytes of memory for each vertex of
-        the graph, the client 32. ``deadline`` is as for ``bfs``.
-
-        Raises:
-            WorkerLostError, DeadlineExceededError: see ``bfs``.
-            ResultReleasedError, GraphNotFoundError: the graph was unloaded.
+        the graph, the client 32. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
         """
         from dbfs.analytics.components import components
 

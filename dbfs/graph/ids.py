@@ -102,8 +102,7 @@ class IdLookup:
             what: the name of an id in messages.
             new: takes ids that are not in the graph, of tables: each gets the next vertex from n on. None refuses them.
 
-        Raises:
-            InvalidVertexError, InvalidVertexTypeError: see ``several``.
+        Errors as for ``several``.
         """
         if _is_arrow(given):
             try:
@@ -133,8 +132,7 @@ class IdLookup:
     def ids_of(self, vertices: NDArray[np.int64]) -> Ids:
         """Return the ids of vertices, in their order: an int64 array, or an Arrow array.
 
-        Raises:
-            InvalidVertexError: a vertex is outside 0..n-1.
+        Errors as for ``Graph.ids_of``.
         """
         if vertices.size and not (vertices.min() >= 0 and vertices.max() < self._n):
             wrong = vertices[(vertices < 0) | (vertices >= self._n)][0]
@@ -184,11 +182,7 @@ class IdLookup:
         return vertices
 
     def has(self, given: Any) -> bool:
-        """Return whether the graph has an id.
-
-        Raises:
-            InvalidVertexTypeError: see ``several``.
-        """
+        """Return whether the graph has an id. Errors as for ``several``."""
         one = self._checked(given, "id")
         return one in self._found_among([one])
 
@@ -244,11 +238,7 @@ class IdLookup:
         return new.setdefault(one, self._n + len(new))
 
     def _checked(self, one: Any, what: str) -> Any:
-        """Return one id as an int, a str or a tuple of these.
-
-        Raises:
-            InvalidVertexTypeError: it is not of the type of the graph's ids.
-        """
+        """Return one id as an int, a str or a tuple of these. Errors as for ``several``."""
         if self.id_type.is_integer:
             return vertex_number(one, what)
         if not self.id_type.is_tuple:

@@ -133,8 +133,7 @@ class LabelReader:
     def changed(self) -> NDArray[np.int64]:
         """Return the vertices, ascending, whose distance the repair of the labels has changed.
 
-        Raises:
-            ResultReleasedError: the labels were released, or are Dask data.
+        Errors as for ``BFSResult.changed``.
         """
         ranks = range(self._gang.p)
         found = self._answers(self._calls(ranks, FindChanged))
@@ -189,8 +188,7 @@ class LabelReader:
     def _read_windows(self, label: str, into: NDArray[Any]) -> list[int]:
         """Read the labels of ranks on this host through the window; return the other ranks.
 
-        Raises:
-            ExchangeUnavailableError: the system has no window.
+        Errors as for ``ClientWindow``.
         """
         client = self._gang.client
         window = _window(client)

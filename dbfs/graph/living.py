@@ -243,10 +243,7 @@ class Updates:
     def _between_vertices(self, edges: EdgeList, kind: str) -> tuple[EdgeList, dict[Any, int]]:
         """Return a batch between ids that have a table as one between vertices, and the vertices of new ids.
 
-        The client reads and maps the ids. Only edges to insert may have new ids.
-
-        Raises:
-            GraphTooLargeError: the graph has no room for so many new ids.
+        The client reads and maps the ids. Only edges to insert may have new ids. Errors as for ``Graph.insert_edges``.
         """
         self._graph.require_loaded()
         new = dict[Any, int]()

@@ -6,9 +6,9 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as replaced
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import distributed
 
@@ -20,6 +20,7 @@ from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
+from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
@@ -142,41 +143,21 @@ def load(
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
-    if replace not in (False, True, "first"):
-        raise InvalidOptionError(f"replace must be True, False or 'first', not {replace!r}")
-    if replace and name is None:
-        raise InvalidOptionError(f"replace={replace!r} needs name=, the name of the graph to replace")
-    if name is not None:
-        require(name, GraphName, "name")
+    _require_replacement(name, replace)
     client = _client_of_load(client, ranks, backend)
-    try:
-        listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
-    except MissingFileError as error:
-        loaded = {status.name for status in ServiceClient.of(client).call(ListGraphs())}
-        if not isinstance(edges, str) or edges not in loaded:
-            raise
-        raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
+    listed = _listed(edges, client, directed=directed, format=format, source=source, target=target)
     listed = with_mapping(listed, mapped, shared=client.cluster is None)
     options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
-    if layout == AUTO:
-        taken = choose_layout(listed, gang, options, chosen, mutable=mutable)
-        logger.info("%s: layout %s, since %s", listed.name, taken.layout, taken.why)
-        options = replaced(options, layout=taken.layout)
-    require_changeable(listed, options, mutable)
-    if options.layout == "2d":
-        words = f"layout='2d' with backend={chosen!r}"
-        _require_exchange(words, EXCHANGES_OF_GRIDS[chosen], config.choice("exchange", EXCHANGES))
-    service = ServiceClient.of(client)
-    graph_id = uuid.uuid4().hex
-    service.call(Reserve(graph_id, client.id, gang.addresses, name, bool(replace), replace == "first"))
-    try:
-        with build_reporter(progress, listed.name if name is None else name) as report:
+    options = _laid_out(listed, gang, options, chosen, mutable=mutable)
+    shown = listed.name if name is None else name
+    with _reserved(gang, name, replace) as graph_id:
+        with build_reporter(progress, shown) as report:
             built = build(listed, gang, options, chosen, report)
         record = GraphRecord(
             graph_id=graph_id,
-            name=listed.name if name is None else name,
+            name=shown,
             named=name is not None,
             client=client.id,
             source=listed.name,
@@ -197,15 +178,10 @@ def load(
             mutable=mutable,
         )
         try:
-            formed = service.call(AddGraph(record, of_call("build-deadline").remaining))
+            formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining))
         finally:
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(built.futures)
-    except BaseException as error:
-        service.send(EndReservation(graph_id))
-        if name is not None and replace and isinstance(error, GraphTooLargeError):
-            _name_replaced(error, name, service, gang)
-        raise
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
         logger.warning(words, record.name, formed.exchange, formed.slower)
@@ -234,6 +210,15 @@ def open(  # noqa: A001 - the word users expect
     return Graph(record, formed, client)
 
 
+def _require_replacement(name: str | None, replace: bool | str) -> None:
+    if replace not in (False, True, "first"):
+        raise InvalidOptionError(f"replace must be True, False or 'first', not {replace!r}")
+    if replace and name is None:
+        raise InvalidOptionError(f"replace={replace!r} needs name=, the name of the graph to replace")
+    if name is not None:
+        require(name, GraphName, "name")
+
+
 def _client_of_load(client: distributed.Client | None, ranks: int | None, backend: str) -> distributed.Client:
     """Return the client of a load; arguments as for ``load``, errors as for ``connect`` and ``current_client``."""
     if client is not None or backend == "cuda":
@@ -250,6 +235,20 @@ def _client_of_load(client: distributed.Client | None, ranks: int | None, backen
     return connect(n_workers=ranks, backend="cpu", processes=False, dashboard_address=None)
 
 
+def _listed(edges: EdgeSource, client: distributed.Client, **reading: Any) -> EdgeList:
+    """Return the edge list of a load. A name that is no file may be that of a loaded graph, which the error then says.
+
+    ``reading`` are the arguments of ``edge_list``.
+    """
+    try:
+        return edge_list(edges, **reading)
+    except MissingFileError as error:
+        loaded = {status.name for status in ServiceClient.of(client).call(ListGraphs())}
+        if not isinstance(edges, str) or edges not in loaded:
+            raise
+        raise MissingFileError(f"{error}; the graph of that name is loaded: dbfs.open({edges!r})") from error
+
+
 def choose_backend(gang: Gang, backend: str) -> str:
     """Return the backend that a gang will use, ``cpu`` or ``cuda``; arguments and errors as for ``load``."""
     exchange = config.choice("exchange", EXCHANGES)
@@ -262,6 +261,33 @@ def choose_backend(gang: Gang, backend: str) -> str:
     )
     _require_exchange(f"backend={chosen!r}", EXCHANGES_OF[chosen], exchange)
     return chosen
+
+
+def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, *, mutable: bool) -> BuildOptions:
+    """Return the options with the layout that ``auto`` takes; refuse options that do not go together."""
+    if options.layout == AUTO:
+        taken = choose_layout(edges, gang, options, backend, mutable=mutable)
+        logger.info("%s: layout %s, since %s", edges.name, taken.layout, taken.why)
+        options = replaced(options, layout=taken.layout)
+    require_changeable(edges, options, mutable)
+    if options.layout == "2d":
+        words = f"layout='2d' with backend={backend!r}"
+        _require_exchange(words, EXCHANGES_OF_GRIDS[backend], config.choice("exchange", EXCHANGES))
+    return options
+
+
+@contextlib.contextmanager
+def _reserved(gang: Gang, name: str | None, replace: bool | str) -> Iterator[str]:
+    """Reserve the name and the workers of a graph while the block builds it; yield the graph's id."""
+    service, graph_id = ServiceClient.of(gang.client), uuid.uuid4().hex
+    service.call(Reserve(graph_id, gang.client.id, gang.addresses, name, bool(replace), replace == "first"))
+    try:
+        yield graph_id
+    except BaseException as error:
+        service.send(EndReservation(graph_id))
+        if name is not None and replace and isinstance(error, GraphTooLargeError):
+            _name_replaced(error, name, service, gang)
+        raise
 
 
 def _name_replaced(error: GraphTooLargeError, name: str, service: ServiceClient, gang: Gang) -> None:

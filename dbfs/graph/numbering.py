@@ -71,11 +71,7 @@ class Numbering:
         """Return the Dask keys, by rank, of copies of the internal numbering beside the ranks' edges.
 
         The first call has the copies made. Otherwise Dask would send each rank the order, 8 bytes a vertex, whenever it
-        is needed there.
-
-        Raises:
-            GraphTooLargeError, DeviceFailedError: a rank's GPU is full, or failed.
-            WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
+        is needed there. Errors as for ``Graph.bfs``.
         """
         record, gang, kept = self._record, self._gang, self.placed
         assert record.order_key is not None

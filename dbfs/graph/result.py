@@ -422,12 +422,7 @@ class BFSResult(StaysHere):
 
     @bounded()
     def published_labels(self) -> PublishedLabels:
-        """Return the labels as Dask data of this client; the first call publishes them.
-
-        Raises:
-            ResultReleasedError, GraphNotFoundError: the result was released, or another client unloaded the graph.
-            WorkerLostError: a worker that held labels is lost.
-        """
+        """Return the labels as Dask data of this client; the first call publishes them. Errors as for ``distances``."""
         if self._released:
             raise ResultReleasedError("the labels of this result were released")
         if self._labels is None:
@@ -439,8 +434,7 @@ class BFSResult(StaysHere):
     def label_location(self) -> PublishedLabels | LabelsOnRanks:
         """Where the labels are: on the ranks until ``published_labels`` is called, then in Dask's data.
 
-        Raises:
-            ResultReleasedError: the result was released.
+        Errors as for ``distances``.
         """
         if self._released:
             raise ResultReleasedError("the labels of this result were released")
@@ -455,7 +449,7 @@ class BFSResult(StaysHere):
     def release(self) -> None:
         """Free the labels on the workers; counts and level reports stay available."""
         if self._labels is not None:
-            self._labels.release()
+            self._labels.drop()
         self._dropping()
         self._labels = None
         self._path_parents = None

@@ -120,9 +120,7 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
         vertices: int64 vertices, each once.
         ids: their ids.
 
-    Raises:
-        WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
-        ResultReleasedError, GraphNotFoundError: the graph was unloaded.
+    Errors as for ``Graph.subgraph``.
     """
     internal = graph.stripe.internal(np.array(graph.numbering.positions(vertices.tolist()), np.int64))
     ascending = np.argsort(internal)
@@ -150,10 +148,7 @@ def chosen_subgraph(graph: Graph, ids: Iterable[Any]) -> Subgraph:
 def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
     """Return the vertices to which edges lead from a vertex, ascending; one for each edge stored.
 
-    Raises:
-        InvalidVertexError: the vertex was deleted.
-        WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
-        GraphNotFoundError: the graph was unloaded.
+    Errors as for ``Graph.neighbors``.
     """
     (position,) = graph.numbering.positions([vertex])
     # In a 2-D partition several ranks have a part of the vertex's edges.

@@ -1,4 +1,4 @@
-"""Tables of a result's labels in the client's memory: Arrow, pandas and dictionaries."""
+"""Tables of a result's labels: in the client's memory, or made on the ranks, a table each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import numpy as np
 
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release
-from dbfs.edges.writers import label_files
-from dbfs.edges.writers.places import require_writable
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.subgraph import Subgraph
 from dbfs_workers.storage.id_table import as_python, from_python
@@ -102,6 +100,10 @@ def write_parquet(
     compression: str,
 ) -> None:
     """See ``BFSResult.to_parquet``."""
+    # Loads pyarrow.
+    from dbfs.edges.writers import label_files
+    from dbfs.edges.writers.places import require_writable
+
     if compression not in COMPRESSIONS:
         raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")
     gang, folder, token = result.graph.gang, Folder.at(path), uuid.uuid4().hex
@@ -166,6 +168,8 @@ def _add_tables(plan: TaskGraph, result: BFSResult, *, unreached: bool) -> list[
 
 def _discard(gang: Gang, folder: Folder, token: str, published: bool) -> None:
     """Remove the files of a call that failed: on the ranks that are left, and here for those that are lost."""
+    from dbfs.edges.writers import label_files
+
     plan = TaskGraph()
     with suppress(Exception):
         alive = joined_workers(gang.client)

@@ -93,8 +93,7 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         plain: whether the call has no bound on the depth, no targets, and the direction ``auto``.
         engine: the engine that the call names.
 
-    Raises:
-        InvalidOptionError: the strategy is unknown, does not run on this graph, or does not take another option.
+    Errors as for ``Graph.bfs``.
     """
     name = parse(strategy).strategy
     found = STRATEGIES[name]
@@ -139,8 +138,7 @@ def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[BFSResul
         sources: sources, read as they are needed.
         traverse: makes one run, with a traversal from each source.
 
-    Raises:
-        NoRoomForLabelsError: there is no room for the labels of a single traversal.
+    Errors as for ``traverse``.
     """
     remaining = iter(sources)
     size, most = 1, MOST_AHEAD

@@ -46,8 +46,7 @@ class Backend:
     def convert_to_nx(value: Any, *, name: str | None = None) -> Any:  # noqa: ARG004
         """Return the NetworkX graph that a graph was made from; other values as they are.
 
-        Raises:
-            NotImplementedError: that graph is gone.
+        Errors as for ``BackendGraph.original``.
         """
         return value.original if isinstance(value, BackendGraph) else value
 

@@ -240,11 +240,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def ranks() -> int | None:
-    """Return the number of ranks that the settings ask for; None for all workers.
-
-    Raises:
-        InvalidOptionError, InvalidOptionTypeError: the setting is not a whole number of at least 1.
-    """
+    """Return the number of ranks that the settings ask for; None for all workers. Errors as for ``client``."""
     asked = nx.config.backends.dbfs.ranks
     return None if asked is None else whole_count(asked, f"{_SETTINGS}.ranks", 1)
 

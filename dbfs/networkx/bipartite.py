@@ -94,11 +94,7 @@ def _coloured(graph: BackendGraph) -> _Coloured:
 
 
 def _two_colours(graph: BackendGraph) -> NDArray[np.int64]:
-    """Return the colour of each vertex.
-
-    Raises:
-        NetworkXError: an edge would join two vertices of one colour.
-    """
+    """Return the colour of each vertex."""
     found = _coloured(graph)
     if found.odd.size:
         raise _no_two_colours()

@@ -24,6 +24,7 @@ from dbfs.cluster.gang import Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import LabelsOnRanks
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError, StaleRunError, ValidationError
+from dbfs_workers.checks import validation as checks
 from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.reads.messages import KeptLabels
 from dbfs_workers.reads.verdicts import CheckWords, FreeWords, PackWords
@@ -230,7 +231,7 @@ class _Check:
         def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
             parents = None if predecessors is None else Ref(predecessors[rank].key)
             labels = (Ref(distances[rank].key), parents)
-            return plan.add(rank, key, tasks.pack_published, self.stripe, rank, *labels, sources, farthest)
+            return plan.add(rank, key, checks.pack_labels, self.stripe, rank, *labels, sources, farthest)
 
         return self._run(pack, predecessors=predecessors is not None, farthest=farthest)
 
@@ -251,12 +252,12 @@ class _Check:
             # The table's memory ends with the maker's object. Dask may keep one copy of a result that several workers
             # have, and it may be another one. So only a task on the same worker reads the result with that object.
             held.append(f"label-table-{self.token}")
-            made = plan.add(0, held[0], tasks.make_table, self.stripe, graph.record.graph_id)
+            made = plan.add(0, held[0], checks.SharedTable.make, self.stripe, graph.record.graph_id)
             table = plan.add(0, f"label-table-of-peers-{self.token}", tasks.for_peers, made)
             for rank, (own, of_rank) in enumerate(zip(packed, orders, strict=True)):
                 key = (f"share-words-{self.token}", rank)
-                packed[rank] = plan.add(rank, key, tasks.share_words, self.stripe, rank, own, table, of_rank)
-        checks = []
+                packed[rank] = plan.add(rank, key, checks.share_words, self.stripe, rank, own, table, of_rank)
+        findings = []
         for rank in range(self.gang.p):
             key = (f"check-edges-{self.token}", rank)
             options = (predecessors, graph.directed, farthest)
@@ -265,9 +266,9 @@ class _Check:
                 check = plan.add(rank, key, tasks.check_input, self.stripe, rank, edges, packed, orders[rank], *options)
             else:
                 check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
-            checks.append(check)
+            findings.append(check)
         key = (f"merge-findings-{self.token}", 0)
-        plan.add(0, key, tasks.merge_findings, self.stripe, packed, checks, order, predecessors, of_input)
+        plan.add(0, key, checks.merge_findings, self.stripe, packed, findings, order, predecessors, of_input)
         verdict: Verdict = self._fetch(plan, key, held)
         if verdict.violations:
             raise self._error(verdict.violations)
@@ -277,7 +278,7 @@ class _Check:
         """Find the distances along predecessors; by rank, futures of int32 arrays."""
         plan = TaskGraph()
         parents = [Ref(future.key) for future in predecessors]
-        levels = plan.add(0, f"levels-{self.token}", tasks.find_levels, self.stripe, parents)
+        levels = plan.add(0, f"levels-{self.token}", checks.levels_along_predecessors, self.stripe, parents)
         keys: list[Key] = [(f"levels-{self.token}", rank) for rank in range(self.gang.p)]
         for rank, key in enumerate(keys):
             plan.add(rank, key, tasks.levels_of_rank, levels, rank)

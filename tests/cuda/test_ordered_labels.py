@@ -124,7 +124,7 @@ def test_a_client_reads_labels_that_gpus_put_in_order(
     n, src, dst = random(1000, 1500, 1)
     matrix, source = oracle.adjacency(n, src, dst, directed=False), int(src[0])
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, **options) as graph:
-        monkeypatch.setattr(graph, "_fetch_order", lambda _: pytest.fail("the whole order is fetched"))
+        monkeypatch.setattr(graph.numbering, "_fetch_order", lambda: pytest.fail("the whole order is fetched"))
         for engine in ("resident", "taskgraph"):
             result = graph.bfs(source, predecessors=True, engine=engine)
             for _ in range(2):

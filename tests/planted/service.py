@@ -11,8 +11,8 @@ FAULTS = (
     ),
     Fault(
         "dbfs/graph/result.py",
-        "            self._labels.release()\n        self._dropping()\n",
-        "            self._labels.release()\n",
+        "            self._labels.drop()\n        self._dropping()\n",
+        "            self._labels.drop()\n",
         ("tests/test_service.py::test_dropped_labels_are_forgotten_without_another_run",),
     ),
     Fault(

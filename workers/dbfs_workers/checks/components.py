@@ -3,6 +3,8 @@
 Each rank unites the ends of its own edges, except the edges of reached rows: those lead to reached vertices only, in a
 directed graph as well, whose weak components are meant. The ranks' forests are then united by twos, so that the rounds
 depend on the number of ranks alone, not on the number or the depth of the components.
+
+The functions are Dask tasks. They import Numba kernels where they run, so that a client never does.
 """
 
 from collections.abc import Sequence
@@ -10,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.checks import components_kernels as kernels
 from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
@@ -28,6 +29,8 @@ def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uin
 
 def own_forest(partition: Partition | GridPartition, reached: Sequence[NDArray[np.uint32]]) -> Forest:
     """Return the forest of a rank's edges, given the slices of the bitmap of reached vertices by rank."""
+    from dbfs_workers.checks import components_kernels as kernels
+
     whole = np.concatenate(reached)
     parents = np.empty(partition.stripe.p * partition.stripe.n_local, np.uint32)
     kernels.plant(whole, parents)
@@ -40,6 +43,8 @@ def own_forest(partition: Partition | GridPartition, reached: Sequence[NDArray[n
 
 def united(forest: Forest, other: Forest) -> Forest:
     """Return the forest that connects whatever one of two forests connects."""
+    from dbfs_workers.checks import components_kernels as kernels
+
     parents = forest.copy()
     kernels.unite_forests(other, parents)
     kernels.flatten(parents)

@@ -18,6 +18,8 @@ only predecessors are given, their levels are computed first (``levels_along_pre
 The edges are the input edges that a rank keeps, between vertices, or those of its partition, between positions. (A
 vertex's position is its place in a graph ordered by degree, else its id.) Input edges depend on nothing that was built,
 so that checking them also finds errors of the build.
+
+Some of the functions are Dask tasks. They import Numba kernels where they run, so that a client never does.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.checks import validation_kernels as kernels
 from dbfs_workers.checks.verdict import Rule, Verdict, Violation, merge_violations
 from dbfs_workers.errors import ValidationError
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, host_bytes, on, on_host
@@ -236,6 +237,8 @@ def check_edges(
         farthest: the traversal's bound on depth: vertices at this distance may have unreached neighbours. None without
             a bound.
     """
+    from dbfs_workers.checks import validation_kernels as kernels
+
     check = kernels.check_edges
     if xp is not np:
         from dbfs_workers.cuda import validation as device
@@ -265,7 +268,6 @@ def merge_findings(
     packed: Sequence[PackedLabels],
     checks: Sequence[EdgeCheck],
     order: DegreeOrder | None,
-    *,
     predecessors: bool,
     of_input: bool,
 ) -> Verdict:
@@ -319,6 +321,8 @@ def _unsupported(
 
     if not predecessors:
         return [broken(Rule.PARENT, orphans, (int(orphans[0]),))]
+    from dbfs_workers.checks import validation_kernels as kernels
+
     levels, parents = table >> _LEVEL_SHIFT, (table & _PARENT_MASK).astype(np.int64)
     stepped = levels[parents[orphans]] + 1 == levels[orphans]
     violations = []
@@ -414,6 +418,8 @@ def find_rootless(stripe: Stripe, parents: NDArray[np.int64], levels: NDArray[np
         parents: int64[n], predecessors by position, all in range; -1 unreached.
         levels: int32[n]; ``kernels.NO_ROOT`` for vertices from which predecessors lead to no root.
     """
+    from dbfs_workers.checks import validation_kernels as kernels
+
     if not kernels.levels_of_predecessors(parents, levels):
         return None
     rootless = np.flatnonzero(levels == kernels.NO_ROOT)

@@ -64,7 +64,7 @@ class ReadMessage(WorkerMessage[A_co]):
 
 @dataclass(frozen=True)
 class ReadRows(ReadMessage[NDArray[np.uint32]]):
-    """Return labels of consecutive rows, in the form that ``reads.rows`` describes.
+    """Return labels of consecutive rows, in the form that ``reads.server`` describes.
 
     Attributes:
         label: ``distances`` or ``predecessors``.
@@ -107,7 +107,7 @@ class WriteByVertex(ReadMessage[bool]):
         slot: the slot.
         first: the first vertex.
         count: number of vertices.
-        width: bytes of a label: 1, 2 or 4. Its bits are the lowest of the label as it travels (``reads.rows``); all of
+        width: bytes of a label: 1, 2 or 4. Its bits are the lowest of the label as it travels (``server``); all of
             them are set for an unreached vertex, and for another rank's.
         order: Dask key of the order beside the rank's edges (``tasks.validation.place_order``).
 
@@ -183,8 +183,7 @@ class FindIds(WorkerMessage[Any]):
         table: Dask key of the ``id_table.IdTable``.
         vertices: the vertices; None for all of the table's.
 
-    Raises:
-        StaleRunError: see ``FindVertices``.
+    Errors as for ``FindVertices``.
     """
 
     table: Hashable
@@ -199,8 +198,7 @@ class FindIdsAround(WorkerMessage[list[Any]]):
         table: Dask key of the ``id_table.IdTable``.
         one: an integer, string or tuple.
 
-    Raises:
-        StaleRunError: see ``FindVertices``.
+    Errors as for ``FindVertices``.
     """
 
     table: Hashable
@@ -234,8 +232,7 @@ class FindLaterIds(WorkerMessage[list[Any]]):
         partition: Dask key of the rank's partition.
         vertices: the vertices.
 
-    Raises:
-        StaleRunError, LateError: see ``FindLaterVertices``.
+    Errors as for ``FindLaterVertices``.
     """
 
     partition: Hashable
@@ -251,8 +248,7 @@ class ReadOrder(WorkerMessage[NDArray[np.uint32]]):
         wanted: ``position`` or ``vertex``.
         indices: the vertices, or the positions.
 
-    Raises:
-        StaleRunError: the worker does not have the order: the graph was unloaded.
+    Errors as for ``FindVertices``.
     """
 
     order: Hashable
@@ -269,8 +265,7 @@ class SelectEdges(WorkerMessage[NDArray[np.uint32]]):
         chosen: internal ids of the vertices, ascending, each once.
         index: the index of each of them in the caller's list.
 
-    Raises:
-        StaleRunError: the worker does not have the partition: the graph was unloaded.
+    Errors as for ``FindVertices``.
     """
 
     partition: Hashable

@@ -83,8 +83,7 @@ class ClientWindow(LabelWindow):
         handle: what ranks open the window with.
         lock: held by the one read that uses the window.
 
-    Raises:
-        ExchangeUnavailableError: the system has no memfd.
+    Errors as for ``tokens.issue``.
     """
 
     def __init__(self) -> None:

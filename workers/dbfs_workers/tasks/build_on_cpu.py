@@ -39,11 +39,7 @@ def read_piece(piece: Piece) -> Edges | InputEdges:
 
 
 def keep_edges(source: Piece | Edges, n: int, name: str) -> InputEdges:
-    """Return a piece's edges as uint32 vertex ids, reading the piece if needed.
-
-    Raises:
-        InvalidVertexError: a vertex id is outside 0..n-1.
-    """
+    """Return a piece's edges as uint32 vertex ids, reading the piece if needed. Errors as for ``check_ids``."""
     src, dst = check_ids(*_as_vertices(source), n, name)
     return src.astype(np.uint32), dst.astype(np.uint32)
 
@@ -56,8 +52,7 @@ def count_edges(edges: Edges | InputEdges) -> int:
 def count_degrees(sources: list[Piece | Edges | InputEdges], n: int, symmetrise: bool, name: str) -> NDArray[np.int64]:
     """Return the degrees, int64[n], of the edges in all of a rank's pieces, which the worker's threads read.
 
-    Raises:
-        InvalidVertexError: a vertex id is outside 0..n-1.
+    Errors as for ``check_ids``.
     """
     degrees, counting = np.zeros(n, np.int64), threading.Lock()
 
@@ -154,8 +149,7 @@ def make_partition(
         paired: whether each edge's reverse must be there too: the partition then has its imbalance.
         stripe, rank, directed, hub_first: see ``building.build_partition``.
 
-    Raises:
-        FormatError: the pieces held more than ``m`` edges. The partition would take more memory than was estimated.
+    Errors as for ``require_promised``.
     """
     from dbfs_workers.storage.building import build_partition
     from dbfs_workers.storage.shared_rows import share

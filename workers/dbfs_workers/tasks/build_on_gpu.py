@@ -49,8 +49,7 @@ EdgeSource = Piece | Edges | InputEdges
 def keep_edges(source: EdgeSource, n: int, name: str) -> InputEdges:
     """Return a piece's edges as uint32 vertex ids on the GPU, reading the piece if needed.
 
-    Raises:
-        InvalidVertexError: a vertex id is outside 0..n-1.
+    Errors as for ``bin_edges``.
     """
     from dbfs_workers.cuda.building import check_ids
 
@@ -65,9 +64,7 @@ def count_degrees(
 ) -> DegreeCounts:
     """Return the degrees of the edges in all of a rank's pieces; ``ranks_here`` as of ``bin_edges``.
 
-    Raises:
-        InvalidVertexError: a vertex id is outside 0..n-1.
-        GraphTooLargeError: the degrees don't fit the GPU.
+    Errors as for ``bin_edges``.
     """
     from dbfs_workers.cuda import building, device_memory
 
@@ -91,11 +88,7 @@ def offer_degrees(counts: DegreeCounts, peer: int | None) -> Offer:
 def order_by_degree(
     own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, turns: int, rank: int, name: str
 ) -> GpuDegreeOrder:
-    """Add up all ranks' degrees and return the vertices' order by the sums.
-
-    Raises:
-        GraphTooLargeError: the sums or the sort don't fit the GPU.
-    """
+    """Add up all ranks' degrees and return the vertices' order by the sums. Errors as for ``bin_edges``."""
     import cupy
 
     from dbfs_workers.cuda import building, device_memory
@@ -229,8 +222,7 @@ def sort_rows(
 ) -> SortedRows:
     """Sort an owner's keys into rows. ``_freed`` makes the task wait for memory: the rank's bins are freed first.
 
-    Raises:
-        GraphTooLargeError: the sort or the rows don't fit the GPU.
+    Errors as for ``bin_edges``.
     """
     from dbfs_workers.cuda import building
 
@@ -249,8 +241,7 @@ def make_partition(
 ) -> Partition:
     """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``build_on_cpu``.
 
-    Raises:
-        GraphTooLargeError: the partition doesn't fit the GPU beside the rows.
+    Errors as for ``bin_edges``.
     """
     from dbfs_workers.cuda import building
 

@@ -67,8 +67,7 @@ def bin_changes(
         collection, opened, addresses, stripe, symmetrise, order, timeout: see ``build_on_cpu.bin_piece``.
         paired: whether each edge's reverse must be in the batch too.
 
-    Raises:
-        InvalidVertexError, InvalidVertexTypeError: see ``read_changes``; others as for ``bin_piece``.
+    Errors as for ``read_changes`` and ``bin_piece``.
     """
     try:
         edges = read_changes(piece, *first_ids, stripe.n, name)

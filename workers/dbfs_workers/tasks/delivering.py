@@ -50,12 +50,7 @@ class Collection(Unspilled):
         self._cause: BaseException | None = None
 
     def add(self, bins: Bins) -> None:
-        """Store the bins of a piece.
-
-        Raises:
-            StaleRunError: the build is over.
-            Exception: the build failed on this rank, with this error.
-        """
+        """Store the bins of a piece. Errors as for ``deliver``."""
         try:
             for store, each in zip(self.stores, bins, strict=True):
                 store.add(each)

@@ -128,8 +128,7 @@ class Offer:
     def make(cls, array: Any, starts: NDArray[np.int64], peer: int | None) -> Offer:
         """Offer ``array`` (uint64 on the GPU, in its own allocation) to one peer through the host, or to all (None).
 
-        Raises:
-            ExchangeUnavailableError: ``peer`` is None, and the system does not allow the array to be mapped.
+        Errors as for ``device_memory.export_allocation``.
         """
         from dbfs_workers.cuda import device_memory
 
@@ -147,11 +146,7 @@ class Offer:
         return int(self.starts[owner + 1] - self.starts[owner])
 
     def copy_part(self, owner: int, to: Any) -> None:
-        """Fill ``to``, an array on the GPU, with an owner's part.
-
-        Raises:
-            ExchangeUnavailableError: the peer's memory can't be mapped.
-        """
+        """Fill ``to``, an array on the GPU, with an owner's part. Errors as for ``device_memory.mapped``."""
         from dbfs_workers.cuda import device_memory
 
         part = self.part(owner)

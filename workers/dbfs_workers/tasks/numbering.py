@@ -66,9 +66,7 @@ class RankIds(Unspilled):
             require: called with the bytes that the step takes at most.
             name: the edge list's name, for errors.
 
-        Raises:
-            EdgeInputError: ids before were of another type.
-            GraphTooLargeError: there are more ids than codes.
+        Errors as for ``read_piece``.
         """
         if len(ids) == 0:
             return np.empty(0, np.int32)
@@ -221,11 +219,7 @@ def sample_ids(found: RankIds, pieces: Sequence[PieceSummary], p: int) -> IdSamp
 
 
 def choose_splitters(samples: Sequence[IdSample], p: int, name: str) -> Splitters:
-    """Return the splitters for ``p`` ranks by the samples of all ranks.
-
-    Raises:
-        EdgeInputError: the pieces' ids are of several types.
-    """
+    """Return the splitters for ``p`` ranks by the samples of all ranks. Errors as for ``read_piece``."""
     # Piece i is on rank i % p. The names of the first piece with ids count.
     by_piece = [one for pieces in zip_longest(*(sample.id_types for sample in samples)) for one in pieces]
     types = list(dict.fromkeys(one for one in by_piece if one is not None))
@@ -255,11 +249,7 @@ def select_part(split: SplitIds, owner: int) -> Ids:
 
 
 def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds:
-    """Sort the ids of one range, given the parts of all ranks.
-
-    Raises:
-        GraphTooLargeError: the ids take more memory than this worker has left.
-    """
+    """Sort the ids of one range, given the parts of all ranks. Errors as for ``read_piece``."""
     require = partial(require_room, memory_share=memory_share, what=f"{name}: numbering its ids")
     codes, ids = encode(map(_wide, parts), require)
     # The order, its inverse, what sorting takes, and the ids in ascending order.

@@ -1,7 +1,6 @@
 """Tasks that query partitions and labels on the workers.
 
-``dbfs.graph`` and ``dbfs.analytics`` submit these tasks; only the answers travel. Components need Numba kernels, which
-a task imports when it runs, so that a client never does.
+``dbfs.graph`` and ``dbfs.analytics`` submit these tasks; only the answers travel.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from dbfs_workers.storage.grid import GridPartition
 from dbfs_workers.storage.id_table import IdTable, nbytes
 from dbfs_workers.storage.partition import Partition, on_host
-from dbfs_workers.storage.stripe import Stripe
 
 Value = TypeVar("Value")
 
@@ -66,31 +64,3 @@ def _degrees(partition: Partition | GridPartition) -> NDArray[np.int64]:
         return partition.degrees[:owned]
     degrees: NDArray[np.int64] = np.diff(on_host(partition.row_offsets[: owned + 1]))
     return degrees
-
-
-def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uint32]:
-    """Return a rank's slice of the bitmap of reached vertices: uint32[words_local]."""
-    from dbfs_workers.checks import components
-
-    return components.reached_bits(distances, stripe)
-
-
-def own_forest(partition: Partition | GridPartition, reached: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """Unite the ends of a rank's edges outside the reached set; see ``checks.components.own_forest``."""
-    from dbfs_workers.checks import components
-
-    return components.own_forest(partition, reached)
-
-
-def unite_forests(forest: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Unite the forests of two ranks, or of two groups of ranks."""
-    from dbfs_workers.checks import components
-
-    return components.united(forest, other)
-
-
-def roots_by_position(forest: NDArray[np.uint32], stripe: Stripe) -> NDArray[np.uint32]:
-    """Return uint32[n], the root of each position's tree; a position is a vertex unless ordered by degree."""
-    from dbfs_workers.checks import components
-
-    return components.roots(forest, stripe)

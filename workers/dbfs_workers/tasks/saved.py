@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from dbfs_workers.errors import DeadlineExceededError, FormatError
-from dbfs_workers.storage.id_table import IdTable, IdType
+from dbfs_workers.storage.id_table import IdTable
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.storage.partition import describe as partition_info
 from dbfs_workers.storage.reading import require_room, require_wanted
-from dbfs_workers.storage.saved import ids, parts, writing
+from dbfs_workers.storage.saved import parts, writing
 from dbfs_workers.storage.saved.blocks import Content, thread_count
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import SavedFile, SavedRank, SavedTable
@@ -113,16 +112,6 @@ def load_order(folder: Folder, file: SavedFile, backend: str, ranks_here: int) -
         return parts.degree_order(vertex, folder.file(file.name))
 
 
-def load_ids(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, first: int, stop: int) -> IdTable:
-    """Return the table of the ids of the vertices from ``first`` to ``stop``; see ``saved.ids.id_table``."""
-    return ids.id_table(folder, tables, id_type, first, stop)
-
-
-def id_ends(table: IdTable) -> ids.Ends:
-    """Return the first and the last id of a table; see ``saved.ids.ends``."""
-    return ids.ends(table)
-
-
 def count(part: list[InputEdges] | DegreeOrder) -> int:
     """Return a number once a part is loaded, which itself stays on its worker."""
     return len(part) if isinstance(part, list) else part.vertex.size
@@ -153,8 +142,7 @@ def join_parts(
         memory_share: share of the worker's memory limit that the worker's process may reach.
         name: the graph's name, for errors.
 
-    Raises:
-        GraphTooLargeError: the worker has no memory for the partition.
+    Errors as for ``save_rank``.
     """
     from dbfs_workers.storage import grid_joining
 

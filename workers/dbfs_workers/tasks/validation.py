@@ -1,7 +1,6 @@
 """The tasks of a validation: pack each rank's labels, check each rank's edges, merge the findings.
 
-``dbfs.validation`` submits these tasks. The checks themselves are in ``dbfs_workers.checks.validation``, which compiles
-Numba kernels when it is imported: a task imports it when it runs, so that a client never does.
+``dbfs.validation`` submits these tasks, and functions of ``dbfs_workers.checks.validation``, which has the checks.
 """
 
 from __future__ import annotations
@@ -17,6 +16,15 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.checks.validation import (
+    EdgeCheck,
+    Levels,
+    PackedLabels,
+    SharedTable,
+    check_edges,
+    pack_labels,
+    partition_edges,
+)
 from dbfs_workers.rpc import NAME
 from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on_host
@@ -24,8 +32,7 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks.gpu_data import GpuResident
 
 if TYPE_CHECKING:
-    from dbfs_workers.checks.validation import EdgeCheck, Levels, PackedLabels, SharedTable
-    from dbfs_workers.checks.verdict import Verdict, Violation
+    from dbfs_workers.checks.verdict import Violation
     from dbfs_workers.storage.labels import RankLabels
     from dbfs_workers.storage.ordering import DegreeOrder
 
@@ -36,20 +43,6 @@ class LabelStore(Protocol):
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
         """Return the labels of one traversal; raise ``ResultReleasedError`` if the rank dropped them."""
         ...
-
-
-def pack_published(
-    stripe: Stripe,
-    rank: int,
-    distances: NDArray[np.int32],
-    predecessors: NDArray[np.int64] | None,
-    sources: Sequence[int],
-    farthest: int | None,
-) -> PackedLabels:
-    """Pack labels that are Dask data; see ``pack_labels`` for the arguments."""
-    from dbfs_workers.checks.validation import pack_labels
-
-    return pack_labels(stripe, rank, distances, predecessors, sources, farthest)
 
 
 def pack_kept(
@@ -80,7 +73,7 @@ def pack(stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], 
     with typed_errors(xp, f"rank {rank}, packing its labels"):
         packed = None if xp is np else _pack_right(stripe, rank, labels, sources, farthest)
         if packed is None:
-            packed = pack_published(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
+            packed = pack_labels(stripe, rank, *labels.of_rows(stripe, rank), sources, farthest)
         return packed
 
 
@@ -93,11 +86,7 @@ class OrderOnGpu(GpuResident):
 
 
 def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPartition) -> DegreeOrder | OrderOnGpu:
-    """Return the order where a rank's edges are, on the host or on its GPU.
-
-    Raises:
-        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
-    """
+    """Return the order where a rank's edges are, on the host or on its GPU. Errors as for ``pack_kept``."""
     if isinstance(edges, list):
         xp = array_module(edges[0][0]) if edges else np
     else:
@@ -112,40 +101,15 @@ def _pack_right(
     stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], farthest: int | None
 ) -> PackedLabels | None:
     """Pack labels on the rank's GPU in one pass; None if they break a rule, which ``pack_labels`` then names."""
-    from dbfs_workers.checks.validation import PackedLabels
     from dbfs_workers.cuda.validation import pack
 
     words = pack(stripe, rank, labels, sources, farthest)
     return None if words is None else PackedLabels(words, ())
 
 
-def make_table(stripe: Stripe, graph_id: str) -> SharedTable:
-    """Make the table in which the ranks of one host share the words of their labels.
-
-    Raises:
-        ExchangeUnavailableError: the system has no memfd.
-    """
-    from dbfs_workers.checks.validation import SharedTable
-
-    return SharedTable.make(stripe, graph_id)
-
-
 def for_peers(table: SharedTable) -> SharedTable:
     """Return the table as other ranks get it: a copy that does not hold the memory."""
     return replace(table)
-
-
-def share_words(
-    stripe: Stripe, rank: int, packed: PackedLabels, table: SharedTable, order: DegreeOrder | None
-) -> PackedLabels:
-    """Write a rank's packed labels into the shared table; see ``checks.validation.share_words`` for the arguments.
-
-    Raises:
-        ExchangeUnavailableError: the table's maker is on another host or has ended.
-    """
-    from dbfs_workers.checks import validation
-
-    return validation.share_words(stripe, rank, packed, table, order)
 
 
 def check_input(
@@ -160,11 +124,8 @@ def check_input(
 ) -> EdgeCheck:
     """Check the input edges that a rank keeps; see ``check_edges`` for the arguments.
 
-    Raises:
-        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
+    Errors as for ``check_partition``.
     """
-    from dbfs_workers.checks.validation import check_edges
-
     xp = array_module(edges[0][0]) if edges else np
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
     with typed_errors(xp, f"rank {rank}, checking its edges"):
@@ -184,8 +145,6 @@ def check_partition(
         ValidationError: an edge of the partition joins ids past the last vertex.
         GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
     """
-    from dbfs_workers.checks.validation import check_edges, partition_edges
-
     parts = list(parts_of(partition))
     xp = array_module(parts[0].columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
@@ -195,34 +154,13 @@ def check_partition(
         return check_edges(stripe, rank, edges, packed, None, xp, **options)
 
 
-def merge_findings(
-    stripe: Stripe,
-    packed: list[PackedLabels],
-    checks: list[EdgeCheck],
-    order: DegreeOrder | None,
-    predecessors: bool,
-    of_input: bool,
-) -> Verdict:
-    """Merge the findings of all ranks into one verdict."""
-    from dbfs_workers.checks import validation
-
-    return validation.merge_findings(stripe, packed, checks, order, predecessors=predecessors, of_input=of_input)
-
-
-def find_levels(stripe: Stripe, predecessors: list[NDArray[np.int64]]) -> Levels:
-    """Find the distances that predecessors, given by rank, lead to."""
-    from dbfs_workers.checks.validation import levels_along_predecessors
-
-    return levels_along_predecessors(stripe, predecessors)
-
-
 def levels_of_rank(levels: Levels, rank: int) -> NDArray[np.int32]:
-    """Return one rank's distances from the result of ``find_levels``."""
+    """Return one rank's distances from the result of ``levels_along_predecessors``."""
     return levels[0][rank]
 
 
 def levels_violation(levels: Levels, order: DegreeOrder | None) -> Violation | None:
-    """Return the rule that the predecessors given to ``find_levels`` break, in vertex ids; None if there is none."""
+    """Return the rule that is broken by the predecessors of ``levels``, in vertex ids; None if there is none."""
     violation = levels[1]
     return None if violation is None else violation.in_vertex_ids(order)
 
