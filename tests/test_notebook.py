@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.display import plots
-from dbfs.display.notebook import html, svg
+from dbfs.display.notebook import html
 from dbfs.errors import DbfsError, MissingPackageError
 from dbfs.graph.graph import Graph
 from dbfs.records import GraphStatus, RunProgress, RunStatus
@@ -104,14 +104,14 @@ def test_results_without_levels_and_with_thousands(client: distributed.Client) -
 
 def test_the_small_chart_shades_bottom_up_levels(graph: Graph) -> None:
     result = graph.bfs(graph.sample_sources(1)[0], direction="bottom-up")
-    chart = ET.fromstring(svg.frontier(result.reports))
+    chart = ET.fromstring(html.frontier(result.reports))
     shades = [rect for rect in chart.iter("{http://www.w3.org/2000/svg}rect") if "fill-opacity" in rect.attrib]
     assert len(shades) == len(result.reports)
-    assert svg.frontier(()) == ""
-    assert svg.bars([5], "edges") == svg.bars([0, 0], "edges") == ""
+    assert html.frontier(()) == ""
+    assert html.bars([5], "edges") == html.bars([0, 0], "edges") == ""
     # Equal to the eye.
-    assert svg.bars([1000, 1000, 990], "edges") == ""
-    assert "rank 2: 900" in svg.bars([1000, 1000, 900], "edges")
+    assert html.bars([1000, 1000, 990], "edges") == ""
+    assert "rank 2: 900" in html.bars([1000, 1000, 900], "edges")
 
 
 def test_the_state_of_a_cluster(graph: Graph, client: distributed.Client) -> None:
@@ -402,7 +402,7 @@ def test_without_matplotlib(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_reprs_import_nothing_heavy() -> None:
     code = (
-        "import sys; import dbfs; from dbfs.display.notebook import html, svg;"
+        "import sys; import dbfs; from dbfs.display.notebook import html;"
         "html._environment().get_template('graph.html.j2');"
         "print([m for m in ('matplotlib', 'pandas', 'numba', 'scipy', 'IPython') if m in sys.modules])"
     )

@@ -18,7 +18,7 @@ import pytest
 from dask.utils import key_split
 
 import dbfs
-from dbfs.cluster.span import SPAN
+from dbfs.cluster.gang import SPAN
 from dbfs.errors import FormatError
 
 BOUNDED = ("service._epochs", "dbfs_workers.received._hints")

@@ -13,9 +13,8 @@ from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOpti
 from dbfs.building.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
 from dbfs.building.memory import Estimate, usable_bytes, with_updates
 from dbfs.building.numbering_memory import assumed_ids
-from dbfs.building.on_cpu import HostBuilder
+from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
-from dbfs.building.on_grid import GridBuilder, GridOnGpuBuilder
 from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.building.watch import BuildWatch

@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from dbfs import config
 from dbfs.building.builder import BuildOptions
 from dbfs.building.memory import hosts_of
-from dbfs.building.on_cpu import HostBuilder
-from dbfs.building.on_grid import GridBuilder
+from dbfs.building.on_cpu import GridBuilder, HostBuilder
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.saved import SavedEdges

@@ -15,9 +15,9 @@ from dbfs.analytics import Components
 from dbfs.cluster.awaiting import AsyncView, awaited, forwarded, in_thread, unchanged
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
+from dbfs.graph.living import LOOK_SECONDS, Change, Watch
 from dbfs.graph.result import BFSResult
 from dbfs.graph.subgraph import Neighbourhood
-from dbfs.graph.watching import LOOK_SECONDS, Change, Watch
 
 if TYPE_CHECKING:
     import pandas as pd

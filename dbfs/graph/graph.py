@@ -28,12 +28,11 @@ from dbfs.errors import (
 )
 from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
 from dbfs.graph.ids import IdLookup
-from dbfs.graph.living import Update, Updates
+from dbfs.graph.living import Update, Updates, Watch
 from dbfs.graph.numbering import Numbering
 from dbfs.graph.result import BFSResult
 from dbfs.graph.subgraph import Neighbourhood, Subgraph, chosen_subgraph, neighbours
 from dbfs.graph.traversing import stream, traverse
-from dbfs.graph.watching import Watch
 from dbfs.integers import vertex_number, whole_count
 from dbfs.progress import ProgressOption
 from dbfs.records import Formed, GraphRecord, RunProgress

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 
 from dbfs.building.batch import Batch
 from dbfs.building.on_cpu import HostBuilder
+from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import release
+from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
 from dbfs.edges.arrays import ArrayEdges
@@ -41,7 +44,10 @@ if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
     from dbfs.records import GraphRecord
+    from dbfs_workers.storage.id_table import Ids
+
 
 # Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
 _FEW_EDGES: Final = 4096
@@ -296,3 +302,58 @@ class Updates:
 
 def _direction(directed: bool) -> str:
     return "directed" if directed else "undirected"
+
+
+LOOK_SECONDS: Final = 0.05
+"""Seconds between two looks for a batch of another client. A look takes half a millisecond of the scheduler."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change of a watched result by one batch, or by several that came between two looks.
+
+    Attributes:
+        version: version of the graph whose labels the result has now.
+        ids: ids whose distance changed, ascending: an int64 array, or an Arrow array.
+    """
+
+    version: int
+    ids: Ids
+
+
+class Watch(StaysHere):
+    """A result that is kept up to date; ``Graph.watch`` returns one. Iterating waits for batches.
+
+    Attributes:
+        result: the result.
+        timeout: seconds after which an iteration ends if no batch has come; None to wait for ever.
+    """
+
+    def __init__(self, result: BFSResult, timeout: float | None, deadline: float | str | None) -> None:
+        self.result = result
+        self.timeout = timeout
+        self._deadline = deadline
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send the changes instead"
+
+    def update(self) -> Change | None:
+        """Bring the result up to date now; return the change, or None if no batch came. Errors as for ``update``."""
+        before = self.result.version
+        if self.result.update(deadline=self._deadline).version == before:
+            return None
+        return Change(self.result.version, self.result.changed())
+
+    def __iter__(self) -> Iterator[Change]:
+        """Wait for batches and yield their changes, until ``timeout`` passes without a batch."""
+        last = time.monotonic()
+        while self.timeout is None or time.monotonic() < last + self.timeout:
+            change = self.update()
+            if change is not None:
+                yield change
+                last = time.monotonic()
+            else:
+                check_cancelled()
+                time.sleep(LOOK_SECONDS)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.graph.result import BFSResult
-from dbfs.networkx.adjacency import shortest_edges
-from dbfs.networkx.backend_graph import BackendGraph, Way
+from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
 
 
 def max_depth(cutoff: float | None) -> int | None:
@@ -101,6 +100,40 @@ def _shortest_edges(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
     found = distances(graph, sources.tolist(), cutoff=cutoff, way=way)
     return shortest_edges(graph.adjacency_of(way), found, sources)
+
+
+def shortest_edges(
+    adjacency: Adjacency, distances: NDArray[np.int32], sources: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
+    """Yield for each level of a search the edges that lead to the next level, in NetworkX's order.
+
+    A sequential search scans the vertices of a level in the order in which it found them, and their neighbours in the
+    order of the graph. The distances say which of these edges lead on, so that a level is a few array operations.
+
+    Args:
+        adjacency: the neighbours.
+        distances: int32[n], the distance of each vertex, -1 unreached.
+        sources: the vertices at distance 0, in order.
+
+    Yields:
+        the vertices that the edges leave, the vertices that the edges lead to, and whether an edge is the first to lead
+        to its vertex: three arrays of one length, which is above 0.
+    """
+    place = np.empty(distances.size, np.int64)
+    level, frontier = 0, sources
+    while True:
+        level += 1
+        parents, children = adjacency.pairs_of(frontier)
+        leads_on = distances[children] == level
+        parents, children = parents[leads_on], children[leads_on]
+        if not children.size:
+            return
+        edges = np.arange(children.size)
+        # NumPy keeps the last of several values for one index: in reversed order the first edge.
+        place[children[::-1]] = edges[::-1]
+        first = place[children] == edges
+        yield parents, children, first
+        frontier = children[first]
 
 
 def many_distances(

@@ -16,7 +16,7 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import config, dashboard
-from dbfs.cluster import span
+from dbfs.cluster.gang import tidy
 from dbfs.errors import (
     DbfsError,
     GraphNotFoundError,
@@ -352,7 +352,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self, scheduler: distributed.Scheduler, *, tasks: list[Any], annotations: dict[str, Any], **_: Any
     ) -> None:
         """Keep Dask's records of dbfs's tasks bounded. Dask calls this when a client submits tasks."""
-        span.tidy(scheduler, tasks, annotations)
+        tidy(scheduler, tasks, annotations)
 
     async def before_close(self) -> None:
         """Free all graphs, so that Dask warns of no lost data. Dask calls this before the scheduler closes."""
