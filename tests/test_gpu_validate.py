@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.engines import LabelsOnRanks
 from dbfs.errors import ValidationError
 from dbfs.validation import validate
 from dbfs_workers.checks import validation
 from dbfs_workers.checks.verdict import Rule, Verdict
+from dbfs_workers.reads.messages import KeptLabels
 from tests.support.gpus import four_on_one_gpu, needs_gpu
 from tests.support.graphs import GRAPHS, random
 from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels
@@ -129,7 +129,7 @@ def test_ranks_map_the_words_of_one_another(
             dbfs.validate(graph, result)
 
 
-def _spoil(place: LabelsOnRanks, dask_worker: distributed.Worker) -> None:
+def _spoil(place: KeptLabels, dask_worker: distributed.Worker) -> None:
     distances = dask_worker.plugins["dbfs"].kept_labels(place.graph_id, place.run_id, place.index).distances
     distances[distances == 2] += 1
 

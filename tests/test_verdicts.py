@@ -10,12 +10,12 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.engines import LabelsOnRanks
 from dbfs.errors import ResultReleasedError, ValidationError
 from dbfs.graph.graph import Graph
 from dbfs.validation import validate as validation
 from dbfs_workers.cuda import validation as on_gpus
 from dbfs_workers.reads import verdicts
+from dbfs_workers.reads.messages import KeptLabels
 from tests.support import standin
 from tests.support.graphs import random
 
@@ -57,7 +57,7 @@ def test_right_labels_take_no_task(
     assert dbfs.validate(graph, result) == expected
 
 
-def spoil(place: LabelsOnRanks, row: int | None, distance: int, dask_worker: distributed.Worker) -> None:
+def spoil(place: KeptLabels, row: int | None, distance: int, dask_worker: distributed.Worker) -> None:
     """Set the distance of a row, or add to those of all reached rows but sources."""
     kept = dask_worker.plugins["dbfs"].kept_labels(place.graph_id, place.run_id, place.index).distances
     if row is None:

@@ -4,14 +4,14 @@ In: a gang, a graph's record and a ``RunSpec`` of the traversals. Out: one ``Out
 stay on the workers. ``choose`` is the only place that selects an engine.
 """
 
-from dbfs.engines.interface import Engine, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import Engine, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.engines.resident import ResidentEngine
 from dbfs.engines.taskgraph import TaskGraphEngine
 from dbfs.errors import InvalidOptionError
 
 ENGINES = ("auto", "resident", "taskgraph")
 
-__all__ = ["ENGINES", "Engine", "LabelsOnRanks", "LevelReport", "Outcome", "Progress", "PublishedLabels", "choose"]
+__all__ = ["ENGINES", "Engine", "LevelReport", "Outcome", "Progress", "PublishedLabels", "choose"]
 
 
 def choose(name: str, layout: str) -> Engine:

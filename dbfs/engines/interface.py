@@ -12,6 +12,7 @@ from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, release
 from dbfs.records import GraphRecord, RunProgress
 from dbfs_workers.levels.counts import LevelCounts
+from dbfs_workers.reads.messages import KeptLabels
 from dbfs_workers.spec import RunSpec
 
 SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
@@ -82,21 +83,6 @@ class PublishedLabels:
         release([*self.distances, *(self.predecessors or ())])
 
 
-@dataclass(frozen=True)
-class LabelsOnRanks:
-    """The labels of one traversal that the ranks keep, outside of Dask's data.
-
-    Attributes:
-        graph_id: the graph that was traversed.
-        run_id: the run that made the traversal.
-        index: number of the traversal in its run, from 0.
-    """
-
-    graph_id: str
-    run_id: str
-    index: int
-
-
 class LabelSource(Protocol):
     """Access to the labels of a finished traversal. Either ``publish`` or ``drop`` is called, once."""
 
@@ -110,7 +96,7 @@ class LabelSource(Protocol):
         ...
 
     @property
-    def location(self) -> PublishedLabels | LabelsOnRanks:
+    def location(self) -> PublishedLabels | KeptLabels:
         """The place of the labels before ``publish`` is called."""
         ...
 

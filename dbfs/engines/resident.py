@@ -14,11 +14,12 @@ import numpy as np
 from dbfs import config
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang
-from dbfs.engines.interface import SUMMED, InPositions, LabelsOnRanks, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import SUMMED, InPositions, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
 from dbfs.service.runs import RunSender
+from dbfs_workers.reads.messages import KeptLabels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, levels_of_rows
 from dbfs_workers.spec import RunSpec, direction_name
 from dbfs_workers.storage.labels import label_key
@@ -81,9 +82,9 @@ class ResidentLabels:
         return PublishedLabels(self._futures("distances"), parents)
 
     @property
-    def location(self) -> LabelsOnRanks:
+    def location(self) -> KeptLabels:
         """Where the ranks keep the labels."""
-        return LabelsOnRanks(self._record.graph_id, self._run_id, self._index)
+        return KeptLabels(self._record.graph_id, self._run_id, self._index)
 
     def drop(self) -> None:
         """Have every rank free the labels, with the next run of the graph or within a fraction of a second."""

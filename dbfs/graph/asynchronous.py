@@ -40,19 +40,8 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     Attributes:
         graph: the graph that was traversed.
         synchronous: the ``BFSResult``. Its methods block: call them in other threads only.
-        sources: ids at distance 0.
-        run_id: id of the run that made the traversal.
-        engine: name of the engine that ran.
-        depth: the largest distance.
-        reached: number of vertices reached, the sources included.
-        unreached: number of the graph's other vertices.
-        edges: directed edges of the traversed component.
-        seconds: time from the start of the first level to the end of the last.
-        setup_seconds: time before that; None after a run of the taskgraph engine.
-        mteps: directed edges of the traversed component per second, in millions.
-        version: version of the graph that was traversed.
-        counters: counters of a strategy of the laboratory, by name; empty without a strategy.
-        farthest: distance beyond which vertices were left unreached; None if none were.
+
+    All other attributes are those of ``BFSResult``.
     """
 
     def __init__(self, result: BFSResult) -> None:
@@ -178,15 +167,7 @@ class AsyncWatch(AsyncView[Watch]):
 
 
 class AsyncComponents(AsyncView[Components]):
-    """The components of an asynchronous client's graph: ``Components``, but ``vertices`` returns an awaitable.
-
-    Attributes:
-        synchronous: the ``Components``.
-        labels: int64[n], the component of each vertex.
-        sizes: int64[count], the number of vertices of each component, falling.
-        count: number of components.
-        isolated: number of components of a single vertex.
-    """
+    """The components of an asynchronous client's graph: ``Components``, but ``vertices`` returns an awaitable."""
 
     def __init__(self, components: Components, client: distributed.Client) -> None:
         super().__init__(components, client)
@@ -216,26 +197,14 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
-        name: the name given to ``load``, else the name of the edge list.
-        directed: whether edges hold in one direction only.
-        read_seconds: time of reading, if reading finished before building; else 0.
-        build_seconds: time of reading and building.
-        backend: where the graph is traversed: ``cpu`` or ``cuda``.
-        exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``,
-            ``nccl`` or ``comm``.
-        id_type: the type of the graph's ids.
         gang: the workers that hold the graph.
+
+    All other attributes are those of ``Graph``.
     """
 
     def __init__(self, graph: Graph) -> None:
         AsyncView.__init__(self, graph, graph.gang.client)
-        GraphCounts.__init__(self, graph.record)
-        self.name = graph.name
-        self.directed = graph.directed
-        self.read_seconds = graph.read_seconds
-        self.build_seconds = graph.build_seconds
-        self.backend = graph.backend
-        self.exchange = graph.exchange
+        GraphCounts.__init__(self, graph.record, graph.formed)
         self.id_type = graph.id_type
         self.gang = graph.gang
 

@@ -1,19 +1,28 @@
 """Counts of a graph that the build took; reading them needs no worker."""
 
-from dbfs.records import GraphRecord
+from dbfs.records import Formed, GraphRecord
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import counted
 
 
 class GraphCounts:
-    """The counts of a graph.
+    """The counts of a graph, and what else does not change while it is loaded.
 
     Args:
         record: the service's record of the graph.
+        formed: the backend and the exchange of its gang.
     """
 
-    def __init__(self, record: GraphRecord) -> None:
+    def __init__(self, record: GraphRecord, formed: Formed) -> None:
         self._record = record
+        self.formed = formed
+        self.name = record.name
+        self.directed = record.directed
+        self.read_seconds = record.read_seconds
+        self.build_seconds = record.build_seconds
+        self.backend = formed.backend
+        self.exchange = formed.exchange
+        self.layout = record.layout
 
     @property
     def record(self) -> GraphRecord:

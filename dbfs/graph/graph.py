@@ -71,6 +71,7 @@ class Graph(StaysHere, GraphCounts):
     """
 
     _inner = StaysHere._inner | {
+        "formed",
         "gang",
         "lookup",
         "numbering",
@@ -83,18 +84,11 @@ class Graph(StaysHere, GraphCounts):
     }
 
     def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
-        super().__init__(record)
+        super().__init__(record, formed)
         self.gang = Gang(client, record.addresses)
         self.lookup = IdLookup(self.gang, record)
         self.numbering = Numbering(self.gang, record)
         self._unloaded = False
-        self.name = record.name
-        self.directed = record.directed
-        self.read_seconds = record.read_seconds
-        self.build_seconds = record.build_seconds
-        self.backend = formed.backend
-        self.exchange = formed.exchange
-        self.layout = record.layout
         self.results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         if not record.named:
             # Only this object refers to a nameless graph, which is therefore unloaded with it.

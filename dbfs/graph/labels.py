@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
-from dbfs.engines import LabelsOnRanks, PublishedLabels
+from dbfs.engines import PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
 from dbfs_workers.reads.messages import (
     FindChanged,
@@ -96,7 +96,7 @@ class LabelReader:
     def __init__(
         self,
         graph: Graph,
-        location: PublishedLabels | LabelsOnRanks,
+        location: PublishedLabels | KeptLabels,
         run_id: str,
         depth: int,
     ) -> None:
@@ -300,8 +300,8 @@ class LabelReader:
 
     def _place(self, rank: int) -> KeptLabels | LabelData:
         location = self._location
-        if isinstance(location, LabelsOnRanks):
-            return KeptLabels(location.graph_id, location.run_id, location.index)
+        if isinstance(location, KeptLabels):
+            return location
         parents = location.predecessors
         return LabelData(location.distances[rank].key, None if parents is None else parents[rank].key)
 

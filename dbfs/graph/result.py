@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from dbfs import engines
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.own_process import StaysHere
-from dbfs.engines import LabelsOnRanks, LevelReport, Outcome, PublishedLabels
+from dbfs.engines import LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.graph import tables
 from dbfs.graph.labels import LabelReader
 from dbfs.integers import whole_count
 from dbfs.units import format_rate, format_seconds
 from dbfs.validation.validate import validate
+from dbfs_workers.reads.messages import KeptLabels
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.label_table import data_frame
 
@@ -124,7 +125,7 @@ class BFSResult(StaysHere):
         if self.version == self.graph.record.version:
             self._repaired = False
             return self
-        place = (location.run_id, location.index) if isinstance(location, LabelsOnRanks) else (self.run_id, 0)
+        place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
         spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
         self.graph.require_loaded()
         graph, runner = self.graph, engines.choose("resident", self.graph.record.layout)
@@ -431,7 +432,7 @@ class BFSResult(StaysHere):
         return self._labels
 
     @property
-    def label_location(self) -> PublishedLabels | LabelsOnRanks:
+    def label_location(self) -> PublishedLabels | KeptLabels:
         """Where the labels are: on the ranks until ``published_labels`` is called, then in Dask's data.
 
         Errors as for ``distances``.

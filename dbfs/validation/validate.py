@@ -22,7 +22,6 @@ from dbfs.cluster.awaiting import AsyncView, in_thread
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
-from dbfs.engines import LabelsOnRanks
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError, StaleRunError, ValidationError
 from dbfs_workers.checks import validation as checks
 from dbfs_workers.messages import WorkerMessage
@@ -145,11 +144,11 @@ class _Check:
         """Check a result's labels on the workers."""
         location = result.label_location
         sources, farthest = self.graph.numbering.positions(result.spec.sources), result.farthest
-        if not isinstance(location, LabelsOnRanks):
+        if not isinstance(location, KeptLabels):
             return self._published(location.distances, location.predecessors, sources, farthest)
         traversal = (location.graph_id, location.run_id, location.index)
         if self.graph.exchange == "cuda_ipc":
-            found = self._by_calls(KeptLabels(*traversal), sources, farthest, predecessors=result.spec.predecessors)
+            found = self._by_calls(location, sources, farthest, predecessors=result.spec.predecessors)
             if found is not None:
                 return found
 

@@ -275,7 +275,7 @@ def test_results_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tasks.keep_edges((np.arange(9999), np.arange(9999)), 9999, "mine")
     assert sizeof(kept) < 1000
     assert sizeof([kept, kept]) < 1000
-    with pytest.raises(TypeError, match="RankBins is in GPU memory: it can't be pickled and stays on its worker"):
+    with pytest.raises(TypeError, match="TurnEdges is in GPU memory: it can't be pickled and stays on its worker"):
         pickle.dumps(bins)
 
 

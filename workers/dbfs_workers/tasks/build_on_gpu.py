@@ -25,17 +25,15 @@ from dbfs_workers.storage.symmetry import imbalance
 from dbfs_workers.tasks.build_on_cpu import count_edges, read_piece
 from dbfs_workers.tasks.gpu_data import (
     BinOffer,
-    CollectedKeys,
     DegreeCounts,
     DeviceEdges,
     GpuDegreeOrder,
     Offer,
-    RankBins,
-    SortedRows,
+    TurnEdges,
 )
 
 if TYPE_CHECKING:
-    from dbfs_workers.cuda.building import Binned
+    from dbfs_workers.cuda.building import Binned, CsrSlice
 
 __all__ = ["count_edges", "read_piece"]
 
@@ -136,7 +134,7 @@ def bin_edges(
     turns: int,
     ranks_here: int,
     _before: object,
-) -> RankBins:
+) -> TurnEdges[Binned]:
     """Return the edges of all of a rank's pieces by owner: those of one turn's rows.
 
     Args:
@@ -156,7 +154,7 @@ def bin_edges(
 
     where = f"rank {rank}, binning {name}"
     position = None if order is None else order.position
-    bins = RankBins(0, (building.even_rows(stripe, turns) if order is None else order.rows)[turn])
+    bins: TurnEdges[Binned] = TurnEdges(0, (building.even_rows(stripe, turns) if order is None else order.rows)[turn])
     bin_piece = partial(
         building.bin_edges,
         stripe=stripe,
@@ -178,15 +176,15 @@ def bin_edges(
     return bins
 
 
-def offer_bins(bins: RankBins, peer: int | None) -> BinOffer:
+def offer_bins(bins: TurnEdges[Binned], peer: int | None) -> BinOffer:
     """Offer a rank's bins to one peer through the host, or to all peers (None) for mapping."""
     out, *into = (Offer.make(binned.keys, binned.starts, peer) for binned in (*bins.out, *bins.into))
     return BinOffer(bins.read, out, into[0] if into else None)
 
 
 def collect_keys(
-    own: RankBins, offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
-) -> CollectedKeys:
+    own: TurnEdges[Binned], offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
+) -> TurnEdges[Any]:
     """Copy an owner's keys from all ranks' bins. Degrees that are ``unused`` by now are freed first.
 
     Raises:
@@ -200,15 +198,15 @@ def collect_keys(
         out = [_collect(binned, [offer.out for offer in offers], rank, where) for binned in own.out]
         from_peers = [offer.into for offer in offers if offer.into is not None]
         into = [_collect(binned, from_peers, rank, where) for binned in own.into]
-        return CollectedKeys(own.read + sum(offer.read for offer in offers), own.rows, out, into)
+        return TurnEdges(own.read + sum(offer.read for offer in offers), own.rows, out, into)
 
 
-def bins_read(collected: CollectedKeys) -> int:
+def bins_read(collected: TurnEdges[Any]) -> int:
     """Return the number of input edges once an owner has read all ranks' bins: the ranks may then free them."""
     return collected.read
 
 
-def free_bins(bins: RankBins, _bins_read: list[int]) -> None:
+def free_bins(bins: TurnEdges[Binned], _bins_read: list[int]) -> None:
     """Free a rank's bins. ``_bins_read`` makes the task wait until all owners have read them."""
     from dbfs_workers.cuda.device_memory import release_pool
 
@@ -218,8 +216,8 @@ def free_bins(bins: RankBins, _bins_read: list[int]) -> None:
 
 
 def sort_rows(
-    collected: CollectedKeys, _freed: None, stripe: Stripe, rank: int, by_position: bool, name: str
-) -> SortedRows:
+    collected: TurnEdges[Any], _freed: None, stripe: Stripe, rank: int, by_position: bool, name: str
+) -> TurnEdges[CsrSlice]:
     """Sort an owner's keys into rows. ``_freed`` makes the task wait for memory: the rank's bins are freed first.
 
     Errors as for ``bin_edges``.
@@ -227,7 +225,7 @@ def sort_rows(
     from dbfs_workers.cuda import building
 
     where = f"rank {rank}, sorting {name}"
-    rows = SortedRows(collected.read, [], [])
+    rows: TurnEdges[CsrSlice] = TurnEdges(collected.read, collected.rows)
     with _on_gpu(where):
         for keys, slices in ((collected.out, rows.out), (collected.into, rows.into)):
             if keys:
@@ -237,7 +235,7 @@ def sort_rows(
 
 
 def make_partition(
-    turns: list[SortedRows], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
+    turns: list[TurnEdges[CsrSlice]], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
 ) -> Partition:
     """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``build_on_cpu``.
 

@@ -7,14 +7,13 @@ than the arrays are needed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dbfs_workers.cuda.building import Binned, CsrSlice
+Held = TypeVar("Held")
 
 # Bytes of host memory that Dask counts for a result whose arrays are on the GPU.
 _HOST_BYTES = 256
@@ -64,52 +63,20 @@ class GpuDegreeOrder(GpuResident):
 
 
 @dataclass
-class RankBins(GpuResident):
-    """Directed edges that a rank read, by owner: those of one turn's rows.
+class TurnEdges(GpuResident, Generic[Held]):
+    """Directed edges of one turn's rows: bins by owner (``Binned``), an owner's keys, or its rows (``CsrSlice``).
 
     Attributes:
-        read: input edges that the rank read.
+        read: input edges that the rank read; for an owner's keys and rows, those that all ranks read.
         rows: the owners' rows of this turn: the first, and the one after the last.
-        out: one ``Binned`` of the edges; empty once the bins are freed.
-        into: one ``Binned`` of the reversed edges, for in-edges; empty without in-edges or once the bins are freed.
+        out: one item, the edges; empty once the next step has taken them.
+        into: one item, the reversed edges, for in-edges; empty without in-edges or once the next step has taken them.
     """
 
     read: int
     rows: tuple[int, int]
-    out: list[Binned] = field(default_factory=list)
-    into: list[Binned] = field(default_factory=list)
-
-
-@dataclass
-class CollectedKeys(GpuResident):
-    """Keys (``cuda.building``) that an owner copied from all ranks' bins.
-
-    Attributes:
-        read: input edges that all ranks read.
-        rows: the owner's rows of this turn: the first, and the one after the last.
-        out: one uint64 array, the keys of the edges; empty once they are sorted.
-        into: one uint64 array, the keys of the reversed edges; empty without in-edges or once they are sorted.
-    """
-
-    read: int
-    rows: tuple[int, int]
-    out: list[Any]
-    into: list[Any]
-
-
-@dataclass
-class SortedRows(GpuResident):
-    """An owner's rows of one turn as CSRs.
-
-    Attributes:
-        read: input edges that all ranks read.
-        out: one ``CsrSlice`` of the edges; empty once it is joined to the partition.
-        into: one ``CsrSlice`` of the in-edges; empty without in-edges or once it is joined to the partition.
-    """
-
-    read: int
-    out: list[CsrSlice]
-    into: list[CsrSlice]
+    out: list[Held] = field(default_factory=list)
+    into: list[Held] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -159,7 +126,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class BinOffer:
-    """Offers of one rank's ``RankBins``; attributes as there, ``into`` None without in-edges."""
+    """Offers of one rank's bins; attributes as there, ``into`` None without in-edges."""
 
     read: int
     out: Offer
