@@ -76,9 +76,8 @@ from dbfs_workers.messages import (
 )
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reads import messages as read_messages
-from dbfs_workers.reads.ids import IdReads
 from dbfs_workers.reads.messages import ReadMessage
-from dbfs_workers.reads.server import LabelReads
+from dbfs_workers.reads.server import Reads
 from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.received import check, require
 from dbfs_workers.rpc import Message, Pickled, handlers, unpack
@@ -232,7 +231,7 @@ def test_every_message_has_one_handler_and_every_handler_one_message(
 
 @pytest.mark.parametrize(
     ("module", "services"),
-    [(read_messages, (LabelReads, IdReads, EdgeReads)), (worker_update_messages, (Updates,))],
+    [(read_messages, (Reads, EdgeReads)), (worker_update_messages, (Updates,))],
     ids=["reads", "updates"],
 )
 def test_every_message_of_a_room_has_one_handler(module: ModuleType, services: tuple[type[Any], ...]) -> None:

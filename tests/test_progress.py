@@ -13,7 +13,7 @@ import pytest
 
 import dbfs
 from dbfs import progress
-from dbfs.building import watch
+from dbfs.building import build
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
 from tests.support.runs import ENDLESS, Background
@@ -143,10 +143,10 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_every_task_of_a_build_belongs_to_a_stage() -> None:
     """By name, so that a bar never shows the key of a task."""
-    sources = "".join(path.read_text() for path in Path(watch.__file__).parent.glob("*.py"))
+    sources = "".join(path.read_text() for path in Path(build.__file__).parent.glob("*.py"))
     names = set(re.findall(r'(?:\(f(?="[a-z-]+-\{(?:self\.)?token\}")|_key\(|\badd\([^,"]+, )"([a-z-]+[a-z])', sources))
     assert "id-bytes" in names
-    assert names - watch._STAGES.keys() == {
+    assert names - build._STAGES.keys() == {
         *("free-bins", "sort", "partition", "partition-info", "blocks", "row-degrees"),
         # Of a batch of changes, which shows no progress.
         "bin-changes",

@@ -124,8 +124,7 @@ class BuildOptions:
             edges from the vertices of its column to those of its row. ``auto``, in an estimate only, for the one that
             ``load`` would take: see ``building.layout``.
 
-    Raises:
-        InvalidOptionError: the order, the ids or the layout are unknown.
+    Raise ``InvalidOptionError`` if the order, the ids or the layout are unknown.
     """
 
     in_edges: bool = False

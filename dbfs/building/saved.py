@@ -142,9 +142,7 @@ def load_ids(
         token: the end of the tasks' names.
         watch: called now and then while the client waits; None to call nothing.
 
-    Raises:
-        FormatError: ids do not ascend, or are no ids.
-        MissingFileError, UnreadableFileError, TruncatedFileError: a file is not there, can't be read, or is too short.
+    Errors as for ``tasks.saved.load_partition``.
     """
     manifest, saved = edges.manifest, edges.manifest.ids
     if options.ids == "dense" or (not saved.tables and saved.id_type.is_integer):

@@ -40,8 +40,7 @@ def bench() -> None:
 def _modules(ctx: click.Context) -> dict[str, str]:
     """Return the module of each benchmark; none for a shell's completion if the benchmarks are missing.
 
-    Raises:
-        MissingFileError: dbfs was not imported from a checkout.
+    Raise ``MissingFileError`` if dbfs was not imported from a checkout.
     """
     # Any project may have left a folder of this name beside an installed dbfs.
     if not (_CHECKOUT / "pyproject.toml").is_file() or not (_CHECKOUT / "benchmarks").is_dir():

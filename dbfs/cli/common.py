@@ -193,8 +193,7 @@ def _small(edges: EdgeList) -> bool:
 def parse_id(text: str, id_type: IdType, what: str) -> Any:
     """Return an id that was given as text: an int, a str, or a tuple of these from a line of comma-separated values.
 
-    Raises:
-        InvalidVertexTypeError: the text is not of the type; ``what`` is the id's name in the message.
+    Raise ``InvalidVertexTypeError`` if the text is not of the type; ``what`` is the id's name in the message.
     """
     if not id_type.is_tuple:
         return _parse_column(text, id_type.columns[0], what)
@@ -232,11 +231,7 @@ def check_writable(option: str, out: Path) -> None:
 
 @contextmanager
 def writing(option: str, out: Path) -> Iterator[None]:
-    """Turn an error of the system while ``out`` is written into a typed one.
-
-    Raises:
-        OutputError: the file can't be written, or not to its end.
-    """
+    """Turn an error of the system while ``out`` is written into ``OutputError``."""
     try:
         yield
     except OSError as error:

@@ -137,11 +137,7 @@ def _remote_client(address: str, seconds: float, set_as_default: bool) -> distri
 
 
 async def _ask(connector: Connector, location: str, seconds: float) -> dict[str, Any]:
-    """Have a scheduler describe itself; one attempt.
-
-    Raises:
-        OSError: the location can't be reached, or no scheduler answered within ``seconds``.
-    """
+    """Have a scheduler describe itself; one attempt. Raise ``OSError`` if none answers within ``seconds``."""
     arguments = distributed.Security().get_connection_args("client")
     async with asyncio.timeout(seconds):
         try:

@@ -284,8 +284,7 @@ async def run_within(
 ) -> None:
     """Call a function on workers as ``run_on``, in the client's event loop.
 
-    Raises:
-        TimeoutError: a worker did not answer within ``seconds``. Others as of ``run_on``.
+    Raise ``TimeoutError`` if a worker did not answer within ``seconds``; other errors as for ``run_on``.
     """
     run = functools.partial(client.run, function, *arguments, workers=list(workers))
     async with asyncio.timeout(seconds):
@@ -309,8 +308,7 @@ def require_connected(client: distributed.Client) -> None:
 def scheduler_lost(client: distributed.Client, doing: str = "") -> SchedulerLostError:
     """Return the error for a scheduler that does not answer any more; ``doing`` goes into the message.
 
-    Raises:
-        ClientError: the connection ended because the client was closed.
+    Raise ``ClientError`` if the connection ended because the client was closed.
     """
     where = f"{doing}: " if doing else ""
     address = scheduler_of(client).address

@@ -36,8 +36,7 @@ class RankCalls(Generic[A]):
         deadline: when to give up.
         doing: the operation, named in errors.
 
-    Raises:
-        ClientError: the client is closed.
+    Raise ``ClientError`` if the client is closed.
     """
 
     def __init__(self, gang: Gang, messages: Mapping[int, WorkerMessage[A]], deadline: Deadline, doing: str) -> None:

@@ -17,8 +17,7 @@ __all__ = ["ENGINES", "Engine", "LevelReport", "Outcome", "Progress", "Published
 def choose(name: str, layout: str) -> Engine:
     """Return the engine of that name; ``auto`` is the resident engine, since every gang can exchange directly.
 
-    Raises:
-        InvalidOptionError: there is no such engine, or it does not have the graph's layout.
+    Raise ``InvalidOptionError`` if there is none, or if it does not have the graph's layout.
     """
     if name not in ENGINES:
         raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")

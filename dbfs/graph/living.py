@@ -189,8 +189,7 @@ class Updates:
     def _send_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
         """See ``_change_few``.
 
-        Raises:
-            NumberedBeforeError: the graph has got more vertices since new ids of the batch were numbered.
+        Raise ``NumberedBeforeError`` if the graph has got more vertices since new ids of the batch were numbered.
         """
         new, n = dict[Any, int](), self._graph.n
         if self._record.ids.keys:

@@ -279,11 +279,8 @@ class BFSResult(StaysHere):
     def tree(self) -> Subgraph:
         """Return the reached vertices with an edge from each one's predecessor: a directed subgraph.
 
-        A source is the root of a tree: the number of edges is ``reached`` less the number of sources.
-
-        Raises:
-            InvalidOptionError: the run did not record predecessors.
-            ResultReleasedError, WorkerLostError: see ``distances``.
+        A source is the root of a tree: the number of edges is ``reached`` less the number of sources. Errors as for
+        ``predecessors``.
         """
         self._require_predecessors()
         return tables.tree(self)
@@ -298,8 +295,7 @@ class BFSResult(StaysHere):
         Args:
             unreached: whether unreached vertices have rows too, with null as distance and predecessor.
 
-        Raises:
-            ResultReleasedError, WorkerLostError: see ``distances``.
+        Errors as for ``distances``.
         """
         return tables.arrow_table(self, unreached=unreached)
 

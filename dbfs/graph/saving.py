@@ -80,8 +80,7 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
 def _take(gang: Gang, folder: Folder, saver: Saver, replace: bool, deadline: Deadline, doing: str) -> Lock:
     """Take the lock of a folder, once no client that lives has it.
 
-    Raises:
-        FolderBusyError: a client had it until the deadline. Other errors as of ``work.prepare``.
+    Raise ``FolderBusyError`` if a client had it until the deadline; other errors as for ``work.prepare``.
     """
     busy: Busy | None = None
     since = time.monotonic()

@@ -111,11 +111,7 @@ class BackendGraph:
         return self.adjacency if way is Way.FORWARD else self.against
 
     def loaded(self, way: Way = Way.FORWARD) -> Graph:
-        """Return the graph on the workers, loading it if needed.
-
-        Raises:
-            DbfsError: see ``dbfs.load`` and ``dbfs.networkx.backend_graph.client``.
-        """
+        """Return the graph on the workers, loading it if needed. Errors as for ``dbfs.load`` and ``client``."""
         if not self._directed:
             way = Way.FORWARD
         with self._loading:

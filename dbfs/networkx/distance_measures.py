@@ -96,8 +96,7 @@ def barycenter(
 def _eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.int64]:
     """Return the eccentricity of each vertex, as far as the measure needs them.
 
-    Raises:
-        NetworkXError: some vertex does not reach all others.
+    Raise ``NetworkXError`` if some vertex does not reach all others.
     """
     if not len(graph):
         return np.empty(0, np.int64)

@@ -152,8 +152,7 @@ def lengths(graph: BackendGraph, distances: NDArray[np.int32]) -> dict[Any, int]
 def require(graph: BackendGraph, node: Hashable, words: str) -> None:
     """Require a node to be in the graph; ``words`` is NetworkX's message, with ``{}`` for the node.
 
-    Raises:
-        NodeNotFound: it is not.
+    Raise ``NodeNotFound`` if it is not.
     """
     if node not in graph:
         raise nx.NodeNotFound(words.format(node))

@@ -56,8 +56,7 @@ from dbfs_workers.messages import (
     ReportLostPeer,
     StartRank,
 )
-from dbfs_workers.reads.ids import IdReads
-from dbfs_workers.reads.server import LabelReads
+from dbfs_workers.reads.server import Reads
 from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reads.verdicts import Verdicts
 from dbfs_workers.reports import RankReport, RunPosition
@@ -111,8 +110,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.updates = Updates(worker, self._member)
         self.leases = WorkerLeases(worker, self.door, self.updates)
         self.reads = (
-            LabelReads(worker.data, self.kept_labels, self.changed_rows),
-            IdReads(worker.data),
+            Reads(worker.data, self.kept_labels, self.changed_rows),
             EdgeReads(worker.data),
             Verdicts(worker.data, self.kept_labels),
         )

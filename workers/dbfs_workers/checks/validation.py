@@ -183,8 +183,7 @@ def share_words(
 def partition_edges(partition: Partition) -> Iterator[InputEdges]:
     """Yield a partition's edges between positions, block by block.
 
-    Raises:
-        ValidationError: an edge begins or ends past the last position, and so at no label.
+    Raise ``ValidationError`` for an edge that begins or ends past the last position, and so at no label.
     """
     stripe, offsets = partition.stripe, partition.row_offsets
     xp = array_module(offsets)
@@ -451,11 +450,7 @@ class SharedTable:
 
     @classmethod
     def make(cls, stripe: Stripe, graph_id: str) -> SharedTable:
-        """Return a table of zeros for a graph's vertices.
-
-        Raises:
-            ExchangeUnavailableError: the system has no memfd.
-        """
+        """Return a table of zeros for a graph's vertices. Errors as for ``tokens.issue``."""
         token = issue(graph_id)
         table = cls(token, graph_id, stripe.n)
         weakref.finalize(table, os.close, token.descriptor)
@@ -464,11 +459,7 @@ class SharedTable:
         return table
 
     def words(self) -> NDArray[np.uint64]:
-        """Map the table: uint64[n].
-
-        Raises:
-            ExchangeUnavailableError: the maker is on another host or has released the table.
-        """
+        """Map the table: uint64[n]. Errors as for ``Token.open``."""
         descriptor = self.token.open(self.graph_id, f"the labels of process {self.token.pid} can't be mapped")
         try:
             memory = mmap.mmap(descriptor, max(1, 8 * self.size))

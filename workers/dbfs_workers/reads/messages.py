@@ -1,4 +1,4 @@
-"""The messages by which a client reads labels. ``server.LabelReads`` answers them on a worker."""
+"""The messages by which a client reads labels, ids and edges. ``server`` and ``subgraphs`` answer them on a worker."""
 
 from __future__ import annotations
 

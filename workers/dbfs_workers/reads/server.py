@@ -1,31 +1,40 @@
-"""The worker's half of reading labels: answers the messages of ``reads.messages``.
+"""The worker's half of reading labels and ids: answers the messages of ``reads.messages``.
 
 A label travels as uint32: a distance, or a predecessor's position in a graph ordered by degree (its vertex id in other
 graphs). 0xFFFFFFFF is unreached: -1 as int32, ``NO_VERTEX`` as a position.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import ResultReleasedError, StaleRunError
+from dbfs_workers.errors import LateError, ResultReleasedError, StaleRunError
 from dbfs_workers.reads.messages import (
     FindChanged,
+    FindIds,
+    FindIdsAround,
+    FindLaterIds,
+    FindLaterVertices,
     FindRows,
+    FindVertices,
     KeptLabels,
     ReadMessage,
+    ReadOrder,
     ReadRows,
     Walk,
     WriteByVertex,
     WriteWindow,
 )
 from dbfs_workers.reads.window import LabelWindow, OpenWindows
+from dbfs_workers.storage.id_table import ABSENT, IdTable
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import array_module, on_host
+from dbfs_workers.storage.later_ids import LaterIds
+from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.storage.partition import Partition, array_module, on_host
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 
 MOST_STEPS: Final = 512
@@ -144,12 +153,15 @@ def _as_uint32(values: NDArray[Any]) -> NDArray[np.uint32]:
     return values.view(np.uint32) if values.dtype.itemsize == 4 else values.astype(np.uint32)
 
 
+# Lookups from which a thread of its own takes less of the event loop's time than the lookup itself.
+_LONG_IDS = 1 << 10
+
 Keeper = Callable[[str, str, int], RankLabels]
 """Function that returns labels that the worker's rank keeps, given the graph, the run and the index."""
 
 
-class LabelReads:
-    """The handlers of one worker. Labels are read in other threads, so that the event loop can still answer messages.
+class Reads:
+    """The handlers of one worker, for labels and ids. Most read in threads, so that the event loop can answer messages.
 
     Args:
         data: the worker's Dask data.
@@ -187,10 +199,7 @@ class LabelReads:
         window = self._windows.open(message.window)
         if window is None:
             return False
-        try:
-            order = self._data[message.order]
-        except KeyError:
-            raise StaleRunError("the graph was unloaded: its worker has no order of it any more") from None
+        order = self._held(message.order, "order of its vertices")
         into = window.of_rank(message.slot, message.rank, message.stripe.p, message.count, message.width)
         await asyncio.to_thread(self._rows(message).write_by_vertex, message.label, into, message.first, order)
         return True
@@ -215,6 +224,48 @@ class LabelReads:
         """See ``Walk``."""
         return await asyncio.to_thread(self._rows(message).walk, message.position)
 
+    @FindVertices.handler
+    async def find_vertices(self, message: FindVertices) -> NDArray[np.int64]:
+        """See ``FindVertices``."""
+        table = self._table(message.table)
+        if len(message.ids) < _LONG_IDS:
+            return table.vertices(message.ids)
+        return await asyncio.to_thread(table.vertices, message.ids)
+
+    @FindIds.handler
+    async def find_ids(self, message: FindIds) -> Any:
+        """See ``FindIds``."""
+        table, vertices = self._table(message.table), message.vertices
+        if vertices is None:
+            return table.ids
+        if vertices.size < _LONG_IDS:
+            return table.ids_of(vertices)
+        return await asyncio.to_thread(table.ids_of, vertices)
+
+    @FindIdsAround.handler
+    async def find_ids_around(self, message: FindIdsAround) -> list[Any]:
+        """See ``FindIdsAround``."""
+        return self._table(message.table).around(message.one)
+
+    @FindLaterVertices.handler
+    async def find_later_vertices(self, message: FindLaterVertices) -> list[int]:
+        """See ``FindLaterVertices``."""
+        return self._later(message.partition).vertices(message.ids, message.n, ABSENT)
+
+    @FindLaterIds.handler
+    async def find_later_ids(self, message: FindLaterIds) -> list[Any]:
+        """See ``FindLaterIds``."""
+        return self._later(message.partition).ids(message.vertices)
+
+    @ReadOrder.handler
+    async def read_order(self, message: ReadOrder) -> NDArray[np.uint32]:
+        """See ``ReadOrder``."""
+        order: DegreeOrder = self._held(message.order, "order of its vertices")
+        held = order.position if message.wanted == "position" else order.vertex
+        if message.indices.size < _LONG_IDS:
+            return held[message.indices]
+        return await asyncio.to_thread(held.take, message.indices)
+
     def _rows(self, message: ReadMessage[Any]) -> RankRows:
         place = message.place
         if isinstance(place, KeptLabels):
@@ -227,3 +278,19 @@ class LabelReads:
             where = f"rank {message.rank}: the labels under {place.distances}"
             raise ResultReleasedError(f"{where} are not on its worker any more; traverse again") from None
         return RankRows(message.stripe, message.rank, distances, predecessors)
+
+    def _table(self, key: Hashable) -> IdTable:
+        table: IdTable = self._held(key, "table of its ids")
+        return table
+
+    def _later(self, key: Hashable) -> LaterIds:
+        partition: Partition = self._held(key, "partition")
+        if partition.later is None:
+            raise LateError(f"rank {partition.rank} has yet to commit the graph's version; ask again")
+        return partition.later
+
+    def _held(self, key: Hashable, what: str) -> Any:
+        try:
+            return self._data[key]
+        except KeyError:
+            raise StaleRunError(f"the graph was unloaded: its worker has no {what} any more; load it again") from None

@@ -177,11 +177,7 @@ def make_partition(
 
 
 def require_promised(read: list[int], m: int, name: str) -> None:
-    """Check that the tasks of all ranks read at most the promised edges.
-
-    Raises:
-        FormatError: they read more.
-    """
+    """Check that the tasks of all ranks read at most the promised edges. Raise ``FormatError`` if they read more."""
     if sum(read) > m:
         raise FormatError(f"{name} promises {counted(m, 'edge')} (by its header), and has {sum(read):,}")
 

@@ -55,12 +55,7 @@ class RankSummary:
 
 
 def start(partition: Partition, spec: TraversalSpec, graph_id: str) -> TraversalState:
-    """Return a rank's state before level 0.
-
-    Raises:
-        NoRoomForLabelsError: see ``label_room.require``.
-        StaleRunError: the worker is not a rank of the graph.
-    """
+    """Return a rank's state before level 0. Errors as for ``WorkerService.require_room``."""
     rooms: LabelRooms = distributed.get_worker().plugins[NAME]
     rooms.require_room(graph_id, partition.stripe, RunSpec.single(spec))
     return state.start(partition, spec)
@@ -75,8 +70,7 @@ def filter_partition(traversal: TraversalState, run_id: str, level: int, edges: 
 def take_bin(traversal: TraversalState, run_id: str, level: int, owner: int, _after: int) -> Bin:
     """Take the bin for an owner out of the state. The bin moves once, from here to the owner's contraction.
 
-    Raises:
-        StaleRunError: the bin was taken before, or is of another level.
+    Raise ``StaleRunError`` if it is not there.
     """
     made, traversal.bins[owner] = traversal.bins[owner], None
     if made is None or (made.run_id, made.level) != (run_id, level):
