@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
 import click
 
@@ -93,18 +92,9 @@ def run(
 
 
 def _print(result: dbfs.BFSResult, strategy: str, *, as_json: bool) -> None:
-    found: dict[str, Any] = {
-        "graph": result.graph.name,
-        "strategy": strategy,
-        "backend": result.graph.backend,
-        "reached": result.reached,
-        "depth": result.depth,
-        "edges": result.edges,
-        "seconds": result.seconds,
-        "mteps": result.mteps,
-        "counters": result.counters,
-        "validated": True,
-    }
+    counts = {name: getattr(result, name) for name in ("reached", "depth", "edges", "seconds", "mteps", "counters")}
+    where = {"graph": result.graph.name, "strategy": strategy, "backend": result.graph.backend}
+    found = {**where, **counts, "validated": True}
     if as_json:
         print_json(found)
         return

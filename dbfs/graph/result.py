@@ -454,20 +454,17 @@ class BFSResult(StaysHere):
 
     def summary(self) -> dict[str, Any]:
         """Return the counts and the levels as plain values, for JSON."""
+        graph = self.graph
         return {
-            "graph": self.graph.name,
-            "n": self.graph.n,
-            "m": self.graph.m,
-            "ranks": self.graph.ranks,
+            "graph": graph.name,
+            "n": graph.n,
+            "m": graph.m,
+            "ranks": graph.ranks,
             "engine": self.engine,
-            "backend": self.graph.backend,
-            "exchange": self.graph.exchange if self.engine == "resident" else "dask",
+            "backend": graph.backend,
+            "exchange": graph.exchange if self.engine == "resident" else "dask",
             "sources": list(self.sources),
-            "reached": self.reached,
-            "depth": self.depth,
-            "edges": self.edges,
-            "seconds": self.seconds,
-            "mteps": self.mteps,
+            **{name: getattr(self, name) for name in ("reached", "depth", "edges", "seconds", "mteps")},
             "levels": self.levels.reset_index().to_dict(orient="records"),
         }
 
