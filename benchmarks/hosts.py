@@ -19,7 +19,7 @@ from benchmarks.runner import Column, Results, connect, in_turns, milliseconds
 from dbfs.graph.graph import Graph
 from tests.support.pretended_hosts import pretended_hosts
 
-GPU_WAYS = ("cuda_ipc", "nccl", "comm")
+GPU_WAYS = ("cuda_ipc", "nccl", "tcp")
 """The exchanges of GPUs: on one host, and two that serve any hosts."""
 
 

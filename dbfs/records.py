@@ -11,12 +11,12 @@ from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import Identifier, ShownText
 
-EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp", "comm")
+EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp")
 EXCHANGES_OF = {
     "cpu": ("auto", "shared_memory", "tcp"),
-    "cuda": ("auto", "cuda_ipc", "nccl", "shared_memory", "comm"),
+    "cuda": EXCHANGES,
 }
-EXCHANGES_OF_GRIDS = {"cpu": EXCHANGES_OF["cpu"], "cuda": ("auto", "cuda_ipc", "shared_memory")}
+EXCHANGES_OF_GRIDS = {"cpu": EXCHANGES_OF["cpu"], "cuda": ("auto", "cuda_ipc", "shared_memory", "tcp")}
 """Of graphs with ``layout="2d"``."""
 
 BACKENDS = ("auto", *backends.BACKENDS)
@@ -121,8 +121,8 @@ class Formed:
 
     Attributes:
         backend: the device of the ranks: ``cpu`` or ``cuda``.
-        exchange: the exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``,
-            ``nccl`` or ``comm``.
+        exchange: the exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``
+            or ``nccl``.
         slower: why GPUs exchange through the host though ``auto`` was requested; empty in all other cases.
         hosts: the host of each rank, if the ranks exchange by TCP between hosts; else empty.
     """

@@ -109,8 +109,7 @@ def test_cuda_is_refused_before_the_graph_is_built(client: distributed.Client, l
     [
         ("tpu", "auto", "unknown backend 'tpu'; choose one of auto, cpu, cuda"),
         ("cpu", "cuda_ipc", "backend='cpu' does not support the exchange cuda_ipc"),
-        ("cuda", "tcp", "the exchange tcp; set dbfs.exchange to auto, cuda_ipc, nccl, shared_memory or comm"),
-        ("auto", "comm", "backend='cpu' does not support the exchange comm; set dbfs.exchange to auto, shared_memory"),
+        ("cuda", "comm", "dbfs.exchange: 'comm' is not one of auto, cuda_ipc, nccl, shared_memory, tcp"),
     ],
 )
 def test_bad_backends(client: distributed.Client, backend: str, exchange: str, words: str) -> None:
@@ -180,6 +179,8 @@ class Gang:
                 return MEMORY
             case JoinHostGang():
                 self.backends.append(message.backend)
+            case GetHost():
+                return "a host"
             case GetGpu():
                 return ("0" if self.sharing else address) if self.gpus else None
             case JoinGpuGang():
@@ -290,25 +291,25 @@ def test_a_backend_is_chosen_before_the_graph_is_built() -> None:
             choose(nobody, backend, exchange)
 
 
-@pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
-def test_gpus_exchange_as_they_are_told(exchange: str) -> None:
+def test_gpus_exchange_as_they_are_told() -> None:
     gang = Gang()
-    assert asyncio.run(forming.form(record("cuda", exchange), gang.call)) == Formed("cuda", exchange)
-    assert gang.received == [*[GetGpu] * 2, *[JoinHostGang] * 2]
+    assert asyncio.run(forming.form(record("cuda", "shared_memory"), gang.call)) == Formed("cuda", "shared_memory")
+    assert gang.received == [*[GetGpu] * 2, *[GetHost] * 2, *[JoinHostGang] * 2]
+    gang = Gang()
+    assert asyncio.run(forming.form(record("cuda", "tcp"), gang.call)) == Formed("cuda", "tcp", hosts=(0, 1))
+    assert gang.received == [*[GetGpu] * 2, *[JoinHostGang] * 2, *[OpenToHosts] * 2, *[ConnectHosts] * 2]
 
 
-def test_gpus_on_two_hosts_exchange_over_comms() -> None:
+def test_gpus_on_two_hosts_exchange_as_cpus_do() -> None:
     gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
 
     async def call(address: str, message: WorkerMessage[Any]) -> Any:
-        if isinstance(message, JoinHostGang) and message.handle is not None:
-            raise ExchangeUnavailableError("rank 1 can't open the shared memory of process 7")
-        return await gang.call(address, message)
+        return address if isinstance(message, GetHost) else await gang.call(address, message)
 
     assert asyncio.run(forming.form(record("cuda"), call)) == Formed(
-        "cuda", "comm", "can't map; nccl4py is not installed"
+        "cuda", "tcp", "can't map; nccl4py is not installed", hosts=(0, 1)
     )
-    with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open"):
+    with pytest.raises(ExchangeUnavailableError, match="rank 1 .tcp://a:2. is on another host than rank 0"):
         asyncio.run(forming.form(record("cuda", "shared_memory"), call))
 
 
@@ -341,7 +342,7 @@ def test_nobody_joins_anew_while_another_still_attaches_to_shared_memory() -> No
 def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
     gang = Gang(JoinHostGang, GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
     with pytest.raises(GraphTooLargeError, match="5 bytes"):
-        asyncio.run(forming.form(record("cuda", "comm"), gang.call))
+        asyncio.run(forming.form(record("cuda", "tcp"), gang.call))
     assert gang.received.count(LeaveGang) == 2
 
 
@@ -391,7 +392,7 @@ def test_workers_that_share_a_gpu_build_and_traverse_through_the_host(caplog: py
         dbfs.load("path:n=2", client=client).unload()
         client.run(pretend_to_have_a_gpu)
         with caplog.at_level(logging.WARNING, "dbfs.graph.load"):
-            for way in (Way("resident", "shared_memory"), Way("resident", "comm"), Way("taskgraph")):
+            for way in (Way("resident", "shared_memory"), Way("resident", "tcp"), Way("taskgraph")):
                 asked = replace(way, backend="cuda")
                 with loaded(client, arrays, asked, directed=False, ranks=2) as graph:
                     check(graph, arrays, asked, [5])

@@ -41,11 +41,8 @@ BY_NCCL = {
     "nccl, bottom-up": Way("resident", "nccl", direction="bottom-up"),
     "nccl, degree order": Way("resident", "nccl", order="degree"),
 }
-# The ways of CPUs that GPUs have as well. Without NCCL, GPUs of several hosts exchange over Dask's connections.
-THROUGH_HOST = {
-    name.replace("tcp", "comm"): replace(way, backend="cuda", exchange=way.exchange.replace("tcp", "comm"))
-    for name, way in parity.WAYS.items()
-}
+# The ways of CPUs, which GPUs have as well.
+THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in parity.WAYS.items()}
 
 
 def needs(ranks: int) -> object:
@@ -202,7 +199,7 @@ def assert_grids(client: distributed.Client, exchange: str, name: str, directed:
 def test_larger_graphs(gpus: distributed.Client, order: str, ranks: int) -> None:
     for spec in ("kronecker:scale=13", "uniform:n=20000,m=80000", "grid2d:side=60"):
         truth = None
-        for exchange in ("cuda_ipc", "shared_memory", "comm"):
+        for exchange in ("cuda_ipc", "shared_memory", "tcp"):
             with (
                 dask.config.set({"dbfs.exchange": exchange}),
                 dbfs.load(spec, client=gpus, ranks=ranks, order=order, backend="cuda") as graph,
@@ -306,7 +303,7 @@ def test_options_in_any_combination(gpus: distributed.Client, seed: int, ranks: 
 @pytest.mark.parametrize("seed", range(4))
 def test_options_in_any_combination_through_the_host(sharing: distributed.Client, seed: int, ranks: int) -> None:
     parity.assert_options_agree(sharing, THROUGH_HOST["shared memory"], ranks, 10 * seed + ranks)
-    parity.assert_options_agree(sharing, THROUGH_HOST["comm"], ranks, 10 * seed + 5)
+    parity.assert_options_agree(sharing, THROUGH_HOST["tcp"], ranks, 10 * seed + 5)
 
 
 def assert_depths_targets_and_many(client: distributed.Client, way: Way, ranks: int) -> None:
@@ -334,7 +331,7 @@ def test_depths_targets_and_many(gpus: distributed.Client, ranks: int) -> None:
     assert_depths_targets_and_many(gpus, MAPPED["cuda_ipc"], ranks)
 
 
-@pytest.mark.parametrize("way", ["tasks", "shared memory", "comm"])
+@pytest.mark.parametrize("way", ["tasks", "shared memory", "tcp"])
 def test_depths_targets_and_many_through_the_host(sharing: distributed.Client, way: str) -> None:
     assert_depths_targets_and_many(sharing, THROUGH_HOST[way], 3)
 
@@ -433,7 +430,7 @@ def test_a_run_is_cancelled_and_the_gang_serves_the_next(gpus: distributed.Clien
     assert_ends_early_and_serves(gpus)
 
 
-@pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
+@pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])
 def test_a_run_through_the_host_is_cancelled(sharing: distributed.Client, exchange: str) -> None:
     with dask.config.set({"dbfs.exchange": exchange}):
         assert_ends_early_and_serves(sharing)
@@ -470,7 +467,7 @@ def test_a_peer_killed_mid_run_by_nccl() -> None:
         assert_a_killed_peer_is_lost(mortal, GPUS)
 
 
-@pytest.mark.parametrize("exchange", ["shared_memory", "comm"])
+@pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])
 def test_a_peer_killed_mid_run_through_the_host(exchange: str) -> None:
     with dask.config.set({"dbfs.exchange": exchange}), four_on_one_gpu() as mortal:
         assert_a_killed_peer_is_lost(mortal, 4)

@@ -19,6 +19,7 @@ from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, assert_options_agree, check, loaded
 from tests.support.pretended_hosts import pretended_hosts
 from tests.support.runs import ENDLESS, Background
+from tests.support.standin import pretend_to_have_a_gpu
 
 BOTH = "shared_memory+tcp"
 HOSTS = {
@@ -80,6 +81,36 @@ def test_shared_memory_that_was_asked_for_is_refused(client: distributed.Client)
     with pretended_hosts(client, (0, 1)), dask.config.set({"dbfs.exchange": "shared_memory"}):
         with pytest.raises(ExchangeUnavailableError, match=r"rank 1 \(.*\) is on another host than rank 0"):
             dbfs.load("path:n=9", client=client, ranks=2)
+
+
+@pytest.mark.parametrize(
+    "security", [pytest.param(False, id="tcp", marks=pytest.mark.full), pytest.param(True, id="tls")]
+)
+def test_gpus_of_several_hosts_exchange_as_cpus_do(security: bool) -> None:
+    """The GPUs are pretended: their arrays are NumPy's, and pass through ``StagedExchange``."""
+    arrays = GRAPHS["dense random"]()
+    with (
+        distributed.LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            dashboard_address=None,
+            security=distributed.Security.temporary() if security else None,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        pretended_hosts(client, (0, 0, 1)),
+    ):
+        client.run(pretend_to_have_a_gpu)
+        for exchange, got in (("auto", BOTH), ("tcp", "tcp")):
+            way = Way("resident", exchange, backend="cuda")
+            with loaded(client, arrays, way, directed=True, ranks=3) as graph:
+                assert graph.gang.addresses[0].startswith("tls://" if security else "tcp://")
+                assert graph.exchange == got
+                for direction in ("auto", "top-down", "bottom-up"):
+                    check(graph, arrays, replace(way, direction=direction), [5, 30])
+        with dask.config.set({"dbfs.exchange": "tcp"}), dbfs.load("path:n=100000", client=client) as graph:
+            with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+                graph.bfs(0, deadline=0.1)
+            assert graph.bfs(0, max_depth=50, validate=True).depth == 50
 
 
 def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client) -> None:

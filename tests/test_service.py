@@ -492,4 +492,4 @@ def test_messages_of_an_earlier_attempt_are_refused(client: distributed.Client) 
     stripe, key = graph.record.stripe, graph.record.partition_keys[1]
     addresses = graph.record.addresses
     with pytest.raises(StaleRunError, match="of epoch 1, in a gang of epoch"):
-        send(JoinHostGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "comm", "1d", (0, 0), None, 1))
+        send(JoinHostGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "tcp", "1d", (0, 0), None, 1))

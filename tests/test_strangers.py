@@ -35,7 +35,6 @@ BYTES = {
 # To a worker, in place of a message of another rank, of the scheduler or of nobody.
 MESSAGES: list[dict[str, Any]] = [
     {"op": "dbfs_deliver", "reply": False, "message": b"junk"},
-    {"op": "dbfs_deliver", "reply": False, "message": {"counts": 1}},
     {"op": "dbfs_deliver", "reply": False, "message": pickle.dumps(5)},
     {"op": "dbfs_deliver", "reply": True},
     {"op": "dbfs_start_rank", "reply": True},
@@ -47,8 +46,8 @@ MESSAGES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[distributed.Client]:
-    # On GPUs over comms, so that ranks take messages at their workers' ports.
-    with dask.config.set({"dbfs.exchange": "comm"}):
+    # By TCP, so that ranks take frames at ports of their own.
+    with dask.config.set({"dbfs.exchange": "tcp"}):
         with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None, memory_limit="1GiB") as client:
             # The preload that makes the CPU stand for a GPU needs the plugin.
             dbfs.install(client)

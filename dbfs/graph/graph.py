@@ -64,8 +64,8 @@ class Graph(StaysHere, GraphCounts):
         read_seconds: time of reading, if reading finished before building (edges kept, ids numbered); else 0.
         build_seconds: time of reading and building.
         backend: where the graph is traversed: ``cpu`` or ``cuda``.
-        exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``,
-            ``nccl`` or ``comm``.
+        exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``
+            or ``nccl``.
         layout: the partition of the edges: ``1d`` or ``2d``.
         record: the service's record of the graph.
     """

@@ -44,9 +44,8 @@ A worker refuses messages of an attempt before the latest: they come late, from 
 async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
-    On GPUs that is GPU memory mapped by the peers, else NCCL, else shared memory, else comms. On CPUs it is shared
-    memory within each host, and streams between hosts. On GPUs with a 2-D partition it is GPU memory mapped by the
-    peers, else the same as on CPUs.
+    On CPUs that is shared memory within each host, and streams between hosts. On GPUs it is GPU memory mapped by the
+    peers, else NCCL, else the same as on CPUs, through the host. A 2-D partition on GPUs has no NCCL.
 
     Raises:
         BackendUnavailableError: the graph is on GPUs, and a worker has no GPU any more.
@@ -133,7 +132,7 @@ async def _form_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
                 raise
             slower = slower if str(error) in slower else "; ".join(filter(None, (slower, str(error))))
             logger.info("dbfs: %s does not exchange by %s: %s", record.name, exchange, error)
-    return Formed("cuda", await _join_through_host(record, call), slower)
+    return replace(await _form_on_hosts(record, call), slower=slower)
 
 
 async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
@@ -258,28 +257,6 @@ async def _connect_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) ->
     token, envoys, epoch = new_token(), [record.addresses[rank] for rank in hosts.envoys], next(EPOCHS)
     doors = tuple(await _all([call(address, OpenToHosts(record.graph_id, token, epoch)) for address in envoys]))
     await _all([call(address, ConnectHosts(record.graph_id, doors, token, epoch)) for address in envoys])
-
-
-async def _join_through_host(record: GraphRecord, call: WorkerCall) -> str:
-    """Have rank 0 make shared memory and the others attach, or else all exchange over comms; return the exchange."""
-    others, hosts = range(1, record.stripe.p), Hosts.one(record.stripe.p)
-    try:
-        if record.exchange != "comm":
-            try:
-                epoch = next(EPOCHS)
-                handle = await _join(record, call, 0, "shared_memory", hosts, None, epoch)
-                await _all([_join(record, call, rank, "shared_memory", hosts, handle, epoch) for rank in others])
-                return "shared_memory"
-            except ExchangeUnavailableError as error:
-                if record.exchange == "shared_memory":
-                    raise
-                logger.info("dbfs: %s exchanges over comms: %s", record.name, error)
-        epoch = next(EPOCHS)
-        await _all([_join(record, call, rank, "comm", hosts, None, epoch) for rank in (0, *others)])
-        return "comm"
-    except BaseException:
-        await _leave(record, call)
-        raise
 
 
 async def _join(

@@ -39,7 +39,7 @@ class Worker:
         from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 
         if hosts.count > 1:
-            self.exchange = EnvoyExchange.create_for(stripe, "gang", rank, hosts)
+            self.exchange = EnvoyExchange.create_for(stripe, "gang", rank, hosts, entries)
         else:
             self.exchange = SharedMemoryExchange.create(stripe, "gang", entries)
         return self.exchange.handle

@@ -34,9 +34,9 @@ from dbfs_workers.cuda.communicator import (
     Tag,
     Transfer,
 )
-from dbfs_workers.exchange.comm import AbortMessages, CrossingMessage
 from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import COUNTS, Abort
+from dbfs_workers.exchange.transport import AbortMessages
 from dbfs_workers.levels import loop
 from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.spec import TraversalSpec
@@ -347,18 +347,14 @@ MakeMessages = Callable[[Stripe, int, Stream], Messages]
 
 
 class Messenger:
-    """A ``Transport`` that hands over messages at once. Lost ranks get none."""
+    """Hands over the ends of runs at once. Lost ranks get none."""
 
     def __init__(self) -> None:
         self.ends: dict[int, AbortMessages] = {}
 
-    def send(self, peer: int, message: CrossingMessage | Abort) -> None:
-        assert isinstance(message, Abort)
+    def send(self, peer: int, abort: Abort) -> None:
         if peer in self.ends:
-            self.ends[peer].receive(message)
-
-    def close(self) -> None:
-        self.ends = {}
+            self.ends[peer].receive(abort)
 
 
 class NcclGang:
@@ -379,7 +375,7 @@ class NcclGang:
         stripe: Stripe = partitions[0].stripe
         streams: list[Stream] = [[] for _ in range(self.p)]
         self.exchanges = [
-            NcclExchange(stripe, rank, self.messages, FakeLibrary(self.network, stream))
+            NcclExchange(stripe, rank, self.messages.send, FakeLibrary(self.network, stream))
             for rank, stream in enumerate(streams)
         ]
         self.messages.ends = dict(enumerate(self.exchanges))

@@ -80,6 +80,13 @@ def test_other_hosts_have_the_same_result(hosts: tuple[int, ...]) -> None:
         assert_right(gang, random(500, 3000, 1), 7)
 
 
+@pytest.mark.parametrize("hosts", [(0, 1), pytest.param((0, 0, 1), marks=pytest.mark.full)])
+def test_bins_that_pass_through_the_host_cross_hosts(hosts: tuple[int, ...]) -> None:
+    """As on GPUs, whose arrays are NumPy's here."""
+    with started(len(hosts), hosts=hosts, staged=True) as gang:
+        assert_right(gang, random(500, 3000, 1), 7)
+
+
 @pytest.mark.full
 def test_frames_larger_than_the_buffers_of_a_connection(four: Gang) -> None:
     n, src, dst = random(1_000_000, 2_000_000, 2)

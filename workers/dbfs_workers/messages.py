@@ -3,8 +3,8 @@
 The messages of leases, reads and updates are in the modules ``messages`` of these rooms. The scheduler's messages are
 in ``dbfs.service.messages``, because their fields and answers are records of ``dbfs``, which workers do not import.
 
-Ranks of one gang also send each other the messages of ``exchange.comm``. Those bypass this module: they are not
-answered, and their arrays travel in frames of their own, without pickling.
+Ranks of one gang also send each other the messages of ``exchange.transport``. Those bypass this module: they are not
+answered.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         stripe: the graph's stripe.
         addresses: workers of the gang, by rank.
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
-        exchange: ``nccl``, ``comm``, or ``shared_memory`` on each host, with streams between hosts if there are
-            several.
+        exchange: ``nccl``, or ``shared_memory`` on each host, with streams between hosts if there are several.
         layout: ``1d`` or ``2d``; the latter only with ``shared_memory``.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
-        handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for ``comm``
-            and ``nccl``.
+        handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for
+            ``nccl``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
         mutable: whether updates may change the graph.
 

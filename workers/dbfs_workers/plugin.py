@@ -9,6 +9,7 @@ worker: clients fetch, count and free them like any task's result.
 """
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,11 +21,9 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
-from dbfs_workers.exchange.comm import AbortMessages, CommExchange
 from dbfs_workers.exchange.hosts import Hosts, identity
-from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.segment import SegmentHandle
-from dbfs_workers.exchange.transport import DaskTransport
+from dbfs_workers.exchange.transport import AbortMessages, DaskTransport
 from dbfs_workers.gpus import own_gpu
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.worker import WorkerLeases
@@ -116,7 +115,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         )
         for service in (self, self.updates, *self.reads):
             worker.handlers.update(handlers(service))
-        worker.handlers["dbfs_deliver"] = self.deliver
+        worker.handlers[DaskTransport.OPERATION] = self.deliver
         worker.handlers[delivering.OPERATION] = delivering.take_edges
 
     def teardown(self, worker: distributed.Worker) -> None:
@@ -152,38 +151,31 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if message.exchange == "nccl":
             await self._join_by_nccl(message)
             return None
-        exchange: Exchange
-        made = None
-        if message.exchange == "comm":
-            transport = DaskTransport(self.worker, message.graph_id, message.addresses)
-            exchange = transport.exchange = CommExchange(message.stripe, message.rank, transport)
+        from dbfs_workers.exchange.across_hosts import EnvoyExchange
+        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+
+        hosts, stripe, rank, graph_id = Hosts(message.hosts), message.stripe, message.rank, message.graph_id
+        exchange: SharedMemoryExchange
+        # A level on GPUs has one crossing, so their bins hold all rows.
+        entries = None if message.backend == "cpu" else stripe.n_local
+        if message.layout == "2d":
+            entries = bin_entries(stripe)
+        if message.handle is not None:
+            exchange = SharedMemoryExchange.attach(message.handle, rank, graph_id, hosts.carriers(rank))
+        elif hosts.count > 1:
+            exchange = EnvoyExchange.create_for(stripe, graph_id, rank, hosts, entries)
         else:
-            from dbfs_workers.exchange.across_hosts import EnvoyExchange
-            from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+            exchange = SharedMemoryExchange.create(stripe, graph_id, entries)
+        made = None if message.handle is not None else exchange.handle
+        if message.layout == "2d":
+            from dbfs_workers.members.on_grid import GridMember, GridMemberOnGpu
 
-            hosts, stripe, rank, graph_id = Hosts(message.hosts), message.stripe, message.rank, message.graph_id
-            shared: SharedMemoryExchange
-            # A level on GPUs has one crossing, so their bins hold all rows.
-            entries = None if message.backend == "cpu" else stripe.n_local
-            if message.layout == "2d":
-                entries = bin_entries(stripe)
-            if message.handle is not None:
-                shared = SharedMemoryExchange.attach(message.handle, rank, graph_id, hosts.carriers(rank))
-            elif hosts.count > 1:
-                shared = EnvoyExchange.create_for(stripe, graph_id, rank, hosts, entries)
+            if message.backend == "cpu":
+                self._enter(graph_id, GridMember(rank, message.partition_key, exchange, threads))
             else:
-                shared = SharedMemoryExchange.create(stripe, graph_id, entries)
-            exchange = shared
-            made = None if message.handle is not None else shared.handle
-            if message.layout == "2d":
-                from dbfs_workers.members.on_grid import GridMember, GridMemberOnGpu
-
-                if message.backend == "cpu":
-                    self._enter(graph_id, GridMember(rank, message.partition_key, shared, threads))
-                else:
-                    on_gpu = GridMemberOnGpu(rank, message.partition_key, shared, graph_id)
-                    await self._enter_on_gpu(graph_id, on_gpu, on_gpu.make)
-                return made
+                on_gpu = GridMemberOnGpu(rank, message.partition_key, exchange, graph_id)
+                await self._enter_on_gpu(graph_id, on_gpu, on_gpu.make)
+            return made
         if message.backend == "cpu":
             self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange, threads))
             return made
@@ -200,7 +192,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
         nccl.require()
         transport = DaskTransport(self.worker, message.graph_id, message.addresses)
-        exchange = transport.exchange = NcclExchange(message.stripe, message.rank, transport, nccl.Nccl())
+        exchange = transport.exchange = NcclExchange(message.stripe, message.rank, transport.send, nccl.Nccl())
         member = NcclMember(message.rank, message.partition_key, exchange)
         await self._enter_on_gpu(message.graph_id, member, member.make)
 
@@ -371,12 +363,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.forget(message.client)
 
-    def deliver(self, graph_id: str, message: Any) -> None:
-        """Take a message of ``exchange.comm`` from a peer; see ``exchange.transport`` for why it is not answered."""
+    def deliver(self, graph_id: str, message: bytes) -> None:
+        """Take a message of a peer; see ``exchange.transport``."""
         member = self.members.get(graph_id)
         # The last message of a peer may arrive after this rank has left the gang.
         if isinstance(member, LoopMember) and isinstance(member.exchange, AbortMessages):
-            member.exchange.receive(DaskTransport.unwrap(message))
+            member.exchange.receive(pickle.loads(message))
 
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
         """Return labels that are neither dropped nor published, on the member's device. Tasks on this worker call this.

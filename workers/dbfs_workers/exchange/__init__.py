@@ -3,7 +3,7 @@
 In: a rank's bins and slice of a level, and its counts (``protocol`` defines the calls; the level loop makes them).
 Out: the bins and slices of the peers and the sums of all counts, or the typed error that ended the run on all ranks.
 
-Five classes implement ``protocol.Exchange``. In a gang on GPUs that can map each other's memory, none of them runs:
+Four classes implement ``protocol.Exchange``. In a gang on GPUs that can map each other's memory, none of them runs:
 the resident kernel exchanges by itself (``dbfs_workers.cuda``).
 
 | module | class | ranks that it connects |
@@ -11,7 +11,7 @@ the resident kernel exchanges by itself (``dbfs_workers.cuda``).
 | ``shared_memory`` | ``SharedMemoryExchange`` | on one host; ``segment`` lays it out, ``barrier_kernels`` wait in it |
 | ``across_hosts`` | ``EnvoyExchange`` | the lowest ranks of all hosts, by TCP; the ranks of a host share memory.
   ``hosts`` finds the hosts of the ranks; ``link`` and ``stream`` carry the frames |
-| ``nccl`` | ``NcclExchange`` | on GPUs on any hosts, a GPU each, from GPU memory to GPU memory |
-| ``comm`` | ``CommExchange`` | on GPUs on any hosts; ``transport`` carries the messages over Dask's connections |
-| ``staged`` | ``StagedExchange`` | on GPUs, through host memory and ``shared_memory`` or ``comm`` |
+| ``nccl`` | ``NcclExchange`` | on GPUs on any hosts, a GPU each, from GPU memory to GPU memory; ``transport`` carries
+  the ends of runs over Dask's connections |
+| ``staged`` | ``StagedExchange`` | on GPUs, through host memory and one of the first two |
 """

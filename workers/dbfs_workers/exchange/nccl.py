@@ -37,9 +37,9 @@ from dbfs_workers.cuda.communicator import (
     Transfer,
 )
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.exchange.comm import Transport
 from dbfs_workers.exchange.nccl_groups import NcclGroups
 from dbfs_workers.exchange.protocol import COUNTS, require_later
+from dbfs_workers.exchange.transport import Send
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
@@ -95,12 +95,12 @@ class NcclExchange(NcclGroups):
     Args:
         stripe: the graph's stripe.
         rank: this rank.
-        transport: carries the aborts of runs.
+        send: sends the aborts of runs.
         library: NCCL.
     """
 
-    def __init__(self, stripe: Stripe, rank: int, transport: Transport, library: Library) -> None:
-        super().__init__(stripe.p, rank, transport, library)
+    def __init__(self, stripe: Stripe, rank: int, send: Send, library: Library) -> None:
+        super().__init__(stripe.p, rank, send, library)
         self._stripe = stripe
         self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
         self.bin_ends = np.zeros(self.p, np.int64)
@@ -311,7 +311,6 @@ class NcclExchange(NcclGroups):
 
     def close(self) -> None:
         """See ``Exchange.close``."""
-        self._transport.close()
         self.disconnect()
         self._incoming = []
 

@@ -2,7 +2,7 @@
 
 A group that waits for a peer occupies the GPU, and only the end of the communicator stops it. So a run that fails ends
 this rank's communicator, and ``connect`` makes a new one before the next run. The end of a run, with its cause, travels
-by ``comm.AbortMessages``: NCCL has no such messages.
+by ``transport.AbortMessages``: NCCL has no such messages.
 """
 
 import threading
@@ -12,8 +12,8 @@ from typing import Final
 
 from dbfs_workers.cuda.communicator import Communicator, CommunicatorFailedError, Library, Transfer
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, RunAbortedError
-from dbfs_workers.exchange.comm import AbortMessages, Transport
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.exchange.transport import AbortMessages, Send
 
 CONNECT_SECONDS: Final = 20.0
 """Seconds that forming a communicator may take. NCCL looks for network adapters first."""
@@ -34,12 +34,12 @@ class NcclGroups(AbortMessages):
     Args:
         p: number of ranks.
         rank: this rank.
-        transport: carries the aborts of runs.
+        send: sends the aborts of runs.
         library: NCCL.
     """
 
-    def __init__(self, p: int, rank: int, transport: Transport, library: Library) -> None:
-        super().__init__(p, rank, transport)
+    def __init__(self, p: int, rank: int, send: Send, library: Library) -> None:
+        super().__init__(p, rank, send)
         self._library = library
         self._communicator: Communicator | None = None
         self._ending: threading.Thread | None = None

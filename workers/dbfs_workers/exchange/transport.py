@@ -1,34 +1,76 @@
-"""The transport of ``exchange.comm``'s messages between workers: Dask's own comms, one lasting connection to each peer.
+"""The end of a run, spread by messages: for exchanges that carry no word of it themselves.
 
-Messages are not acknowledged. A crossing is complete when the peers' messages have arrived, so an acknowledgement would
-only double the traffic (12 messages a level with 4 ranks).
+The messages travel between workers by Dask's connections. They are not acknowledged: a peer that is lost is found out
+by the scheduler.
 """
 
 import asyncio
 import logging
 import pickle
-from collections.abc import Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Sequence
 
 import distributed
-from distributed.core import send_recv
-from distributed.protocol import to_serialize
 
-from dbfs_workers.exchange.comm import AbortMessages, CrossingMessage
-from dbfs_workers.exchange.protocol import Abort
+from dbfs_workers.exchange.protocol import Abort, Cause, abort_error
 
 logger = logging.getLogger(__name__)
 
-_SMALL = 64 * 1024  # bytes
+Send = Callable[[int, Abort], None]
+"""Queues a message to a rank. Callable from any thread; returns at once."""
+
+
+class AbortMessages:
+    """The base of such exchanges. ``abort``, ``peer_lost`` and ``receive`` may be called from any thread."""
+
+    def __init__(self, p: int, rank: int, send: Send) -> None:
+        self.rank = rank
+        self.p = p
+        self._send = send
+        self._peers = [peer for peer in range(p) if peer != rank]
+        self._number = 0
+        self._changed = threading.Condition()
+        self._abort: Abort | None = None
+
+    def abort(self, number: int, cause: Cause, message: str) -> None:
+        """See ``Exchange.abort``."""
+        abort = Abort(number, cause, self.rank, message)
+        if self.receive(abort):
+            for peer in self._peers:
+                self._send(peer, abort)
+
+    def peer_lost(self, number: int, peer: int) -> None:
+        """See ``Exchange.peer_lost``."""
+        abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
+        if self.receive(abort):
+            for other in self._peers:
+                if other != peer:
+                    self._send(other, abort)
+
+    def receive(self, abort: Abort) -> bool:
+        """Take a message of a peer. Return False if it is ignored: of an earlier run, or not the run's first abort."""
+        with self._changed:
+            if abort.number < self._number or (self._abort is not None and abort.number <= self._abort.number):
+                return False
+            self._abort = abort
+            self._changed.notify_all()
+            return True
+
+    def _raise_if_aborted(self, where: str) -> None:
+        """Raise the error of this run if the run was aborted; its message begins with ``where``."""
+        abort = self._abort
+        if abort is not None and abort.number == self._number:
+            raise abort_error(abort.cause, where, abort.rank, abort.message)
 
 
 class DaskTransport:
-    """A ``Transport`` over Dask's comms, made in the worker's event loop.
+    """Sends the messages of one rank, over Dask's connections. Made in the worker's event loop.
 
     Attributes:
         exchange: the exchange whose ``peer_lost`` is called if a message can't be delivered.
     """
 
+    OPERATION = "dbfs_deliver"
     exchange: AbortMessages
 
     def __init__(self, worker: distributed.Worker, graph_id: str, addresses: Sequence[str]) -> None:
@@ -36,54 +78,22 @@ class DaskTransport:
         self._graph_id = graph_id
         self._addresses = list(addresses)
         self._loop = asyncio.get_running_loop()
-        self._comms: dict[int, Any] = {}
-        # One lock for each peer, because a comm takes one write at a time; it also keeps the messages in order.
-        self._locks = [asyncio.Lock() for _ in addresses]
         self._sending: set[asyncio.Task[None]] = set()
 
-    def send(self, peer: int, message: CrossingMessage | Abort) -> None:
-        """See ``Transport.send``."""
-        self._loop.call_soon_threadsafe(self._start, peer, message)
+    def send(self, peer: int, abort: Abort) -> None:
+        """See ``Send``."""
+        self._loop.call_soon_threadsafe(self._start, peer, abort)
 
-    def close(self) -> None:
-        """Give the connections back to Dask's pool."""
-        self._loop.call_soon_threadsafe(self._close)
-
-    @staticmethod
-    def unwrap(message: bytes | dict[str, Any]) -> CrossingMessage | Abort:
-        """Return the message that ``DaskTransport`` packed."""
-        if isinstance(message, bytes):
-            unpickled: CrossingMessage | Abort = pickle.loads(message)
-            return unpickled
-        return CrossingMessage(**{**message, "counts": tuple(message["counts"])})
-
-    def _start(self, peer: int, message: CrossingMessage | Abort) -> None:
-        task = self._loop.create_task(self._send(peer, message))
+    def _start(self, peer: int, abort: Abort) -> None:
+        task = self._loop.create_task(self._deliver(peer, abort))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _send(self, peer: int, message: CrossingMessage | Abort) -> None:
-        packed = _pack(message)
+    async def _deliver(self, peer: int, abort: Abort) -> None:
+        address = self._addresses[peer]
         try:
-            async with self._locks[peer]:
-                comm = self._comms.get(peer)
-                if comm is None:
-                    comm = self._comms[peer] = await self._worker.rpc.connect(self._addresses[peer])
-                await send_recv(comm, op="dbfs_deliver", reply=False, graph_id=self._graph_id, message=packed)
+            deliver = getattr(self._worker.rpc(address), self.OPERATION)
+            await deliver(reply=False, graph_id=self._graph_id, message=pickle.dumps(abort))
         except OSError as error:
-            logger.info("dbfs: can't send to rank %d at %s: %s", peer, self._addresses[peer], error)
-            self.exchange.peer_lost(message.number, peer)
-
-    def _close(self) -> None:
-        for peer, comm in self._comms.items():
-            self._worker.rpc.reuse(self._addresses[peer], comm)
-        self._comms = {}
-
-
-def _pack(message: CrossingMessage | Abort) -> bytes | dict[str, Any]:
-    # Dask sends each array in a frame of its own: it copies nothing, but costs 0.1 ms a frame. Pickling copies, which
-    # is cheaper for small arrays.
-    if isinstance(message, Abort) or message.nbytes < _SMALL:
-        return pickle.dumps(message)
-    fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
-    return {name: to_serialize(value) if hasattr(value, "dtype") else value for name, value in fields.items()}
+            logger.info("dbfs: can't send to rank %d at %s: %s", peer, address, error)
+            self.exchange.peer_lost(abort.number, peer)
