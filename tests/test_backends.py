@@ -16,26 +16,18 @@ from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, Graph
 from dbfs.records import Formed, GraphIds, GraphRecord
 from dbfs.service import forming
 from dbfs_workers import gpus
-from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.messages import (
-    ConnectByNccl,
-    ConnectGpus,
-    ConnectHosts,
-    DetachGpus,
+    ConnectExchange,
+    DisconnectExchange,
     GetGpu,
     GetHost,
-    JoinGpuGang,
-    JoinHostGang,
+    JoinGang,
     LeaveGang,
-    NameCommunicator,
-    OfferGpuMemory,
-    OpenToHosts,
-    RecoverGpu,
+    OfferExchange,
     WorkerMessage,
 )
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tokens import Token
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded
 from tests.support.standin import pretend_to_have_a_gpu
@@ -141,11 +133,11 @@ def test_what_a_cluster_on_gpus_lacks(machine: pytest.MonkeyPatch) -> None:
         dbfs.connect(backend="tpu")
 
 
-MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=Stripe(100, 2), entries=8)
+JOINING = [*[JoinGang] * 2, *[OfferExchange] * 2, *[ConnectExchange] * 2]
 
 
 class Gang:
-    """Workers with a GPU each (or one for all), as ``forming`` calls them; rank 1 fails at one kind of message.
+    """Workers with a GPU each (or one for all), as ``forming`` calls them; rank 1 fails at one message of one exchange.
 
     Without ``nccl`` nccl4py is not installed there.
     """
@@ -153,40 +145,39 @@ class Gang:
     def __init__(
         self,
         fails: type[WorkerMessage[Any]] | None = None,
+        exchange: str = "",
         error: Exception | None = None,
         *,
         sharing: bool = False,
         gpus: bool = True,
         nccl: bool = False,
     ) -> None:
-        self.fails = fails
+        self.fails = fails, exchange
         self.error = error
         self.sharing = sharing
         self.gpus = gpus
         self.nccl = nccl
         self.received: list[type[WorkerMessage[Any]]] = []
-        self.backends: list[str] = []
+        self.joined: list[str] = []
+        self.offers: list[tuple[str, ...]] = []
 
     async def call(self, address: str, message: WorkerMessage[Any]) -> Any:
         self.received.append(type(message))
-        if self.error is not None and type(message) is self.fails and address == "tcp://a:2":
+        if isinstance(message, JoinGang):
+            self.joined.append(message.exchange)
+        if self.error is not None and address == "tcp://a:2" and self.fails == (type(message), self.joined and self.joined[-1]):
             raise self.error
         match message:
-            case JoinHostGang(exchange="nccl") if not self.nccl:
+            case JoinGang(exchange="nccl") if not self.nccl:
                 raise ExchangeUnavailableError("nccl4py is not installed")
-            case JoinHostGang(exchange="shared_memory", handle=None):
-                self.backends.append(message.backend)
-                return MEMORY
-            case JoinHostGang():
-                self.backends.append(message.backend)
             case GetHost():
                 return "a host"
             case GetGpu():
                 return ("0" if self.sharing else address) if self.gpus else None
-            case JoinGpuGang():
+            case OfferExchange():
                 return Pickled.of(address)
-            case NameCommunicator():
-                return address.encode()
+            case ConnectExchange():
+                self.offers.append(tuple(offer.value() for offer in message.offers))
         return None
 
 
@@ -219,11 +210,11 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
 
 
 def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
-    gang = Gang(ConnectGpus, ExchangeUnavailableError("rank 1 can't map its peers' GPU memory"))
+    lacking = "rank 1 can't map its peers' GPU memory"
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError(lacking))
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
-    lacking = "rank 1 can't map its peers' GPU memory; nccl4py is not installed"
-    assert formed == Formed("cuda", "shared_memory", lacking)
-    assert gang.backends == ["cuda", "cuda"]
+    assert formed == Formed("cuda", "shared_memory", f"{lacking}; nccl4py is not installed")
+    assert gang.joined == ["cuda_ipc"] * 2 + ["nccl"] * 2 + ["host"] * 2
     # All ranks leave, so no engines remain of the gangs that were not formed.
     assert gang.received.count(LeaveGang) == 4
     with pytest.raises(ExchangeUnavailableError, match="can't map"):
@@ -231,19 +222,20 @@ def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
 
 
 def test_gpus_that_cannot_map_each_other_exchange_by_nccl() -> None:
-    gang = Gang(ConnectGpus, ExchangeUnavailableError("rank 1 is on another host"), nccl=True)
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("rank 1 is on another host"), nccl=True)
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
     assert formed == Formed("cuda", "nccl")
-    # The id is rank 0's, and goes to all ranks.
-    assert gang.received[-3:] == [NameCommunicator, ConnectByNccl, ConnectByNccl]
-    # After a failed run there is a new communicator.
+    # What each rank offered goes to all ranks.
+    assert gang.received[-4:] == JOINING[2:]
+    assert gang.offers[-2:] == [("tcp://a:1", "tcp://a:2")] * 2
+    # After a failed run the ranks connect anew.
     gang.received.clear()
-    asyncio.run(forming.recover(record("cuda"), formed, gang.call))
-    assert gang.received == [NameCommunicator, ConnectByNccl, ConnectByNccl]
+    asyncio.run(forming.connect(record("cuda"), gang.call))
+    assert gang.received == JOINING[2:]
 
 
 def test_workers_with_tls_exchange_by_nccl_only_if_asked_to() -> None:
-    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"), nccl=True)
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"), nccl=True)
     addresses = ("tls://a:1", "tls://a:2")
 
     async def call(address: str, message: WorkerMessage[Any]) -> Any:
@@ -257,7 +249,8 @@ def test_workers_with_tls_exchange_by_nccl_only_if_asked_to() -> None:
 
 
 def test_gpus_that_nccl_does_not_connect_leave_and_exchange_through_the_host() -> None:
-    gang = Gang(ConnectByNccl, ExchangeUnavailableError("rank 1: no communicator after 20 s"), nccl=True)
+    error = ExchangeUnavailableError("rank 1: no communicator after 20 s")
+    gang = Gang(ConnectExchange, "nccl", error, nccl=True)
     with pytest.raises(ExchangeUnavailableError, match="rank 1: no communicator"):
         asyncio.run(forming.form(record("cuda", "nccl"), gang.call))
     assert gang.received.count(LeaveGang) == 2
@@ -271,7 +264,7 @@ def test_ranks_on_one_gpu_exchange_through_the_host_where_cuda_was_asked_for() -
     assert (formed.backend, formed.exchange) == ("cuda", "shared_memory")
     assert "ranks 0 and 1 (tcp://a:2) are on one GPU (0)" in formed.slower
     # No resident kernel was started, as it would wait for the other rank's.
-    assert JoinGpuGang not in gang.received
+    assert gang.joined == ["host"] * 2
     with pytest.raises(ExchangeUnavailableError, match="ranks 0 and 1 .* are on one GPU .0."):
         asyncio.run(forming.form(record("cuda", "cuda_ipc"), gang.call))
     assert choose(gang, "cuda") == "cuda"
@@ -294,95 +287,78 @@ def test_a_backend_is_chosen_before_the_graph_is_built() -> None:
 def test_gpus_exchange_as_they_are_told() -> None:
     gang = Gang()
     assert asyncio.run(forming.form(record("cuda", "shared_memory"), gang.call)) == Formed("cuda", "shared_memory")
-    assert gang.received == [*[GetGpu] * 2, *[GetHost] * 2, *[JoinHostGang] * 2]
+    assert gang.received == [*[GetGpu] * 2, *[GetHost] * 2, *JOINING]
     gang = Gang()
     assert asyncio.run(forming.form(record("cuda", "tcp"), gang.call)) == Formed("cuda", "tcp", hosts=(0, 1))
-    assert gang.received == [*[GetGpu] * 2, *[JoinHostGang] * 2, *[OpenToHosts] * 2, *[ConnectHosts] * 2]
+    assert gang.received == [*[GetGpu] * 2, *JOINING]
 
 
 def test_gpus_on_two_hosts_exchange_as_cpus_do() -> None:
-    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
+    gang = Gang()
 
     async def call(address: str, message: WorkerMessage[Any]) -> Any:
         return address if isinstance(message, GetHost) else await gang.call(address, message)
 
-    assert asyncio.run(forming.form(record("cuda"), call)) == Formed(
-        "cuda", "tcp", "can't map; nccl4py is not installed", hosts=(0, 1)
-    )
+    lacking = "roads has ranks on several hosts, which map no GPU memory; nccl4py is not installed"
+    assert asyncio.run(forming.form(record("cuda"), call)) == Formed("cuda", "tcp", lacking, hosts=(0, 1))
     with pytest.raises(ExchangeUnavailableError, match="rank 1 .tcp://a:2. is on another host than rank 0"):
         asyncio.run(forming.form(record("cuda", "shared_memory"), call))
 
 
-def test_nobody_joins_anew_while_another_still_attaches_to_shared_memory() -> None:
-    """Otherwise the late rank would attach to shared memory that the other ranks have left."""
+def test_ranks_that_share_no_memory_all_leave_before_any_joins_anew() -> None:
+    """Otherwise a late rank would attach to shared memory that the other ranks have left."""
     addresses = ("tcp://a:1", "tcp://a:2", "tcp://b:1")
     three = replace(record("cpu"), stripe=Stripe(100, 3), addresses=addresses, partition_keys=("p",) * 3)
-    joined: list[tuple[str, SegmentHandle | None]] = []
-    connected: list[tuple[str, type[WorkerMessage[Any]]]] = []
+    received: list[tuple[type[WorkerMessage[Any]], str]] = []
 
     async def call(address: str, message: WorkerMessage[Any]) -> Any:
         if isinstance(message, GetHost):
             return "one host, as far as the workers can tell"
-        if not isinstance(message, JoinHostGang):
-            connected.append((address, type(message)))
-            return (address, 5)
-        if message.handle is not None:
+        received.append((type(message), address))
+        shares = sum(kind is JoinGang for kind, _ in received) <= 3
+        if isinstance(message, ConnectExchange) and shares:
             if address == "tcp://b:1":
                 raise ExchangeUnavailableError("on another host")
             await asyncio.sleep(0.05)
-        joined.append((address, message.handle))
-        return MEMORY
+        return Pickled.of(address) if isinstance(message, OfferExchange) else None
 
     assert asyncio.run(forming.form(three, call)) == Formed("cpu", "tcp", hosts=(0, 1, 2))
-    assert joined[:2] == [("tcp://a:1", None), ("tcp://a:2", MEMORY)]
-    assert joined[2:] == [(address, None) for address in addresses]
-    assert connected == [(address, kind) for kind in (OpenToHosts, ConnectHosts) for address in addresses]
+    attempt = [JoinGang, OfferExchange, ConnectExchange]
+    kinds = [*attempt, LeaveGang, *attempt]
+    assert received == [(kind, address) for kind in kinds for address in addresses]
 
 
-def test_a_gpu_that_is_full_ends_the_load_through_the_host_too() -> None:
-    gang = Gang(JoinHostGang, GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
+@pytest.mark.parametrize(("exchange", "joined"), [("tcp", "host"), ("auto", "cuda_ipc")])
+def test_a_gpu_that_is_full_ends_the_load(exchange: str, joined: str) -> None:
+    error = GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free")
+    gang = Gang(JoinGang, joined, error)
     with pytest.raises(GraphTooLargeError, match="5 bytes"):
-        asyncio.run(forming.form(record("cuda", "tcp"), gang.call))
-    assert gang.received.count(LeaveGang) == 2
-
-
-def test_a_gpu_that_is_full_is_an_error_on_all_ranks() -> None:
-    gang = Gang(JoinGpuGang, GraphTooLargeError("rank 1: the graph needs 5 bytes on its GPU, 4 bytes are free"))
-    with pytest.raises(GraphTooLargeError, match="5 bytes"):
-        asyncio.run(forming.form(record("cuda"), gang.call))
+        asyncio.run(forming.form(record("cuda", exchange), gang.call))
     assert gang.received.count(LeaveGang) == 2
 
 
 def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
-    gang = Gang(ConnectGpus, GraphTooLargeError("rank 1: no room to map"))
+    gang = Gang(ConnectExchange, "cuda_ipc", GraphTooLargeError("rank 1: no room to map"))
     with pytest.raises(GraphTooLargeError, match="no room to map"):
         asyncio.run(forming.form(record("cuda"), gang.call))
-    assert gang.received[-4:] == [DetachGpus] * 2 + [LeaveGang] * 2
-
-
-def test_a_gang_on_gpus_forms_in_two_rounds() -> None:
-    gang = Gang()
-    assert asyncio.run(forming.form(record("cuda"), gang.call)).exchange == "cuda_ipc"
-    assert gang.received == [*[GetGpu] * 2, *[JoinGpuGang] * 2, *[ConnectGpus] * 2]
-    asyncio.run(forming.recover(record("cuda"), Formed("cuda", "cuda_ipc"), gang.call))
-    assert gang.received[6:] == [RecoverGpu] * 4
+    assert gang.received[-4:] == [DisconnectExchange] * 2 + [LeaveGang] * 2
 
 
 def test_a_grid_on_gpus_maps_messages_or_exchanges_through_the_host() -> None:
     grid = replace(record("cuda"), layout="2d")
     gang = Gang(sharing=True)
     assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "cuda_ipc")
-    assert gang.received[-4:] == [*[OfferGpuMemory] * 2, *[ConnectGpus] * 2]
-    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
+    assert gang.joined == ["cuda_ipc"] * 2
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"))
     assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "shared_memory", "can't map")
-    assert gang.received[-2:] == [DetachGpus] * 2
-    gang = Gang(ConnectGpus, ExchangeUnavailableError("can't map"))
+    assert gang.joined == ["cuda_ipc"] * 2 + ["host"] * 2
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"))
     with pytest.raises(ExchangeUnavailableError, match="can't map"):
         asyncio.run(forming.form(replace(grid, exchange="cuda_ipc"), gang.call))
-    assert gang.received[-4:] == [DetachGpus] * 2 + [LeaveGang] * 2
+    assert gang.received[-4:] == [DisconnectExchange] * 2 + [LeaveGang] * 2
     gang = Gang()
     assert asyncio.run(forming.form(replace(grid, exchange="shared_memory"), gang.call)).exchange == "shared_memory"
-    assert OfferGpuMemory not in gang.received
+    assert gang.joined == ["host"] * 2
 
 
 @pytest.mark.full

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from benchmarks.layouts import count_peers
 from benchmarks.level_counts import LevelCounts
 from dbfs_workers import backends
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import loop
 from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.reports import COUNT_FIELDS
@@ -20,6 +19,7 @@ from dbfs_workers.storage.ordering import count_degrees, degree_order
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import grids, partitions
+from tests.support.exchanges import shared_memory
 from tests.support.gang import spec
 from tests.support.graphs import random
 
@@ -40,8 +40,7 @@ def run_stripes(stripe: Stripe, src: NDArray[np.int64], dst: NDArray[np.int64], 
     """Run traversals on ranks of the 1-D partition; return the counts as int64[levels, ranks, fields] of each."""
     parts = partitions.build(stripe, src, dst, directed=False, hub_first=hub_first)
     backend = backends.get("cpu")
-    first = SharedMemoryExchange.create(stripe, "counts")
-    ends = [first, *(SharedMemoryExchange.attach(first.handle, rank, "counts") for rank in range(1, stripe.p))]
+    ends = shared_memory(stripe)
     deadline = time.monotonic() + _PATIENCE
 
     def traverse(rank: int) -> Any:

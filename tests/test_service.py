@@ -43,7 +43,7 @@ from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs.units import format_bytes
 from dbfs_workers.leases.messages import OpenDoor
-from dbfs_workers.messages import JoinHostGang, LeaveGang, StartRank, WorkerMessage
+from dbfs_workers.messages import JoinGang, LeaveGang, StartRank, WorkerMessage
 from dbfs_workers.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
@@ -492,4 +492,4 @@ def test_messages_of_an_earlier_attempt_are_refused(client: distributed.Client) 
     stripe, key = graph.record.stripe, graph.record.partition_keys[1]
     addresses = graph.record.addresses
     with pytest.raises(StaleRunError, match="of epoch 1, in a gang of epoch"):
-        send(JoinHostGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "tcp", "1d", (0, 0), None, 1))
+        send(JoinGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "host", "1d", (0, 0), 1))

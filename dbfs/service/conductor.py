@@ -127,7 +127,7 @@ class Conductor:
         graph = run.graph
         if graph.must_recover:
             try:
-                await forming.recover(graph.record, graph.formed, self._workers.until(run.ends))
+                await forming.connect(graph.record, self._workers.until(run.ends))
             except LateError as error:
                 raise LateError(
                     f"run {run.run_id}: some ranks did not recover from the previous failed run within its deadline: "

@@ -12,22 +12,15 @@ from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs.records import Formed, GraphRecord
 from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.exchange.segment import SegmentHandle
-from dbfs_workers.lines.line import new_token
 from dbfs_workers.messages import (
-    ConnectByNccl,
-    ConnectGpus,
-    ConnectHosts,
-    DetachGpus,
+    ConnectExchange,
+    DisconnectExchange,
     GetGpu,
     GetHost,
-    JoinGpuGang,
-    JoinHostGang,
+    JoinGang,
     LeaveGang,
-    NameCommunicator,
-    OfferGpuMemory,
-    OpenToHosts,
-    RecoverGpu,
+    OfferExchange,
+    WorkerMessage,
 )
 
 logger = logging.getLogger(__name__)
@@ -52,11 +45,26 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
         ExchangeUnavailableError: the ranks can't exchange as requested.
         GraphTooLargeError: a rank's part does not fit in its GPU.
     """
-    if record.backend == "cuda" and record.layout == "1d":
-        return await _form_on_gpus(record, call)
-    if record.backend == "cuda":
-        return await _form_grid_on_gpus(record, call)
-    return await _form_on_hosts(record, call)
+    p, wanted, grid = record.stripe.p, record.exchange, record.layout == "2d"
+    gpus = await require_gpus(record.addresses, call) if record.backend == "cuda" else []
+    hosts = Hosts.apart(p)
+    if wanted not in ("tcp", "nccl"):
+        hosts = Hosts.by_identity(await _all([call(address, GetHost()) for address in record.addresses]))
+    slower, between_gpus = "", () if not gpus or (grid and p == 1) else ("cuda_ipc",) if grid else ("cuda_ipc", "nccl")
+    for exchange in between_gpus:
+        if wanted not in ("auto", exchange):
+            continue
+        try:
+            if lacking := _lacking(record, exchange, hosts, gpus):
+                raise ExchangeUnavailableError(lacking)
+            await _join(record, exchange, hosts, call)
+            return Formed("cuda", exchange)
+        except ExchangeUnavailableError as error:
+            if wanted == exchange:
+                raise
+            slower = slower if str(error) in slower else "; ".join(filter(None, (slower, str(error))))
+            logger.info("dbfs: %s does not exchange by %s: %s", record.name, exchange, error)
+    return replace(await _form_through_hosts(record, hosts, call), slower=slower)
 
 
 async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, call: WorkerCall) -> str:
@@ -97,123 +105,33 @@ async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
     return found
 
 
-async def recover(record: GraphRecord, formed: Formed, call: WorkerCall) -> None:
-    """Make a gang usable after a failed run: its kernels, streams or communicator.
+async def connect(record: GraphRecord, call: WorkerCall) -> None:
+    """Connect the ranks of a gang, or make it usable after a failed run: its kernels, streams or communicator.
 
     Raises:
         LateError: a rank did not answer.
-        ExchangeUnavailableError: a host can't be reached any more.
+        ExchangeUnavailableError: a peer can't be reached, or its memory can't be mapped.
     """
-    if formed.hosts:
-        await _connect_hosts(record, Hosts(formed.hosts), call)
-        return
-    if formed.exchange == "nccl":
-        await _connect_by_nccl(record, call)
-        return
-    # All kernels must have ended before any rank clears its state: a running kernel would write to cleared memory.
-    for clear in (False, True):
-        await _all([call(address, RecoverGpu(record.graph_id, clear)) for address in record.addresses])
-
-
-async def _form_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
-    shared = _shared_gpu(record.addresses, await require_gpus(record.addresses, call))
-    slower = ""
-    # Two kernels that wait for each other can't share a GPU.
-    for exchange, join in (("cuda_ipc", _join_gpus), ("nccl", _join_by_nccl)):
-        if record.exchange not in ("auto", exchange):
-            continue
-        try:
-            if shared:
-                raise ExchangeUnavailableError(shared)
-            await join(record, call)
-            return Formed("cuda", exchange)
-        except ExchangeUnavailableError as error:
-            if record.exchange == exchange:
-                raise
-            slower = slower if str(error) in slower else "; ".join(filter(None, (slower, str(error))))
-            logger.info("dbfs: %s does not exchange by %s: %s", record.name, exchange, error)
-    return replace(await _form_on_hosts(record, call), slower=slower)
-
-
-async def _join_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
-    """Have every rank make its part on its GPU, and then connect all ranks by one communicator."""
-    if record.exchange == "auto" and any(address.startswith("tls://") for address in record.addresses):
-        raise ExchangeUnavailableError("NCCL does not encrypt, and the workers use TLS; dbfs.exchange: nccl allows it")
-    try:
-        hosts, epoch = Hosts.apart(record.stripe.p), next(EPOCHS)
-        await _all([_join(record, call, rank, "nccl", hosts, None, epoch) for rank in range(record.stripe.p)])
-        await _connect_by_nccl(record, call)
-    except BaseException:
-        await _leave(record, call)
-        raise
-
-
-async def _connect_by_nccl(record: GraphRecord, call: WorkerCall) -> None:
-    """Have all ranks form a communicator, which replaces the one before."""
     graph_id, addresses, epoch = record.graph_id, record.addresses, next(EPOCHS)
-    unique_id = await call(addresses[0], NameCommunicator(graph_id, epoch))
-    await _all([call(address, ConnectByNccl(graph_id, unique_id, epoch)) for address in addresses])
+    offers = tuple(await _all([call(address, OfferExchange(graph_id, epoch)) for address in addresses]))
+    await _all([call(address, ConnectExchange(graph_id, offers, epoch)) for address in addresses])
 
 
-async def _join_gpus(record: GraphRecord, call: WorkerCall) -> None:
-    """Have every rank make its engines, and then have every rank map the memory of all peers."""
-    addresses, graph_id, epoch = record.addresses, record.graph_id, next(EPOCHS)
-    joins = [
-        call(address, JoinGpuGang(graph_id, rank, key, epoch))
-        for rank, (address, key) in enumerate(zip(addresses, record.partition_keys, strict=True))
-    ]
-    try:
-        infos = tuple(await _all(joins))
-        await _all([call(address, ConnectGpus(graph_id, infos)) for address in addresses])
-    except BaseException:
-        # Some ranks may have mapped memory that others are about to free.
-        detaching = (call(address, DetachGpus(graph_id)) for address in addresses)
-        await asyncio.gather(*detaching, return_exceptions=True)
-        await _leave(record, call)
-        raise
+def _lacking(record: GraphRecord, exchange: str, hosts: Hosts, gpus: Sequence[str]) -> str:
+    """Return why GPUs can't exchange in a way; an empty string if they may try."""
+    # Two kernels that wait for each other can't share a GPU.
+    if record.layout == "1d" and (shared := _shared_gpu(record.addresses, gpus)):
+        return shared
+    if exchange == "cuda_ipc" and hosts.count > 1:
+        return f"{record.name} has ranks on several hosts, which map no GPU memory"
+    if exchange == "nccl" and record.exchange == "auto" and any(a.startswith("tls://") for a in record.addresses):
+        return "NCCL does not encrypt, and the workers use TLS; dbfs.exchange: nccl allows it"
+    return ""
 
 
-async def _form_grid_on_gpus(record: GraphRecord, call: WorkerCall) -> Formed:
-    """Form the gang as on CPUs, and then have every rank map the messages of its peers. No kernel waits for a peer."""
-    await require_gpus(record.addresses, call)
-    wanted = record.exchange
-    formed = await _form_on_hosts(record, call)
-    if wanted == "shared_memory" or record.stripe.p == 1:
-        return formed
-    try:
-        if formed.hosts:
-            raise ExchangeUnavailableError(f"{record.name} has ranks on several hosts, which map no GPU memory")
-        await _map_messages(record, call)
-        return replace(formed, exchange="cuda_ipc")
-    except ExchangeUnavailableError as error:
-        if wanted == "cuda_ipc":
-            await _leave(record, call)
-            raise
-        logger.info("dbfs: %s does not exchange by cuda_ipc: %s", record.name, error)
-        return replace(formed, slower=str(error))
-    except BaseException:
-        await _leave(record, call)
-        raise
-
-
-async def _map_messages(record: GraphRecord, call: WorkerCall) -> None:
-    """Have every rank of a 2-D partition map the messages of its peers, or none of them."""
-    addresses, graph_id = record.addresses, record.graph_id
-    try:
-        offers = tuple(await _all([call(address, OfferGpuMemory(graph_id)) for address in addresses]))
-        await _all([call(address, ConnectGpus(graph_id, offers)) for address in addresses])
-    except BaseException:
-        detaching = (call(address, DetachGpus(graph_id)) for address in addresses)
-        await asyncio.gather(*detaching, return_exceptions=True)
-        raise
-
-
-async def _form_on_hosts(record: GraphRecord, call: WorkerCall) -> Formed:
-    """Join the ranks of each host by shared memory, and the hosts by streams."""
+async def _form_through_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> Formed:
+    """Have the ranks of each host share memory, and make streams between the hosts."""
     p, wanted = record.stripe.p, record.exchange
-    hosts = Hosts.apart(p)
-    if wanted != "tcp":
-        hosts = Hosts.by_identity(await _all([call(address, GetHost()) for address in record.addresses]))
     if wanted == "shared_memory" and hosts.count > 1:
         rank = hosts.envoys[1]
         raise ExchangeUnavailableError(
@@ -221,77 +139,52 @@ async def _form_on_hosts(record: GraphRecord, call: WorkerCall) -> Formed:
             f"({record.addresses[0]}), so they share no memory; set dbfs.exchange to auto"
         )
     try:
-        try:
-            await _join_hosts(record, hosts, call)
-        except ExchangeUnavailableError as error:
-            if wanted == "shared_memory" or hosts.count == p:
-                raise
-            # Processes of one host that can't open each other's memory: in two containers, for example.
-            logger.info("dbfs: %s shares no memory: %s", record.name, error)
-            hosts = Hosts.apart(p)
-            await _join_hosts(record, hosts, call)
-        if hosts.count > 1:
-            await _connect_hosts(record, hosts, call)
-    except BaseException:
-        await _leave(record, call)
-        raise
+        await _join(record, "host", hosts, call)
+    except ExchangeUnavailableError as error:
+        if wanted == "shared_memory" or hosts.count == p:
+            raise
+        # Processes of one host that can't open each other's memory: in two containers, for example.
+        logger.info("dbfs: %s shares no memory: %s", record.name, error)
+        hosts = Hosts.apart(p)
+        await _join(record, "host", hosts, call)
     if hosts.count == 1 and wanted != "tcp":
         return Formed(record.backend, "shared_memory")
     return Formed(record.backend, "tcp" if hosts.count == p else "shared_memory+tcp", hosts=hosts.of_ranks)
 
 
-async def _join_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
-    """Have the lowest rank of each host make shared memory, and the other ranks of the host attach."""
+async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCall) -> None:
+    """Have every worker become a rank, and connect the ranks; else have all of them leave. See ``JoinGang``."""
     epoch = next(EPOCHS)
-
-    async def join(host: int) -> None:
-        envoy, *others = hosts.ranks(host)
-        handle = await _join(record, call, envoy, "shared_memory", hosts, None, epoch)
-        await _all([_join(record, call, rank, "shared_memory", hosts, handle, epoch) for rank in others])
-
-    await _all([join(host) for host in range(hosts.count)])
-
-
-async def _connect_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> None:
-    """Have the lowest ranks of all hosts make streams to each other, in place of the streams they had."""
-    token, envoys, epoch = new_token(), [record.addresses[rank] for rank in hosts.envoys], next(EPOCHS)
-    doors = tuple(await _all([call(address, OpenToHosts(record.graph_id, token, epoch)) for address in envoys]))
-    await _all([call(address, ConnectHosts(record.graph_id, doors, token, epoch)) for address in envoys])
-
-
-async def _join(
-    record: GraphRecord,
-    call: WorkerCall,
-    rank: int,
-    exchange: str,
-    hosts: Hosts,
-    handle: SegmentHandle | None,
-    epoch: int,
-) -> SegmentHandle | None:
-    return await call(
-        record.addresses[rank],
-        JoinHostGang(
+    joins = [
+        JoinGang(
             graph_id=record.graph_id,
             rank=rank,
-            partition_key=record.partition_keys[rank],
+            partition_key=key,
             stripe=record.stripe,
             addresses=record.addresses,
             backend=record.backend,
             exchange=exchange,
             layout=record.layout,
             hosts=hosts.of_ranks,
-            handle=handle,
             epoch=epoch,
             mutable=record.mutable,
-        ),
-    )
+        )
+        for rank, key in enumerate(record.partition_keys)
+    ]
+    try:
+        await _all([call(record.addresses[join.rank], join) for join in joins])
+        await connect(record, call)
+    except BaseException:
+        if exchange == "cuda_ipc":
+            # Some ranks may have mapped memory that others are about to free.
+            await _send_all(record, call, DisconnectExchange(record.graph_id))
+        await _send_all(record, call, LeaveGang(record.graph_id, next(EPOCHS)))
+        raise
 
 
-async def _leave(record: GraphRecord, call: WorkerCall) -> None:
-    """Free the memory that ranks took for a gang that could not be formed."""
-    epoch = next(EPOCHS)
-    leaving = (call(address, LeaveGang(record.graph_id, epoch)) for address in record.addresses)
-    await asyncio.gather(*leaving, return_exceptions=True)
+async def _send_all(record: GraphRecord, call: WorkerCall, message: WorkerMessage[None]) -> None:
+    """Send a message that clears up to all workers of a gang that could not be formed. Errors are ignored."""
+    await asyncio.gather(*(call(address, message) for address in record.addresses), return_exceptions=True)
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

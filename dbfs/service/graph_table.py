@@ -10,7 +10,7 @@ from dbfs.service import forming
 from dbfs.service.entries import GraphEntry, Reservation
 from dbfs.service.messages import Reserve
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.messages import DetachGpus, LeaveGang
+from dbfs_workers.messages import DisconnectExchange, LeaveGang
 
 # The client under whose name the scheduler keeps the keys of all graphs, as Dask does for published datasets. With a
 # name for each graph, ``scheduler.clients`` would keep an entry for each graph that was ever loaded.
@@ -131,7 +131,7 @@ class GraphTable:
         """End a graph's gang, and free its data."""
         graph_id, addresses = graph.record.graph_id, graph.record.addresses
         if graph.maps_gpus:
-            await self._workers.call_all(addresses, DetachGpus(graph_id))
+            await self._workers.call_all(addresses, DisconnectExchange(graph_id))
         await self._workers.call_all(addresses, LeaveGang(graph_id, next(forming.EPOCHS)))
         self.free(graph)
 

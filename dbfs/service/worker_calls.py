@@ -9,7 +9,7 @@ import distributed
 
 from dbfs.errors import LateError, UnreachableError
 from dbfs_workers import rpc
-from dbfs_workers.messages import DetachGpus, LeaveGang, WorkerMessage
+from dbfs_workers.messages import DisconnectExchange, LeaveGang, WorkerMessage
 from dbfs_workers.rpc import A
 
 GRACE = 2.0
@@ -63,7 +63,7 @@ class WorkerCalls:
         """
 
         async def call(address: str, message: WorkerMessage[A]) -> A:
-            least = GRACE if isinstance(message, LeaveGang | DetachGpus) else 1e-3
+            least = GRACE if isinstance(message, LeaveGang | DisconnectExchange) else 1e-3
             return await self.call(address, message, max(least, end - time.monotonic()))
 
         return call

@@ -23,6 +23,7 @@ from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
+from tests.support.exchanges import connect
 
 SOURCES = 24
 
@@ -49,7 +50,8 @@ class Graph:
         counts = made.self_loops, made.duplicates, drawn.m or 0
         self.partition = Partition(stripe, 0, made.row_offsets, made.columns, *counts, directed=False)
         self.member = CudaMember(0, "partition", "graph")
-        self.member.connect([self.member.make(self.partition)])
+        self.member.make(self.partition)
+        connect([self.member])
         degrees = cupy.asnumpy(cupy.diff(made.row_offsets))
         self.sources = np.random.default_rng(1).choice(np.flatnonzero(degrees), SOURCES).tolist()
         self.runs = 0
@@ -135,7 +137,7 @@ def main() -> None:
         )
         single, _ = graph.change(graph.partition, "insert-edges", keys[:2])
         print(f"{kind}: one edge {single * 1e3:.2f} ms")
-    graph.member.detach()
+    graph.member.disconnect()
     graph.member.close()
 
 

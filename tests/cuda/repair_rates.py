@@ -25,6 +25,7 @@ from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges
 from dbfs_workers.storage.partition import GraphTotals, Partition
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
+from tests.support.exchanges import connect
 
 
 class Graph:
@@ -49,7 +50,8 @@ class Graph:
         counts = made.self_loops, made.duplicates, drawn.m or 0
         self.partition = Partition(stripe, 0, made.row_offsets, made.columns, *counts, directed=False)
         self.member = CudaMember(0, "partition", "graph")
-        self.member.connect([self.member.make(self.partition)])
+        self.member.make(self.partition)
+        connect([self.member])
         degrees = cupy.asnumpy(cupy.diff(made.row_offsets))
         self.source = int(np.random.default_rng(1).choice(np.flatnonzero(degrees)))
         self.number = 0
@@ -140,7 +142,7 @@ def measure(name: str, edges: int, times: int, everything: bool) -> None:
     for kind, each in ratios.items():
         print(f"{name}, {edges} edges, {kind}: median ratio {statistics.median(each):.2f}, least {min(each):.2f}")
     repair.repair = repaired
-    graph.member.detach()
+    graph.member.disconnect()
     graph.member.close()
 
 

@@ -74,7 +74,8 @@ def serve(rank: int, pipe: Connection) -> None:
     while (wanted := pipe.recv()) is not None:
         name, partition = wanted
         member = CudaMember(rank, "partition", "graph")
-        pipe.send(member.make(partition))
+        member.make(partition)
+        pipe.send(member.offer())
         member.connect(pipe.recv())
         pipe.send("connected")
         specs = runs(name)
@@ -91,7 +92,7 @@ def serve(rank: int, pipe: Connection) -> None:
             except DbfsError as error:
                 pipe.send(error)
         pipe.recv()
-        member.detach()
+        member.disconnect()
         pipe.send("detached")
         pipe.recv()
         member.close()

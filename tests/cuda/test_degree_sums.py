@@ -17,6 +17,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
+from tests.support.exchanges import connect
 from tests.support.gang import repeated
 from tests.support.gpus import needs_gpu
 from tests.support.graphs import circulant
@@ -54,8 +55,8 @@ def rank(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Partition, Any]]
     (partition,) = build(Stripe(n, 1), src, dst, directed=False)
     member = CudaMember(0, "partition", "graph")
     partition = partition.on(cupy)
-    infos = member.make(partition)
-    member.connect([infos])
+    member.make(partition)
+    connect([member])
     yield member, partition, oracle.adjacency(n, src, dst, directed=False)
     member.close()
 

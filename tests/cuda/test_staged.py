@@ -16,12 +16,12 @@ from dbfs_workers import backends
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.errors import DeviceFailedError, GraphTooLargeError
 from dbfs_workers.exchange import staged as staged_exchange
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import state as traversal
 from dbfs_workers.members import staged
 from dbfs_workers.members.staged import StagedMember
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.partition import Partition
+from tests.support.exchanges import shared_memory
 from tests.support.gang import partitions, spec
 
 
@@ -75,7 +75,7 @@ def path() -> Partition:
 
 @pytest.fixture
 def member(gpu: Gpu, path: Partition) -> Iterator[StagedMember]:
-    member = StagedMember(0, "partition", SharedMemoryExchange.create(path.stripe, "graph"))
+    member = StagedMember(0, "partition", shared_memory(path.stripe)[0])
     yield member
     member.close()
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines.line import new_token
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
@@ -34,35 +33,18 @@ class Worker:
     door: Any = None
     team: Any = None
 
-    def create(self, stripe: Stripe, entries: int | None, rank: int, hosts: Any) -> Any:
-        from dbfs_workers.exchange.across_hosts import EnvoyExchange
-        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+    def join(self, stripe: Stripe, entries: int | None, rank: int, hosts: Any) -> None:
+        from dbfs_workers.exchange.across_hosts import end_of
+        from tests.support.exchanges import plain_door
 
-        if hosts.count > 1:
-            self.exchange = EnvoyExchange.create_for(stripe, "gang", rank, hosts, entries)
-        else:
-            self.exchange = SharedMemoryExchange.create(stripe, "gang", entries)
-        return self.exchange.handle
+        self.door = self.door or plain_door()
+        self.exchange = end_of(stripe, rank, "gang", hosts, self.door, entries)
 
-    def attach(self, handle: Any, rank: int, hosts: Any) -> None:
-        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+    def offer(self) -> Any:
+        return self.exchange.offer()
 
-        self.exchange = SharedMemoryExchange.attach(handle, rank, "gang", hosts.carriers(rank))
-
-    def open_to_hosts(self, token: bytes) -> Any:
-        from dbfs_workers.lines.door import Door
-
-        self.exchange.disconnect()
-        if self.door is None:
-            self.door = Door("127.0.0.1", None)
-        self.door.admit(token, self.exchange.accept)
-        return self.door.address
-
-    def connect_hosts(self, doors: Any, token: bytes) -> None:
-        from dbfs_workers.lines.line import Line
-
-        self.exchange.connect(doors, token, lambda address, shown, timeout: Line.open(address, shown, None, timeout))
-        self.door.refuse(token)
+    def connect(self, offers: Any) -> None:
+        self.exchange.connect(offers)
 
     def break_streams(self, host: int) -> None:
         """Cut the connection to a host, as a router between the two might."""
@@ -225,28 +207,22 @@ class Gang:
         self.number += 1
         return self.number
 
-    def connect(self, stripe: Stripe) -> None:
+    def join(self, stripe: Stripe) -> None:
         # Of a staged gang the bins on the host are as large as those on the device.
         entries = stripe.n_local if self.staged else self.entries
-        hosts = self.hosts
-        for host in range(hosts.count):
-            envoy, *others = hosts.ranks(host)
-            handle = self.call(envoy, "create", stripe, entries, envoy, hosts).result()
-            for attached in [self.call(rank, "attach", handle, rank, hosts) for rank in others]:
-                attached.result()
-        self.connect_hosts()
+        for joined in [self.call(rank, "join", stripe, entries, rank, self.hosts) for rank in range(self.p)]:
+            joined.result()
+        self.connect()
         self.number = 0
 
-    def connect_hosts(self) -> None:
-        """Make the streams between the hosts, or make them anew, as the service does after a failed run."""
-        if self.hosts.count > 1:
-            token = new_token()
-            doors = [call.result() for call in self.everywhere("open_to_hosts", token, ranks=self.hosts.envoys)]
-            for connected in self.everywhere("connect_hosts", doors, token, ranks=self.hosts.envoys):
-                connected.result()
+    def connect(self) -> None:
+        """Connect the ranks, or make what a failed run broke anew, as the service does."""
+        offers = [call.result() for call in self.everywhere("offer")]
+        for connected in self.everywhere("connect", offers):
+            connected.result()
 
     def load(self, partitions: Sequence[Partition]) -> None:
-        self.connect(partitions[0].stripe)
+        self.join(partitions[0].stripe)
         loading = [
             self.call(rank, "load", partition, self.backend, self.staged, self.team)
             for rank, partition in enumerate(partitions)

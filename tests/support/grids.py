@@ -14,7 +14,6 @@ from dbfs_workers.backends import cpu_team_task_kernels, grid
 from dbfs_workers.backends.grid import GridBackend
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import grid_loop, loop
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.edge_bins import BinStore
@@ -26,6 +25,7 @@ from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.team import Team
+from tests.support.exchanges import connect, shared_memory
 from tests.support.gang import Answer
 
 PATIENCE = 60.0
@@ -69,15 +69,11 @@ class GridGang:
         self, partitions: Sequence[GridPartition], backend: GridBackend, *, mapped: bool, threads: int
     ) -> None:
         self.stripe = stripe = partitions[0].stripe
-        first = SharedMemoryExchange.create(stripe, "grid", bin_entries(stripe))
-        others = (SharedMemoryExchange.attach(first.handle, rank, "grid") for rank in range(1, stripe.p))
-        self.carriers = [first, *others]
+        self.carriers = shared_memory(stripe, "grid", bin_entries(stripe))
         self.exchanges: list[GridExchange] = [GridExchange(carrier, stripe, backend) for carrier in self.carriers]
         if mapped:
             mapping = [MappedGridExchange(carrier, stripe, backend, "grid") for carrier in self.carriers]
-            offers = [exchange.offer() for exchange in mapping]
-            for exchange in mapping:
-                exchange.connect(offers)
+            connect(mapping)
             self.exchanges = [*mapping]
         self.teams = [
             Team(threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end) if threads > 1 else None

@@ -386,8 +386,8 @@ class NcclGang:
 
     def connect(self) -> None:
         """As the service does when it forms the gang, and after a failed run."""
-        unique_id = self.exchanges[0].new_id()
-        list(self.threads.map(lambda exchange: exchange.connect(unique_id), self.exchanges))
+        offers = [exchange.offer() for exchange in self.exchanges]
+        list(self.threads.map(lambda exchange: exchange.connect(offers), self.exchanges))
 
     def start(self, *specs: TraversalSpec, seconds: float = PATIENCE) -> list[Any]:
         """Start a run; return a future for each rank."""

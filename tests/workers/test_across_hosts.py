@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def assert_right(gang: Gang, arrays: Arrays, source: int) -> None:
 
 def assert_serves(gang: Gang) -> None:
     """The streams are made anew, and then the gang traverses."""
-    gang.connect_hosts()
+    gang.connect()
     (answer,) = gang.run(spec(0))
     assert answer.total(lambda run: run.reached) == 301
 
@@ -158,7 +159,7 @@ def test_a_rank_that_does_not_come_is_named_at_the_deadline(four: Gang) -> None:
         for answered in waiting:
             with pytest.raises(DeadlineExceededError, match=r"level 0, test.*waiting for rank \d"):
                 answered.result()
-        four.connect_hosts()
+        four.connect()
     assert_serves(four)
 
 
@@ -226,15 +227,14 @@ def test_a_stopped_rank_ends_the_run_at_the_deadline(victim: int) -> None:
 
 def test_strangers_get_no_stream(four: Gang) -> None:
     four.load(path(4))
-    token = new_token()
-    doors = [call.result() for call in four.everywhere("open_to_hosts", token, ranks=(0, 1))]
+    offers = [call.result() for call in four.everywhere("offer")]
     for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"dbfs-line-1\n" + new_token(), b""):
-        with socket.create_connection(doors[0], 5) as stranger:
+        with socket.create_connection(offers[0].door, 5) as stranger:
             stranger.settimeout(5)
             stranger.sendall(greeting.ljust(44, b"\0") if greeting else b"")
             assert not greeting or stranger.recv(1) == b""
     with pytest.raises(ExchangeUnavailableError, match="rank 1, to rank 0: .* the token is not valid there"):
-        four.call(1, "connect_hosts", doors, new_token()).result()
+        four.call(1, "connect", [replace(offer, token=new_token()) for offer in offers]).result()
     assert_serves(four)
 
 

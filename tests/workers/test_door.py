@@ -20,11 +20,13 @@ from dbfs_workers.errors import ExchangeUnavailableError
 from dbfs_workers.exchange import across_hosts
 from dbfs_workers.exchange.across_hosts import CONNECT_SECONDS, EnvoyExchange
 from dbfs_workers.exchange.hosts import Hosts
+from dbfs_workers.exchange.shared_memory import Offer
 from dbfs_workers.lines import door as doors
 from dbfs_workers.lines import line as lines
 from dbfs_workers.lines.door import GREETINGS, GREETINGS_OF_HOST, Door
 from dbfs_workers.lines.line import Address, Line, LineClosedError, new_token
 from dbfs_workers.storage.stripe import Stripe
+from tests.support.exchanges import plain_door
 
 # A process whose door is the last file that it may open, until it is told to close others.
 FULL = """
@@ -215,7 +217,8 @@ def test_opening_a_line_keeps_one_deadline(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_connecting_to_several_hosts_keeps_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = EnvoyExchange.create_for(Stripe(10, 4), "gang", 3, Hosts((0, 1, 2, 3)))
+    own = plain_door()
+    exchange = EnvoyExchange(Stripe(10, 4), 3, "gang", Hosts((0, 1, 2, 3)), own)
     clock, given, token = Clock(monkeypatch, across_hosts), list[float](), new_token()
 
     def slowly(address: Address, shown: bytes, timeout: float) -> Line:
@@ -227,7 +230,8 @@ def test_connecting_to_several_hosts_keeps_one_deadline(monkeypatch: pytest.Monk
         with contextlib.suppress(LineClosedError):
             line.receive(None)
 
-    with contextlib.closing(Door("127.0.0.1", None)) as door, contextlib.closing(exchange):
+    monkeypatch.setattr(own, "opener", lambda: slowly)
+    with contextlib.closing(Door("127.0.0.1", None)) as door, contextlib.closing(own), contextlib.closing(exchange):
         door.admit(token, hold)
-        exchange.connect([door.address] * 3, token, slowly)
+        exchange.connect([*[Offer(None, door.address, token)] * 3, exchange.offer()])
     assert given == [CONNECT_SECONDS, CONNECT_SECONDS - 2.0, CONNECT_SECONDS - 4.0]

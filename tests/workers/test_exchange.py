@@ -21,9 +21,10 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.exchange.segment import Segment, nbytes
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.exchange.segment import Segment, SegmentHandle, nbytes
+from dbfs_workers.exchange.shared_memory import Offer, SharedMemoryExchange
 from dbfs_workers.storage.stripe import Stripe
+from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, Gang, partitions, spec, started
 from tests.support.gpus import on_gpu
 from tests.support.graphs import random
@@ -56,7 +57,7 @@ def assert_serves(gang: Gang) -> None:
 @pytest.mark.parametrize("p", [*(pytest.param(p, marks=pytest.mark.full) for p in (1, 3, 4)), 2])
 def test_every_crossing_sums_the_counts_of_all_ranks(p: int) -> None:
     with started(p) as gang:
-        gang.connect(Stripe(100, p))
+        gang.join(Stripe(100, p))
         # Run numbers are below 2^31.
         for number in (1, 2**31 - 1):
             for answered in gang.everywhere("cross", number, 2000, PATIENCE, "run"):
@@ -188,16 +189,25 @@ def test_nothing_is_left_when_every_rank_is_killed() -> None:
             assert process.exitcode == -9
 
 
+def memory_of(exchange: SharedMemoryExchange) -> SegmentHandle:
+    """Return the handle of the memory that rank 0 offers."""
+    memory = exchange.offer().memory
+    assert memory is not None
+    return memory
+
+
 def test_only_the_right_memory_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
-    handle, token = exchange.handle, exchange.handle.token
+    exchange, late = (SharedMemoryExchange(Stripe(100, 2), rank, "graph") for rank in (0, 1))
+    handle = memory_of(exchange)
+    token = handle.token
     # Of the same size, and open in this process: only the token is wrong.
-    other = SharedMemoryExchange.create(Stripe(100, 2), "other")
+    other = SharedMemoryExchange(Stripe(100, 2), 0, "other")
+    foreign = memory_of(other).token
     with Path(__file__).open() as file:
         wrong = [
-            ("is another file", dataclasses.replace(token, descriptor=other.handle.token.descriptor)),
+            ("is another file", dataclasses.replace(token, descriptor=foreign.descriptor)),
             ("is another file", dataclasses.replace(token, descriptor=file.fileno())),
-            ("its token is of another graph", other.handle.token),
+            ("its token is of another graph", foreign),
             # An earlier process of the same number had a token of its own.
             ("is another file", dataclasses.replace(token, label=token.label[:-1] + "x")),
             ("No such file", dataclasses.replace(token, pid=2**22 + 1)),
@@ -206,36 +216,37 @@ def test_only_the_right_memory_is_opened(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(os, "open", lambda path, *_: opened.append(path))
         for words, one in wrong:
             with pytest.raises(ExchangeUnavailableError, match=f"rank 1 can't open the shared memory .*{words}"):
-                SharedMemoryExchange.attach(dataclasses.replace(handle, token=one), 1, "graph")
+                late.connect([Offer(dataclasses.replace(handle, token=one))])
         assert opened == []
         monkeypatch.undo()
     with pytest.raises(ExchangeUnavailableError, match=r"it has \d+ bytes, \d+ bytes are expected"):
-        SharedMemoryExchange.attach(dataclasses.replace(handle, stripe=Stripe(1_000_000, 2)), 1, "graph")
+        late.connect([Offer(dataclasses.replace(handle, stripe=Stripe(1_000_000, 2)))])
     exchange.close()
     exchange.close()
     other.close()
     with pytest.raises(ExchangeUnavailableError, match="rank 1 can't open the shared memory of process"):
-        SharedMemoryExchange.attach(handle, 1, "graph")
+        late.connect([Offer(handle)])
+    late.close()
 
 
 def test_the_file_may_become_another_one_after_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
-    other = SharedMemoryExchange.create(Stripe(100, 2), "graph")
-    before = os.open
+    exchange, late = (SharedMemoryExchange(Stripe(100, 2), rank, "graph") for rank in (0, 1))
+    other = SharedMemoryExchange(Stripe(100, 2), 0, "graph")
+    offers, path_of_other, before = [exchange.offer()], memory_of(other).token.path, os.open
 
     def instead(path: str, flags: int) -> int:
-        return before(other.handle.token.path, flags)
+        return before(path_of_other, flags)
 
     monkeypatch.setattr(os, "open", instead)
     with pytest.raises(ExchangeUnavailableError, match="is another file"):
-        SharedMemoryExchange.attach(exchange.handle, 1, "graph")
+        late.connect(offers)
     exchange.close()
     other.close()
 
 
 def test_the_memory_is_the_owners_and_keeps_its_size() -> None:
-    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
-    descriptor = exchange.handle.token.descriptor
+    exchange = SharedMemoryExchange(Stripe(100, 2), 0, "graph")
+    descriptor = memory_of(exchange).token.descriptor
     assert stat.S_IMODE(os.fstat(descriptor).st_mode) == 0o600
     for size in (0, 1 << 30):
         with pytest.raises(PermissionError):
@@ -261,7 +272,7 @@ def test_bodies_do_not_overlap() -> None:
 @pytest.fixture
 def alone() -> Iterator[SharedMemoryExchange]:
     """The exchange of a gang of one rank: no crossing waits for another rank."""
-    exchange = SharedMemoryExchange.create(Stripe(8, 1), "alone")
+    (exchange,) = shared_memory(Stripe(8, 1))
     yield exchange
     exchange.close()
 
@@ -294,8 +305,7 @@ def test_a_look_finds_an_abort_and_the_deadline(alone: SharedMemoryExchange) -> 
 
 
 def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
-    exchange = SharedMemoryExchange.create(Stripe(100, 2), "graph")
-    other = SharedMemoryExchange.attach(exchange.handle, 1, "graph")
+    exchange, other = shared_memory(Stripe(100, 2))
     exchange.begin("run", 1, time.monotonic() + 3)
     other.abort(1, Cause.CANCELLED, "enough")
     with pytest.raises(RunCancelledError, match="cancelled: enough$"):

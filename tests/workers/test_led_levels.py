@@ -30,6 +30,7 @@ from dbfs_workers.storage.shared_rows import LARGEST_DEGREE, HostRows, share, to
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tokens import Token
 from tests.support import graphs, oracle
+from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, Answer, partitions, spec, started
 
 LENGTH = 3000
@@ -53,9 +54,8 @@ def traverse(
 ) -> list[Answer]:
     """Traverse with ranks that are threads; ``shared`` says which ranks share their rows."""
     n, src, dst = arrays
-    first = SharedMemoryExchange.create(Stripe(n, p), "graph", entries)
-    ends = [first, *(SharedMemoryExchange.attach(first.handle, rank, "graph") for rank in range(1, p))]
-    first.led_size = led_size
+    ends = shared_memory(Stripe(n, p), entries=entries)
+    ends[0].led_size = led_size
     parts = partitions(n, src, dst, p, directed=directed)
 
     def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:

@@ -20,15 +20,15 @@ from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
+from tests.support.exchanges import connect, shared_memory
 from tests.support.gang import PATIENCE, Answer, partitions, spec
 
 
 def exchanges(stripe: Stripe, ranks: range) -> Iterator[SharedMemoryExchange]:
     """Yield the ends of an exchange. Ranks outside of ``ranks`` never join."""
-    first = SharedMemoryExchange.create(stripe, "graph")
-    yield first
-    for rank in ranks[1:]:
-        yield SharedMemoryExchange.attach(first.handle, rank, "graph")
+    ends = [SharedMemoryExchange(stripe, rank, "graph") for rank in ranks]
+    connect(ends)
+    yield from ends
 
 
 @pytest.mark.parametrize("p", [7, pytest.param(16, marks=pytest.mark.full)])
@@ -99,7 +99,7 @@ def test_the_labels_of_a_finished_run_return_to_the_pool() -> None:
     n, src, dst = graphs.random(300, 900, 5)
     (partition,) = partitions(n, src, dst, 1, directed=False)
     stripe, watch = partition.stripe, Watch(1)
-    pool, end = LabelPool(stripe.n_local, 1 << 20), SharedMemoryExchange.create(stripe, "graph")
+    pool, end = LabelPool(stripe.n_local, 1 << 20), shared_memory(stripe)[0]
     scratch, deadline = Scratch(partition, np, pool), time.monotonic() + PATIENCE
     runs = loop.traverse(backends.get("cpu"), scratch, [spec(0), spec(1)], end, watch=watch, deadline=deadline)
     assert len(runs) == 2

@@ -213,15 +213,15 @@ def test_a_gang_with_an_absent_rank_is_not_connected(monkeypatch: pytest.MonkeyP
     with by_nccl(2) as gang:
         load_path(gang)
         with pytest.raises(ExchangeUnavailableError, match=r"rank 1: no communicator after 0\.05 s"):
-            gang.exchanges[1].connect(gang.exchanges[0].new_id())
+            gang.exchanges[1].connect([exchange.offer() for exchange in gang.exchanges])
 
 
 def test_a_broken_network_is_not_connected() -> None:
     with by_nccl(2) as gang:
         load_path(gang)
         gang.network.broken = "no network adapter"
-        unique_id = gang.exchanges[0].new_id()
-        connecting = [gang.threads.submit(exchange.connect, unique_id) for exchange in gang.exchanges]
+        offers = [exchange.offer() for exchange in gang.exchanges]
+        connecting = [gang.threads.submit(exchange.connect, offers) for exchange in gang.exchanges]
         for rank, raised in enumerate(errors(connecting)):
             assert isinstance(raised, ExchangeUnavailableError)
             assert str(raised) == f"rank {rank} is not connected by NCCL: no network adapter"

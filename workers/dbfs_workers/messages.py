@@ -13,11 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs_workers.cuda.run import OfferedMessages
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.exchange.segment import SegmentHandle
-from dbfs_workers.lines.line import Address
-from dbfs_workers.members.on_gpu import Infos
 from dbfs_workers.reports import RankReport, RunPosition
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import RunSpec
@@ -45,8 +41,8 @@ class GetHost(WorkerMessage[str]):
 
 
 @dataclass(frozen=True)
-class JoinHostGang(WorkerMessage[SegmentHandle | None]):
-    """Become a rank of a gang that exchanges through the host; return the handle of the memory that the rank made.
+class JoinGang(WorkerMessage[None]):
+    """Become a rank of a gang: make the rank's end of the exchange and, on a GPU, upload the partition.
 
     Attributes:
         graph_id: the graph.
@@ -55,16 +51,15 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
         stripe: the graph's stripe.
         addresses: workers of the gang, by rank.
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
-        exchange: ``nccl``, or ``shared_memory`` on each host, with streams between hosts if there are several.
-        layout: ``1d`` or ``2d``; the latter only with ``shared_memory``.
+        exchange: ``cuda_ipc``, ``nccl``, or ``host``: shared memory on each host, with streams between hosts if there
+            are several.
+        layout: ``1d`` or ``2d``; the latter not with ``nccl``.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
-        handle: the shared memory to attach to; None for the lowest rank of a host, which makes it, and for
-            ``nccl``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
         mutable: whether updates may change the graph.
 
     Raises:
-        ExchangeUnavailableError: the worker can't share memory with the lowest rank of its host, or has no NCCL.
+        ExchangeUnavailableError: the worker has no NCCL, or there are more ranks than the exchange serves.
         BackendUnavailableError: CuPy can't be imported.
         GraphTooLargeError: the rank's part does not fit in the GPU's free memory.
     """
@@ -78,61 +73,22 @@ class JoinHostGang(WorkerMessage[SegmentHandle | None]):
     exchange: str
     layout: str
     hosts: tuple[int, ...]
-    handle: SegmentHandle | None
     epoch: int
     mutable: bool = False
 
 
 @dataclass(frozen=True)
-class OpenToHosts(WorkerMessage[Address]):
-    """Close the streams to other hosts, once the run before has ended, and admit new ones; return the door's address.
-
-    Attributes:
-        graph_id: the graph.
-        token: the token that the other hosts will show.
-        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
-
-    Raises:
-        ExchangeUnavailableError: the worker can't listen.
-        StaleRunError: the worker is not the lowest rank of a host in that gang; so in the next message.
-    """
-
-    graph_id: str
-    token: bytes
-    epoch: int
-
-
-@dataclass(frozen=True)
-class ConnectHosts(WorkerMessage[None]):
-    """Make the streams to the other hosts.
-
-    Attributes:
-        graph_id: the graph.
-        doors: answers to ``OpenToHosts``, by host.
-        token: the token of those doors.
-        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
-
-    Raises:
-        ExchangeUnavailableError: another host can't be reached.
-    """
-
-    graph_id: str
-    doors: tuple[Address, ...]
-    token: bytes
-    epoch: int
-
-
-@dataclass(frozen=True)
-class NameCommunicator(WorkerMessage[bytes]):
-    """Once the run before has ended, end NCCL's communicator of a gang; return the id of the next one.
+class OfferExchange(WorkerMessage[Pickled[Any]]):
+    """Once the run before has ended, return what the peers need in order to connect to the rank.
 
     Attributes:
         graph_id: the graph.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
-        ExchangeUnavailableError: NCCL can't make one.
-        StaleRunError: the worker exchanges by NCCL with no other; so in the next message.
+        ExchangeUnavailableError: the worker can't share memory, export GPU memory, listen, or name a communicator.
+        GraphTooLargeError: the exchange does not fit in the GPU's free memory.
+        StaleRunError: the worker is not a rank of that gang; so in the next two messages.
     """
 
     graph_id: str
@@ -140,92 +96,25 @@ class NameCommunicator(WorkerMessage[bytes]):
 
 
 @dataclass(frozen=True)
-class ConnectByNccl(WorkerMessage[None]):
-    """Become a rank of a communicator, in place of the one before.
+class ConnectExchange(WorkerMessage[None]):
+    """Connect the rank to its peers. After a failed run, make what that run broke anew.
 
     Attributes:
         graph_id: the graph.
-        unique_id: rank 0's answer to ``NameCommunicator``.
+        offers: answers to ``OfferExchange``, by rank.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
-        ExchangeUnavailableError: NCCL failed, or not all ranks came in time.
+        ExchangeUnavailableError: a peer can't be reached or did not come in time, or its memory can't be mapped.
     """
 
     graph_id: str
-    unique_id: bytes
+    offers: tuple[Pickled[Any], ...]
     epoch: int
 
 
 @dataclass(frozen=True)
-class JoinGpuGang(WorkerMessage[Pickled[Infos]]):
-    """Become a rank of a gang on GPUs: upload the partition, make the engines, return what peers need to map them.
-
-    Attributes:
-        graph_id: the graph.
-        rank: the worker's rank.
-        partition_key: Dask key of the rank's partition.
-        epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
-
-    Raises:
-        BackendUnavailableError: CuPy can't be imported.
-        ExchangeUnavailableError, GraphTooLargeError: see ``CudaMember.make``.
-    """
-
-    graph_id: str
-    rank: int
-    partition_key: Hashable
-    epoch: int
-
-
-@dataclass(frozen=True)
-class OfferGpuMemory(WorkerMessage[Pickled[OfferedMessages]]):
-    """Return what the peers of a rank of a 2-D partition need in order to map its messages.
-
-    Attributes:
-        graph_id: the graph.
-
-    Raises:
-        ExchangeUnavailableError: the system does not allow GPU memory to be exported.
-        GraphTooLargeError: the messages do not fit in the GPU's free memory.
-        StaleRunError: the worker is not a rank of a 2-D partition on a GPU of that gang.
-    """
-
-    graph_id: str
-
-
-@dataclass(frozen=True)
-class ConnectGpus(WorkerMessage[None]):
-    """Map the GPU memory of the whole gang.
-
-    Attributes:
-        graph_id: the graph.
-        infos: answers to ``JoinGpuGang``, or to ``OfferGpuMemory``, by rank.
-
-    Raises:
-        ExchangeUnavailableError: a peer's memory can't be mapped.
-        StaleRunError: the worker is not a rank on a GPU of that gang; so in the next two messages.
-    """
-
-    graph_id: str
-    infos: tuple[Pickled[Any], ...]
-
-
-@dataclass(frozen=True)
-class RecoverGpu(WorkerMessage[None]):
-    """After a failed run: wait until the rank's kernel has ended; then, if ``clear``, clear the state of the run.
-
-    Attributes:
-        graph_id: the graph.
-        clear: whether the kernels of all ranks have ended, so that the state can be cleared.
-    """
-
-    graph_id: str
-    clear: bool
-
-
-@dataclass(frozen=True)
-class DetachGpus(WorkerMessage[None]):
+class DisconnectExchange(WorkerMessage[None]):
     """Unmap the peers' GPU memory. Every rank does so before any rank leaves.
 
     Attributes:
@@ -238,6 +127,8 @@ class DetachGpus(WorkerMessage[None]):
 @dataclass(frozen=True)
 class LeaveGang(WorkerMessage[None]):
     """Stop being a rank of a gang, and free its memory. Ignored if the worker is not one.
+
+    The answer comes once the memory is free, but after a second at the latest.
 
     Attributes:
         graph_id: the graph.

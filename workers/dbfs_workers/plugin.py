@@ -1,17 +1,15 @@
 """The workers' half of the service: a worker's ranks in the gangs of all graphs, and the handlers of its messages.
 
-A graph's gang forms once. On each host, the lowest rank makes the exchange and the other ranks attach to it; these
-lowest ranks then make streams between the hosts. On GPUs that can
-map each other's memory, every rank makes its engines, and then maps those of its peers. A run is one ``StartRank`` to
-every worker of the gang. Its levels run in a thread of the member, so that the worker's event loop can still answer
-messages. The member keeps the labels until they are dropped or published. Published labels are Dask data of the
-worker: clients fetch, count and free them like any task's result.
+A graph's gang forms once: every worker joins, offers its end of the exchange, and then connects to those of all ranks.
+A run is one ``StartRank`` to every worker of the gang. Its levels run in a thread of the member, so that the worker's
+event loop can still answer messages. The member keeps the labels until they are dropped or published. Published labels
+are Dask data of the worker: clients fetch, count and free them like any task's result.
 """
 
 import asyncio
+import concurrent.futures
 import pickle
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import dask
 import distributed
@@ -22,7 +20,6 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.exchange.hosts import Hosts, identity
-from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.exchange.transport import AbortMessages, DaskTransport
 from dbfs_workers.gpus import own_gpu
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
@@ -34,24 +31,18 @@ from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import (
     AbortRun,
-    ConnectByNccl,
-    ConnectGpus,
-    ConnectHosts,
-    DetachGpus,
+    ConnectExchange,
+    DisconnectExchange,
     DropRankLabels,
     ForgetBatch,
     ForgetClient,
     GetGpu,
     GetHost,
     GetPosition,
-    JoinGpuGang,
-    JoinHostGang,
+    JoinGang,
     LeaveGang,
-    NameCommunicator,
-    OfferGpuMemory,
-    OpenToHosts,
+    OfferExchange,
     PublishRankLabels,
-    RecoverGpu,
     ReportLostPeer,
     StartRank,
 )
@@ -68,18 +59,11 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import delivering, unspilled
 from dbfs_workers.updates.worker import Updates
 
-if TYPE_CHECKING:
-    from dbfs_workers.cuda.run import OfferedMessages
-    from dbfs_workers.exchange.across_hosts import EnvoyExchange
-    from dbfs_workers.exchange.nccl import NcclExchange
-    from dbfs_workers.members.on_gpu import CudaMember, Infos
-    from dbfs_workers.members.on_grid import GridMemberOnGpu
-
-T = TypeVar("T")
-
-
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
 _EPOCHS_KEPT: Final = 1024
+
+# A rank frees its memory in the thread that a run occupies until its next level.
+_FREE_SECONDS: Final = 1.0
 
 
 class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyped
@@ -142,129 +126,75 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``GetHost``."""
         return identity(self.host)
 
-    @JoinHostGang.handler
-    async def join_host_gang(self, message: JoinHostGang) -> SegmentHandle | None:
-        """See ``JoinHostGang``."""
+    @JoinGang.handler
+    async def join_gang(self, message: JoinGang) -> None:
+        """See ``JoinGang``."""
         threads = min(self.worker.state.nthreads, CPU_COUNT)
         await asyncio.to_thread(_prepare_kernels, message, threads)
         self._take_epoch(message.graph_id, message.epoch)
-        if message.exchange == "nccl":
-            await self._join_by_nccl(message)
-            return None
-        from dbfs_workers.exchange.across_hosts import EnvoyExchange
-        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+        member = self._new_member(message, threads)
+        self._enter(message.graph_id, member)
+        if message.backend == "cpu":
+            return
+        try:
+            await member.in_thread(member.make, self.worker.data[message.partition_key])
+        except ImportError as error:
+            where = f"rank {member.rank} ({self.worker.address})"
+            raise BackendUnavailableError(f"{where}: CuPy can't be imported: {error}") from error
 
-        hosts, stripe, rank, graph_id = Hosts(message.hosts), message.stripe, message.rank, message.graph_id
-        exchange: SharedMemoryExchange
+    def _new_member(self, message: JoinGang, threads: int) -> Member:
+        """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
+        graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
+        on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.layout == "2d"
+        if mapped and not grid:
+            from dbfs_workers.members.on_gpu import CudaMember
+
+            return CudaMember(rank, key, graph_id)
+        if message.exchange == "nccl":
+            from dbfs_workers.cuda import nccl
+            from dbfs_workers.exchange.nccl import NcclExchange
+            from dbfs_workers.members.staged import NcclMember
+
+            nccl.require()
+            transport = DaskTransport(self.worker, graph_id, message.addresses)
+            by_nccl = transport.exchange = NcclExchange(stripe, rank, transport.send, nccl.Nccl())
+            return NcclMember(rank, key, by_nccl)
+        from dbfs_workers.exchange.across_hosts import end_of
+
         # A level on GPUs has one crossing, so their bins hold all rows.
-        entries = None if message.backend == "cpu" else stripe.n_local
-        if message.layout == "2d":
-            entries = bin_entries(stripe)
-        if message.handle is not None:
-            exchange = SharedMemoryExchange.attach(message.handle, rank, graph_id, hosts.carriers(rank))
-        elif hosts.count > 1:
-            exchange = EnvoyExchange.create_for(stripe, graph_id, rank, hosts, entries)
-        else:
-            exchange = SharedMemoryExchange.create(stripe, graph_id, entries)
-        made = None if message.handle is not None else exchange.handle
-        if message.layout == "2d":
+        entries = bin_entries(stripe) if grid else stripe.n_local if on_gpu else None
+        exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
+        if grid:
             from dbfs_workers.members.on_grid import GridMember, GridMemberOnGpu
 
-            if message.backend == "cpu":
-                self._enter(graph_id, GridMember(rank, message.partition_key, exchange, threads))
-            else:
-                on_gpu = GridMemberOnGpu(rank, message.partition_key, exchange, graph_id)
-                await self._enter_on_gpu(graph_id, on_gpu, on_gpu.make)
-            return made
-        if message.backend == "cpu":
-            self._enter(message.graph_id, LoopMember(message.rank, message.partition_key, exchange, threads))
-            return made
-        from dbfs_workers.members.staged import StagedMember
+            if on_gpu:
+                return GridMemberOnGpu(rank, key, exchange, graph_id if mapped else None)
+            return GridMember(rank, key, exchange, threads)
+        if on_gpu:
+            from dbfs_workers.members.staged import StagedMember
 
-        member = StagedMember(message.rank, message.partition_key, exchange)
-        await self._enter_on_gpu(message.graph_id, member, member.make)
-        return made
+            return StagedMember(rank, key, exchange)
+        return LoopMember(rank, key, exchange, threads)
 
-    async def _join_by_nccl(self, message: JoinHostGang) -> None:
-        from dbfs_workers.cuda import nccl
-        from dbfs_workers.exchange.nccl import NcclExchange
-        from dbfs_workers.members.staged import NcclMember
-
-        nccl.require()
-        transport = DaskTransport(self.worker, message.graph_id, message.addresses)
-        exchange = transport.exchange = NcclExchange(message.stripe, message.rank, transport.send, nccl.Nccl())
-        member = NcclMember(message.rank, message.partition_key, exchange)
-        await self._enter_on_gpu(message.graph_id, member, member.make)
-
-    @OpenToHosts.handler
-    async def open_to_hosts(self, message: OpenToHosts) -> Address:
-        """See ``OpenToHosts``."""
+    @OfferExchange.handler
+    async def offer_exchange(self, message: OfferExchange) -> Pickled[Any]:
+        """See ``OfferExchange``."""
         self._take_epoch(message.graph_id, message.epoch)
-        member, exchange = self._envoy(message.graph_id)
-        await member.in_thread(exchange.disconnect)
-        return self.door.admit(message.token, exchange.accept)
-
-    @ConnectHosts.handler
-    async def connect_hosts(self, message: ConnectHosts) -> None:
-        """See ``ConnectHosts``."""
-        self._take_epoch(message.graph_id, message.epoch)
-        member, exchange = self._envoy(message.graph_id)
-        try:
-            await member.in_thread(exchange.connect, message.doors, message.token, self.door.opener())
-        finally:
-            self.door.refuse(message.token)
-
-    @NameCommunicator.handler
-    async def name_communicator(self, message: NameCommunicator) -> bytes:
-        """See ``NameCommunicator``."""
-        self._take_epoch(message.graph_id, message.epoch)
-        member, exchange = self._nccl_member(message.graph_id)
-        return await member.in_thread(exchange.new_id)
-
-    @ConnectByNccl.handler
-    async def connect_by_nccl(self, message: ConnectByNccl) -> None:
-        """See ``ConnectByNccl``."""
-        self._take_epoch(message.graph_id, message.epoch)
-        member, exchange = self._nccl_member(message.graph_id)
-        await member.in_thread(exchange.connect, message.unique_id)
-
-    @JoinGpuGang.handler
-    async def join_gpu_gang(self, message: JoinGpuGang) -> "Pickled[Infos]":
-        """See ``JoinGpuGang``."""
-        self._take_epoch(message.graph_id, message.epoch)
-        from dbfs_workers.members.on_gpu import CudaMember
-
-        member = CudaMember(message.rank, message.partition_key, message.graph_id)
-        return Pickled.of(await self._enter_on_gpu(message.graph_id, member, member.make))
-
-    @OfferGpuMemory.handler
-    async def offer_gpu_memory(self, message: OfferGpuMemory) -> "Pickled[OfferedMessages]":
-        """See ``OfferGpuMemory``."""
-        from dbfs_workers.members.on_grid import GridMemberOnGpu
-
-        member = self._mapping_member(message.graph_id)
-        if not isinstance(member, GridMemberOnGpu):
-            raise StaleRunError(f"{self.worker.address} has no block of a grid of the graph {message.graph_id}")
+        member = self._member(message.graph_id)
         return Pickled.of(await member.in_thread(member.offer))
 
-    @ConnectGpus.handler
-    async def connect_gpus(self, message: ConnectGpus) -> None:
-        """See ``ConnectGpus``."""
-        member = self._mapping_member(message.graph_id)
-        infos: list[Any] = [info.value() for info in message.infos]
-        await member.in_thread(member.connect, infos)
+    @ConnectExchange.handler
+    async def connect_exchange(self, message: ConnectExchange) -> None:
+        """See ``ConnectExchange``."""
+        self._take_epoch(message.graph_id, message.epoch)
+        member = self._member(message.graph_id)
+        await member.in_thread(member.connect, [offer.value() for offer in message.offers])
 
-    @RecoverGpu.handler
-    async def recover_gpu(self, message: RecoverGpu) -> None:
-        """See ``RecoverGpu``."""
-        member = self._mapping_member(message.graph_id)
-        await member.in_thread(member.recover if message.clear else _nothing)
-
-    @DetachGpus.handler
-    async def detach_gpus(self, message: DetachGpus) -> None:
-        """See ``DetachGpus``."""
-        member = self._mapping_member(message.graph_id)
-        await member.in_thread(member.detach)
+    @DisconnectExchange.handler
+    async def disconnect_exchange(self, message: DisconnectExchange) -> None:
+        """See ``DisconnectExchange``."""
+        member = self._member(message.graph_id)
+        await member.in_thread(member.disconnect)
 
     @LeaveGang.handler
     async def leave_gang(self, message: LeaveGang) -> None:
@@ -274,7 +204,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.updates.leave(message.graph_id)
         member = self.members.pop(message.graph_id, None)
         if member is not None:
-            member.close()
+            await asyncio.to_thread(concurrent.futures.wait, [member.close()], _FREE_SECONDS)
 
     @OpenDoor.handler
     async def open_door(self, message: OpenDoor) -> Address:
@@ -423,42 +353,6 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member.room = LabelRoom.of(self.worker, self._memory_share)
         self.members[graph_id] = member
 
-    async def _enter_on_gpu(self, graph_id: str, member: Member, make: Callable[[Any], T]) -> T:
-        """Become a member of a gang on this worker's GPU, and call the member's ``make`` in its thread."""
-        self._enter(graph_id, member)
-        try:
-            return await member.in_thread(make, self.worker.data[member.partition_key])
-        except ImportError as error:
-            where = f"rank {member.rank} ({self.worker.address})"
-            raise BackendUnavailableError(f"{where}: CuPy can't be imported: {error}") from error
-
-    def _envoy(self, graph_id: str) -> "tuple[Member, EnvoyExchange]":
-        from dbfs_workers.exchange.across_hosts import EnvoyExchange
-
-        member = self._member(graph_id)
-        if not (isinstance(member, LoopMember) and isinstance(member.exchange, EnvoyExchange)):
-            raise StaleRunError(f"{self.worker.address} exchanges with no other host for the graph {graph_id}")
-        return member, member.exchange
-
-    def _nccl_member(self, graph_id: str) -> "tuple[Member, NcclExchange]":
-        from dbfs_workers.exchange.nccl import NcclExchange
-
-        member = self._member(graph_id)
-        if not (isinstance(member, LoopMember) and isinstance(member.exchange, NcclExchange)):
-            raise StaleRunError(
-                f"{self.worker.address} does not exchange by NCCL for the graph {graph_id}; load it again"
-            )
-        return member, member.exchange
-
-    def _mapping_member(self, graph_id: str) -> "CudaMember | GridMemberOnGpu":
-        from dbfs_workers.members.on_gpu import CudaMember
-        from dbfs_workers.members.on_grid import GridMemberOnGpu
-
-        member = self._member(graph_id)
-        if not isinstance(member, (CudaMember, GridMemberOnGpu)):
-            raise StaleRunError(f"{self.worker.address} is not a rank on a GPU of the graph {graph_id}; load it again")
-        return member
-
     def _member(self, graph_id: str) -> Member:
         member = self.members.get(graph_id)
         if member is None:
@@ -466,11 +360,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         return member
 
 
-def _nothing() -> None:
-    """Do nothing: a call in the member's thread returns once the run before it has ended."""
-
-
-def _prepare_kernels(message: JoinHostGang, threads: int) -> None:
+def _prepare_kernels(message: JoinGang, threads: int) -> None:
     """Compile or load the CPU kernels of a rank's runs, which have a deadline."""
     # Imported here, because workers on GPUs need no Numba.
     from dbfs_workers import compiling
@@ -479,5 +369,5 @@ def _prepare_kernels(message: JoinHostGang, threads: int) -> None:
     if message.backend == "cpu":
         grid, mutable = message.layout == "2d", message.mutable
         compiling.prepare(compiling.traversing(threads, hosts=hosts, grid=grid, mutable=mutable))
-    elif message.exchange == "shared_memory":
+    elif message.exchange == "host" or message.layout == "2d":
         compiling.prepare(("dbfs_workers.exchange.barrier_kernels", *(compiling.ACROSS_HOSTS if hosts > 1 else ())))

@@ -18,14 +18,15 @@ that has finished a crossing may send its next frame before others have received
 stays in its stream until the crossing that it belongs to.
 
 The frame of an abort carries the end of a run to the other hosts; a frame that comes too late is skipped. After a run
-that failed, the streams are made anew (``disconnect``, ``connect``), as they may be in the middle of a frame.
+that failed, the streams are made anew (``offer``, ``connect``), as they may be in the middle of a frame.
 """
 
 import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +37,15 @@ from dbfs_workers.exchange import envoy_kernels as envoy
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.link import Crossing, Link
 from dbfs_workers.exchange.protocol import COUNTS, Cause
-from dbfs_workers.exchange.segment import RUN, Segment, bin_entries
-from dbfs_workers.exchange.shared_memory import TIMEOUT, SharedMemoryExchange
+from dbfs_workers.exchange.segment import RUN
+from dbfs_workers.exchange.shared_memory import TIMEOUT, Offer, SharedMemoryExchange
 from dbfs_workers.exchange.stream import buffer_words, wait_for_any
 from dbfs_workers.exchange.stream_kernels import header_words
-from dbfs_workers.lines.line import Address, Line, LineClosedError
+from dbfs_workers.lines.line import Line, LineClosedError, new_token
+from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.storage.stripe import Stripe
 
 logger = logging.getLogger(__name__)
-
-OpenLine = Callable[[Address, bytes, float], Line]
-"""Opens a line to the door at an address, with a token, within a number of seconds."""
 
 CONNECT_SECONDS = 5.0
 """Seconds that connecting to the other hosts may take."""
@@ -56,16 +55,33 @@ _LOOK_SECONDS = 0.005
 _CHECK_SECONDS = 0.2
 
 
+def end_of(
+    stripe: Stripe, rank: int, graph_id: str, hosts: Hosts, door: WorkerDoor, entries: int | None = None
+) -> SharedMemoryExchange:
+    """Return a rank's end of the exchange of any hosts. Arguments as of ``EnvoyExchange``."""
+    if hosts.count > 1 and rank == hosts.envoy_of(rank):
+        return EnvoyExchange(stripe, rank, graph_id, hosts, door, entries)
+    return SharedMemoryExchange(stripe, rank, graph_id, hosts, entries)
+
+
 class EnvoyExchange(SharedMemoryExchange):
-    """An envoy's end of the exchange. Call ``connect`` before the first run, and again after a failed one.
+    """An envoy's end of the exchange.
 
     Args:
-        segment: the memory that the envoy made.
-        hosts: the hosts of the gang.
+        stripe, rank, graph_id, hosts, entries: see ``SharedMemoryExchange``.
+        door: the door of the envoy's worker.
     """
 
-    def __init__(self, segment: Segment, hosts: Hosts) -> None:
-        self._host = hosts.of_ranks[segment.rank]
+    _crosses_hosts = True
+
+    def __init__(
+        self, stripe: Stripe, rank: int, graph_id: str, hosts: Hosts, door: WorkerDoor, entries: int | None = None
+    ) -> None:
+        super().__init__(stripe, rank, graph_id, hosts, entries)
+        self._door = door
+        # What other envoys show at the door; empty if none is awaited.
+        self._token = b""
+        self._host = hosts.of_ranks[rank]
         own = self._own = hosts.ranks(self._host)
         others = {host: hosts.ranks(host) for host in range(hosts.count) if host != self._host}
         # Links and frames as the kernel reads them: see ``envoy_kernels``.
@@ -78,7 +94,6 @@ class EnvoyExchange(SharedMemoryExchange):
         for row, peers in zip(rows, others.values(), strict=True):
             row[envoy.FIRST], row[envoy.LAST] = len(ranks), len(ranks) + len(peers)
             ranks += peers
-        super().__init__(segment, hosts.carriers(segment.rank), envoy=True)
         self._frame_arguments = rows.ravel(), np.array(ranks, np.int64), frames.ravel(), np.zeros(len(others), np.int64)
         self._links = {
             host: Link(own, peers, self.entries, self, row, pair)
@@ -92,16 +107,6 @@ class EnvoyExchange(SharedMemoryExchange):
         self._lines: dict[int, Line] = {}
         self._line_came = threading.Condition()
 
-    @classmethod
-    def create_for(
-        cls, stripe: Stripe, graph_id: str, rank: int, hosts: Hosts, entries: int | None = None
-    ) -> "EnvoyExchange":
-        """Make the segment of a host, as its envoy. The other ranks of the host attach with its ``handle``.
-
-        Arguments and errors as of ``SharedMemoryExchange.create``.
-        """
-        return cls(Segment.create(stripe, bin_entries(stripe) if entries is None else entries, graph_id, rank), hosts)
-
     def accept(self, line: Line) -> None:
         """Take a line of another envoy, which came in by the door. Called in the door's thread."""
         host = int.from_bytes(line.receive(time.monotonic() + CONNECT_SECONDS), "little")
@@ -113,27 +118,29 @@ class EnvoyExchange(SharedMemoryExchange):
             # The door closes the line when this call ends.
             self._line_came.wait_for(lambda: self._lines.get(host) is not line)
 
-    def disconnect(self) -> None:
-        """Close the streams. The run before has ended on this rank."""
+    def offer(self) -> Offer:
+        """See ``GangExchange.offer``. Closes the streams of the run before."""
+        memory = super().offer()
         with self._using:
             self._close_links()
+        self._token = new_token()
+        return replace(memory, door=self._door.admit(self._token, self.accept), token=self._token)
 
-    def connect(self, doors: Sequence[Address], token: bytes, open_line: OpenLine) -> None:
-        """Make the streams to all other hosts: open lines to the hosts of lower number, await lines from the others.
+    def connect(self, offers: Sequence[Offer]) -> None:
+        """See ``GangExchange.connect``: open lines to the hosts of lower number, await lines from the others."""
+        try:
+            self._connect(offers, time.monotonic() + CONNECT_SECONDS)
+        finally:
+            self._forget_lines()
 
-        Args:
-            doors: the doors of the envoys, by host.
-            token: the token that these doors expect.
-            open_line: opens a line.
-
-        Raises:
-            ExchangeUnavailableError: a host can't be reached, or its line does not come.
-        """
-        end = time.monotonic() + CONNECT_SECONDS
+    def _connect(self, offers: Sequence[Offer], end: float) -> None:
+        open_line = self._door.opener()
         for host, link in self._links.items():
             if host < self._host:
+                offer = offers[link.envoy]
+                assert offer.door is not None
                 try:
-                    line = open_line(doors[host], token, end - time.monotonic())
+                    line = open_line(offer.door, offer.token, end - time.monotonic())
                     line.send(self._host.to_bytes(4, "little"), CONNECT_SECONDS)
                 except LineClosedError as error:
                     raise ExchangeUnavailableError(f"rank {self.rank}, to rank {link.envoy}: {error}") from error
@@ -143,7 +150,6 @@ class EnvoyExchange(SharedMemoryExchange):
                         raise ExchangeUnavailableError(f"rank {self.rank}: no line from rank {link.envoy} came in time")
                     line = self._lines[host]
             link.open(line)
-        self._forget_lines()
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
         """See ``Exchange.cross``."""
@@ -209,7 +215,8 @@ class EnvoyExchange(SharedMemoryExchange):
         self._forget_lines()
 
     def _forget_lines(self) -> None:
-        """Let the door's threads go."""
+        """Admit no more lines, and let the door's threads go."""
+        self._door.refuse(self._token)
         with self._line_came:
             self._lines.clear()
             self._line_came.notify_all()

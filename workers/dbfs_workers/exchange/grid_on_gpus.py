@@ -18,11 +18,11 @@ from dbfs_workers.cuda.run import OfferedMessages
 from dbfs_workers.exchange.grid import ID_BYTES, GridExchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tokens import Token, issue
+from dbfs_workers.tokens import issue
 
 
 class MappedGridExchange(GridExchange):
-    """A ``GridExchange`` whose messages pass between GPUs once it is connected, and through the host before.
+    """A ``GridExchange`` whose messages pass between GPUs.
 
     Args:
         carrier, stripe, backend: as of ``GridExchange``; all ranks are on one host.
@@ -32,45 +32,41 @@ class MappedGridExchange(GridExchange):
     def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: GridBackend, graph_id: str) -> None:
         super().__init__(carrier, stripe, backend)
         self._graph_id = graph_id
-        self._token: Token | None = None
         # By parity of the crossing, a place for each peer's message; a peer has the same places. None until offered.
         self._own: Any = None
+        self._offered: OfferedMessages | None = None
         self._opened: dict[int, int] = {}
-        self._connected = False
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rank's messages on its GPU."""
-        return 2 * ID_BYTES * self.carrier.p * self.entries
 
     def offer(self) -> OfferedMessages:
-        """Allocate the rank's messages, and return what its peers need in order to map them.
+        """Allocate the rank's messages once, and return what its peers need in order to map them.
 
         Raises:
             ExchangeUnavailableError: the system does not allow GPU memory to be exported.
+            GraphTooLargeError: the messages do not fit in the GPU's free memory.
         """
-        self._own = device_memory.own_allocation(2 * self.carrier.p * self.entries, np.uint32)
-        handle = device_memory.export_allocation(self._own)
-        self._token = issue(self._graph_id)
-        return OfferedMessages(self.carrier.rank, handle, self._token)
+        if self._offered is None:
+            words, rank = 2 * self.carrier.p * self.entries, self.carrier.rank
+            device_memory.require(ID_BYTES * words, f"rank {rank}, its messages")
+            self._own = device_memory.own_allocation(words, np.uint32)
+            handle = device_memory.export_allocation(self._own)
+            self._offered = OfferedMessages(rank, handle, issue(self._graph_id))
+        return self._offered
 
     def connect(self, offers: Sequence[OfferedMessages]) -> None:
-        """Map the messages of all peers. All ranks must have connected before the next run, or none.
+        """Map the messages of all peers that are not mapped yet.
 
         Raises:
             ExchangeUnavailableError: a peer's memory can't be mapped.
         """
         rank = self.carrier.rank
         for offer in offers:
-            if offer.rank != rank:
+            if offer.rank != rank and offer.rank not in self._opened:
                 what = f"rank {rank} can't map the GPU memory of rank {offer.rank}"
                 offer.token.verify(self._graph_id, what)
                 self._opened[offer.rank] = device_memory.open_handle(offer.handle, what)
-        self._connected = True
 
     def disconnect(self) -> None:
-        """Unmap the peers' messages: they go through the host then. All ranks must do so before any of them closes."""
-        self._connected = False
+        """Unmap the peers' messages. All ranks must do so before any of them closes."""
         while self._opened:
             device_memory.close_handle(self._opened.popitem()[1])
 
@@ -78,15 +74,12 @@ class MappedGridExchange(GridExchange):
         """Free the rank's messages, which no peer may have mapped any more."""
         self.disconnect()
         self._own = None
-        if self._token is not None:
-            os.close(self._token.descriptor)
-            self._token = None
+        if self._offered is not None:
+            os.close(self._offered.token.descriptor)
+            self._offered = None
 
     def post_words(self, peer: int, words: NDArray[np.uint32]) -> None:
         """See ``GridExchange.post_words``."""
-        if not self._connected:
-            super().post_words(peer, words)
-            return
         carrier = self.carrier
         carrier.bin_ends[peer] = words.size
         first = self._place(carrier.crossing + 1, peer)
@@ -94,8 +87,6 @@ class MappedGridExchange(GridExchange):
 
     def words(self, source: int) -> NDArray[np.uint32]:
         """See ``GridExchange.words``. The array lies on the peer's GPU."""
-        if not self._connected:
-            return super().words(source)
         carrier = self.carrier
         size = carrier.rows_from(source).size
         first = self._place(carrier.crossing, carrier.rank)
@@ -105,8 +96,7 @@ class MappedGridExchange(GridExchange):
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
         """See ``GridExchange.cross``."""
-        if self._connected:
-            self.backend.xp.cuda.get_current_stream().synchronize()
+        self.backend.xp.cuda.get_current_stream().synchronize()
         return super().cross(level, phase, counts)
 
     def _place(self, crossing: int, receiver: int) -> int:

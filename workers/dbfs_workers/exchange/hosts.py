@@ -57,13 +57,17 @@ class Hosts:
         """Return the ranks of a host, in ascending order."""
         return tuple(rank for rank, other in enumerate(self.of_ranks) if other == host)
 
+    def envoy_of(self, rank: int) -> int:
+        """Return the envoy of a rank's host."""
+        return self.of_ranks.index(self.of_ranks[rank])
+
     def carriers(self, rank: int) -> tuple[int, ...]:
         """Return, for each peer of a rank, the rank of the same host that the peer's messages come from.
 
         Peers on the same host are their own carriers; for all others it is the host's envoy.
         """
-        own = self.of_ranks[rank]
-        return tuple(peer if host == own else self.envoys[own] for peer, host in enumerate(self.of_ranks))
+        own, envoy = self.of_ranks[rank], self.envoy_of(rank)
+        return tuple(peer if host == own else envoy for peer, host in enumerate(self.of_ranks))
 
 
 def identity(name: str) -> str:

@@ -90,7 +90,7 @@ class LevelResults(NamedTuple):
 
 
 class NcclExchange(NcclGroups):
-    """An ``Exchange`` by NCCL. Call ``allocate`` once, and ``connect`` before the first run and after a failed one.
+    """A ``GangExchange`` by NCCL. Call ``allocate`` before the first ``offer``.
 
     Args:
         stripe: the graph's stripe.

@@ -29,7 +29,7 @@ _POLLS_A_LOOK: Final = 256
 
 
 class NcclGroups(AbortMessages):
-    """One rank's end of a communicator. Call ``connect`` before the first run, and again after a failed one.
+    """One rank's end of a communicator: the ``offer`` and ``connect`` of a ``GangExchange``.
 
     Args:
         p: number of ranks.
@@ -48,25 +48,16 @@ class NcclGroups(AbortMessages):
         self._run_id = ""
         self._deadline = 0.0
 
-    def new_id(self) -> bytes:
-        """End the communicator of the run before, and return the id of the next one.
-
-        Raises:
-            ExchangeUnavailableError: NCCL can't make one.
-        """
+    def offer(self) -> bytes:
+        """See ``GangExchange.offer``. Ends the communicator of the run before; rank 0 names the next one."""
         self.disconnect()
         try:
-            return self._library.new_id()
+            return b"" if self.rank else self._library.new_id()
         except CommunicatorFailedError as error:
             raise ExchangeUnavailableError(f"rank {self.rank}: {error}") from None
 
-    def connect(self, unique_id: bytes) -> None:
-        """Become a rank of a communicator in place of the one before.
-
-        Raises:
-            ExchangeUnavailableError: NCCL failed, or a peer did not come in time.
-        """
-        self.disconnect()
+    def connect(self, offers: Sequence[bytes]) -> None:
+        """See ``GangExchange.connect``."""
         end = time.monotonic() + CONNECT_SECONDS
 
         def watch() -> None:
@@ -74,7 +65,7 @@ class NcclGroups(AbortMessages):
                 raise ExchangeUnavailableError(f"rank {self.rank}: no communicator after {CONNECT_SECONDS:g} s")
 
         try:
-            self._communicator = self._library.connect(self.p, self.rank, unique_id, self._connecting, watch)
+            self._communicator = self._library.connect(self.p, self.rank, offers[0], self._connecting, watch)
         except CommunicatorFailedError as error:
             raise ExchangeUnavailableError(f"rank {self.rank} is not connected by NCCL: {error}") from None
 

@@ -5,10 +5,10 @@ bottom-up level it writes its slice of the frontier's bitmap (``slice``). Then t
 sums the counts of all ranks. It makes the bins and slices of all ranks readable until the next crossing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,30 @@ class Exchange(Protocol):
 
     def close(self) -> None:
         """Release the memory and the connections. No peer may be in a run."""
+        ...
+
+
+class GangExchange(Exchange, Protocol):
+    """An exchange that the ranks set up together: every rank offers its end, and then connects to those of all ranks.
+
+    The ranks do so before the first run, and again after a failed one. No rank connects before all have offered, and
+    none begins a run before all have connected.
+    """
+
+    def offer(self) -> Any:
+        """Return what the peers need in order to connect to this rank. Picklable. The run before has ended here.
+
+        Raises:
+            ExchangeUnavailableError: this rank can't exchange in this way.
+        """
+        ...
+
+    def connect(self, offers: Sequence[Any]) -> None:
+        """Connect to the peers, given the latest offers of all ranks, by rank.
+
+        Raises:
+            ExchangeUnavailableError: a peer can't be reached, or its memory can't be mapped.
+        """
         ...
 
 

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,10 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange import barrier_kernels as kernels
+from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
+from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.shared_rows import HostRows
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tokens import Token
@@ -35,19 +38,35 @@ _NOTHING = contextlib.nullcontext()
 _LIVENESS_INTERVAL = 0.02  # seconds
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a rank's peers need. Picklable.
+
+    Attributes:
+        memory: the handle by which the other ranks of the host attach; None if another rank makes the memory.
+        door: where an envoy takes the lines of other envoys; None for other ranks.
+        token: what an envoy shows there.
+    """
+
+    memory: SegmentHandle | None = None
+    door: Address | None = None
+    token: bytes = b""
+
+
 class SharedMemoryExchange:
-    """An ``Exchange`` in a shared memory segment. One rank makes it with ``create``, the other ranks with ``attach``.
+    """A ``GangExchange`` in a shared memory segment. The lowest rank of the host makes the memory in ``offer``.
 
     Args:
-        segment: the memory.
-        carriers: for each rank, the rank whose process writes its part of the memory: see ``Hosts.carriers``. None if
-            each rank writes its own.
-        links: what an envoy's kernel needs for frames: see ``envoy_kernels.cross``. Empty arrays for other ranks.
+        stripe: the stripe of the graph.
+        rank: this rank.
+        graph_id: the graph.
+        hosts: the hosts of the gang; None for one host.
+        entries: entries of a bin; None for ``segment.bin_entries``.
 
     Attributes:
         on_one_host: whether all ranks are on this host.
         entries: entries of a bin.
-        segment: the memory.
+        segment: the memory, from ``offer`` or ``connect`` on.
         host_rows: the rows of all ranks, if this rank has copied them to lead levels.
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
             ``levels.led_size``.
@@ -55,21 +74,24 @@ class SharedMemoryExchange:
             of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag; 1 for an envoy.
     """
 
+    segment: Segment
+    _crosses_hosts = False
+
     def __init__(
-        self,
-        segment: Segment,
-        carriers: Sequence[int] | None = None,
-        *,
-        envoy: bool = False,
+        self, stripe: Stripe, rank: int, graph_id: str, hosts: Hosts | None = None, entries: int | None = None
     ) -> None:
-        self.rank = segment.rank
-        self.p = segment.handle.stripe.p
-        self._carriers = tuple(range(self.p)) if carriers is None else tuple(carriers)
-        self.on_one_host = self._carriers == tuple(range(self.p))
-        self.segment = segment
-        self.host_rows = HostRows(segment.handle.stripe)
+        hosts = hosts or Hosts.one(stripe.p)
+        self.rank = rank
+        self.p = stripe.p
+        self._stripe = stripe
+        self._graph_id = graph_id
+        self._envoy = hosts.envoy_of(rank)
+        # For each rank, the rank whose process writes its part of the memory.
+        self._carriers = hosts.carriers(rank)
+        self.on_one_host = hosts.count == 1
+        self.host_rows = HostRows(stripe)
         self.led_size = 0
-        self.entries = segment.handle.entries
+        self.entries = bin_entries(stripe) if entries is None else entries
         self._record = np.zeros(1 + COUNTS, np.int64)
         self.bin_ends = np.zeros(self.p, np.int64)
         # One row for each rank, and one for the sums.
@@ -78,9 +100,6 @@ class SharedMemoryExchange:
         self.gathered = gathered[: self.p, 1 : 1 + COUNTS]
         self._sums = gathered[self.p, 1 : 1 + COUNTS]
         self._ends = gathered[: self.p, 1 + COUNTS]
-        self._rows = [[segment.rows(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
-        self._parents = [[segment.parents(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
-        self._slices = [[segment.slices(rank, parity) for rank in range(self.p)] for parity in (0, 1)]
         self._backoff = np.zeros(5, np.int64)
         self._predecessors = False
         self._shown_rows: Token | None = None
@@ -89,40 +108,38 @@ class SharedMemoryExchange:
         self._crossing = 0
         self._looked = 0.0
         self._deadline = 0.0
-        self._choose_bins()
-        self.kernel_arguments: tuple[Any, ...] = (
-            *(segment.bodies, segment.body_words, self.entries, segment.words, segment.stride),
-            *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
-            int(envoy),
-        )
-        self._closed = False
+        self.kernel_arguments: tuple[Any, ...] = ()
+        # Without memory: before ``connect``, and after ``close``.
+        self._closed = True
         self._aborting = threading.Lock()
 
-    @classmethod
-    def create(cls, stripe: Stripe, graph_id: str, entries: int | None = None) -> Self:
-        """Make the segment and rank 0's end of the exchange. Peers attach with its ``handle``.
+    def offer(self) -> Offer:
+        """See ``GangExchange.offer``."""
+        if self.rank != self._envoy:
+            return Offer()
+        if self._closed:
+            self._open(Segment.create(self._stripe, self.entries, self._graph_id, self.rank))
+        return Offer(self.segment.handle)
 
-        Args:
-            stripe: the stripe of the graph.
-            graph_id: the graph.
-            entries: entries of a bin; None for ``segment.bin_entries``.
+    def connect(self, offers: Sequence[Offer]) -> None:
+        """See ``GangExchange.connect``."""
+        if self._closed:
+            memory = offers[self._envoy].memory
+            assert memory is not None
+            self._open(Segment.attach(memory, self.rank, self._graph_id))
 
-        Raises:
-            ExchangeUnavailableError: the system can't share memory in this way.
-        """
-        return cls(Segment.create(stripe, bin_entries(stripe) if entries is None else entries, graph_id))
-
-    @classmethod
-    def attach(cls, handle: SegmentHandle, rank: int, graph_id: str, carriers: Sequence[int] | None = None) -> Self:
-        """Make another rank's end of the exchange.
-
-        No run may begin, and the maker must not close, before all ranks have attached.
-
-        Raises:
-            ExchangeUnavailableError: this rank can't map the maker's memory, or that is of another graph.
-        """
-        segment = Segment.attach(handle, rank, graph_id)
-        return cls(segment) if carriers is None else cls(segment, carriers)
+    def _open(self, segment: Segment) -> None:
+        self.segment, ranks = segment, range(self.p)
+        self._rows = [[segment.rows(rank, parity) for rank in ranks] for parity in (0, 1)]
+        self._parents = [[segment.parents(rank, parity) for rank in ranks] for parity in (0, 1)]
+        self._slices = [[segment.slices(rank, parity) for rank in ranks] for parity in (0, 1)]
+        self._choose_bins()
+        self.kernel_arguments = (
+            *(segment.bodies, segment.body_words, self.entries, segment.words, segment.stride),
+            *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
+            int(self._crosses_hosts),
+        )
+        self._closed = False
 
     @property
     def number(self) -> int:
@@ -138,11 +155,6 @@ class SharedMemoryExchange:
     def log_end(self) -> int:
         """End of this rank's log, which rank 0 gave at the last crossing: see ``await_peers``."""
         return int(self._ends[0])
-
-    @property
-    def handle(self) -> SegmentHandle:
-        """The handle by which the other ranks attach."""
-        return self.segment.handle
 
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         """See ``Exchange.begin``."""
@@ -277,6 +289,8 @@ class SharedMemoryExchange:
         """See ``Exchange.close``. The kernel frees the memory when every rank has closed, or its process has ended."""
         # Another thread may abort at any time: without the lock it could write to unmapped memory.
         with self._aborting:
+            if self._closed:
+                return
             self._closed = True
             self._rows, self._parents, self._slices = [], [], []
             self.kernel_arguments = ()
@@ -333,8 +347,10 @@ class SharedMemoryExchange:
 
     def _abort(self, number: int, cause: Cause, message: str, rank: int) -> None:
         with self._aborting:
+            if self._closed:
+                return
             segment = self.segment
-            if not self._closed and kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:
+            if kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:
                 segment.write_message(message, rank)
                 word = number << kernels.RUN_SHIFT | int(cause) << kernels.CAUSE_SHIFT | rank
                 kernels.set_abort(segment.words, word)

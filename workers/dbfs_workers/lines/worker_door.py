@@ -5,6 +5,7 @@ the host of the worker's own address, at any free port.
 """
 
 import ssl
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,19 +31,21 @@ class WorkerDoor:
     def __init__(self, worker: distributed.Worker) -> None:
         self._worker = worker
         self._door: Door | None = None
+        self._opening = threading.Lock()
 
     def admit(self, token: bytes, serve: Callable[[Line], None]) -> Address:
-        """Serve lines that show the token by ``serve``; return the door's address.
+        """Serve lines that show the token by ``serve``; return the door's address. From any thread.
 
         Raises:
             ExchangeUnavailableError: the worker can't listen, or its configuration names no interface and port.
         """
-        if self._door is None:
-            context = self._context(self._worker.security.get_listen_args("worker"))
-            try:
-                self._door = Door(self._host(), context, ports_of("dbfs.lines.ports", "any"))
-            except (OSError, ValueError) as error:
-                raise ExchangeUnavailableError(f"{self._worker.address} can't listen for lines: {error}") from error
+        with self._opening:
+            if self._door is None:
+                context = self._context(self._worker.security.get_listen_args("worker"))
+                try:
+                    self._door = Door(self._host(), context, ports_of("dbfs.lines.ports", "any"))
+                except (OSError, ValueError) as error:
+                    raise ExchangeUnavailableError(f"{self._worker.address} can't listen for lines: {error}") from error
         self._door.admit(token, serve)
         return self._door.address
 

@@ -113,6 +113,27 @@ class Member(ABC):
         self.log = ChangeLog()
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
 
+    def make(self, partition: Partition) -> None:  # noqa: B027 - on CPUs the first run makes what it needs
+        """Make ready to offer and to run. Called in the member's thread, once.
+
+        Raises:
+            ImportError: CuPy can't be imported.
+            GraphTooLargeError: the GPU has too little free memory.
+            DeviceFailedError: CUDA failed.
+            ExchangeUnavailableError: there are more ranks than the exchange serves.
+        """
+
+    @abstractmethod
+    def offer(self) -> Any:
+        """See ``GangExchange.offer``. Called in the member's thread; so in the next two methods."""
+
+    @abstractmethod
+    def connect(self, offers: Sequence[Any]) -> None:
+        """See ``GangExchange.connect``. After a failed run this also clears the state of the run."""
+
+    def disconnect(self) -> None:  # noqa: B027 - most ranks map no memory of a GPU
+        """Unmap the peers' GPU memory. All ranks must do so before any of them closes."""
+
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, self.alone, work, *arguments)
@@ -227,13 +248,14 @@ class Member(ABC):
         for run_id, index in dropped:
             self.kept.pop((run_id, index), None)
 
-    def close(self) -> None:
-        """Abort the run in progress, if any, and release the memory. Returns at once."""
+    def close(self) -> Future[None]:
+        """Abort the run in progress, if any, and release the memory. Returns at once; the future is done after that."""
         self.closed = True
         self.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
-        self._executor.submit(self._free)
+        freed = self._executor.submit(self._free)
         self._executor.shutdown(wait=False)
         self.kept = {}
+        return freed
 
     @abstractmethod
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterable[RankRun]:

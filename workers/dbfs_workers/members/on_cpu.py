@@ -1,10 +1,11 @@
 """A rank on the CPU: the member that runs the level loop over an exchange of the host."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dbfs_workers import backends
 from dbfs_workers.errors import NoRoomForLabelsError
-from dbfs_workers.exchange.protocol import Cause, Exchange
+from dbfs_workers.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
@@ -34,18 +35,26 @@ class LoopMember(Member):
     backend = "cpu"
     part_seconds = 1.0
 
-    def __init__(self, rank: int, partition_key: Any, exchange: Exchange, threads: int = 1) -> None:
+    def __init__(self, rank: int, partition_key: Any, exchange: GangExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
         self._team = _team(threads) if threads > 1 else None
         self.exchange = exchange
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
-        self._loop_exchange = exchange
+        self._loop_exchange: Exchange = exchange
         self._scratch: Any = None
         # The value of ``latest`` when the scratch was made.
         self._traversed: Partition | None = None
         # Pool for labels in the host's memory.
         self._pool: LabelPool | None = None
         self._watch: Watch | None = None
+
+    def offer(self) -> Any:
+        """See ``Member``."""
+        return self.exchange.offer()
+
+    def connect(self, offers: Sequence[Any]) -> None:
+        """See ``Member``."""
+        self.exchange.connect(offers)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``. The first traversal of a version allocates the scratch."""

@@ -1,9 +1,9 @@
 """A rank of a gang on GPUs: its partition in device memory and its resident kernels.
 
-Forming the gang takes two rounds. In ``make`` every rank allocates its engines and returns the records that its peers
-need to map them; in ``connect`` every rank maps all others. A partition built on the CPU is uploaded in ``make``. There
-are two engines, without and with predecessors: the first is faster because its window has no parents, and windows can't
-be exchanged in the middle of a run.
+In ``make`` a rank allocates its engines, and uploads a partition that was built on the CPU. In ``offer`` it returns the
+records that its peers need to map the engines; in ``connect`` it maps those of all others. There are two engines,
+without and with predecessors: the first is faster because its window has no parents, and windows can't be exchanged in
+the middle of a run.
 """
 
 import threading
@@ -72,7 +72,7 @@ class _Launched:
 
 
 class CudaMember(MemberOnGpu):
-    """See ``Member``. Call ``make`` and ``connect`` before the first run, and ``recover`` after a failed one."""
+    """See ``Member``."""
 
     awake_seconds = GPU_AWAKE_SECONDS
     answer_seconds = 0.0025
@@ -83,6 +83,8 @@ class CudaMember(MemberOnGpu):
         self._graph_id = graph_id
         self._graph: DeviceGraph | None = None
         self._engines: list[ResidentKernel] = []
+        self._infos: Infos | None = None
+        self._connected = False
         self._summary: Any = None
         # Guards the attributes below. Aborts come from the event loop's thread, and a launch clears the abort flag.
         self._lock = threading.Lock()
@@ -91,13 +93,8 @@ class CudaMember(MemberOnGpu):
         self._index = 0
         self._stop: tuple[int, Cause, str] | None = None
 
-    def make(self, partition: Partition) -> Infos:
-        """Allocate the engines. Compiles the kernels that the cache lacks.
-
-        Raises:
-            GraphTooLargeError: the GPU has too little free memory.
-            ExchangeUnavailableError: there are more ranks than the kernels serve.
-        """
+    def make(self, partition: Partition) -> None:
+        """Allocate the engines. Compiles the kernels that the cache lacks."""
         import cupy
 
         stripe = partition.stripe
@@ -114,10 +111,17 @@ class CudaMember(MemberOnGpu):
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
                 self._engines.append(ResidentKernel(self._graph, self._graph_id, predecessors=predecessors))
-        return (self._engines[0].info(), self._engines[1].info())
 
-    def connect(self, infos: Sequence[Infos]) -> None:
-        """Map the windows of all ranks.
+    def offer(self) -> Infos:
+        """See ``Member``. The kernel of the run before has ended. The peers map what was offered first."""
+        if self._infos is None:
+            self._infos = (self._engines[0].info(), self._engines[1].info())
+        return self._infos
+
+    def connect(self, offers: Sequence[Infos]) -> None:
+        """Map the windows of all ranks; if they are mapped, clear the state of a failed run.
+
+        The kernels of all ranks have ended: a running kernel would write to cleared memory.
 
         Raises:
             ExchangeUnavailableError: a peer's memory can't be mapped, because the peer is on another host, in another
@@ -125,11 +129,16 @@ class CudaMember(MemberOnGpu):
         """
         import cupy
 
+        if self._connected:
+            for engine in self._engines:
+                engine.recover()
+            return
         try:
-            for engine, records_of_ranks in zip(self._engines, zip(*infos, strict=True), strict=True):
+            for engine, records_of_ranks in zip(self._engines, zip(*offers, strict=True), strict=True):
                 engine.connect(records_of_ranks)
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
+        self._connected = True
 
     def traverse(
         self, partition: Partition, number: int, specs: RunSpec, deadline: float
@@ -198,13 +207,8 @@ class CudaMember(MemberOnGpu):
         """Stop the run, because the lost rank will not arrive at its barriers."""
         self.abort(number, Cause.LOST, f"lost rank {rank}")
 
-    def recover(self) -> None:
-        """Clear the state of a failed run. All ranks' kernels have ended, and none starts before all have recovered."""
-        for engine in self._engines:
-            engine.recover()
-
-    def detach(self) -> None:
-        """Unmap the peers' memory. All ranks must do so before any of them closes."""
+    def disconnect(self) -> None:
+        """See ``Member``."""
         for engine in self._engines:
             engine.disconnect()
 

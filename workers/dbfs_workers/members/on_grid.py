@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dbfs_workers.backends.grid import GridBackend
-    from dbfs_workers.cuda.run import OfferedMessages
     from dbfs_workers.exchange.grid import GridExchange
     from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
     from dbfs_workers.levels.traversals import Watch
@@ -74,53 +73,46 @@ class GridMember(LoopMember):
 
 
 class GridMemberOnGpu(MemberOnGpu, GridMember):
-    """A rank of a 2-D partition on a GPU. See ``Member``. ``make`` must precede the first run.
+    """A rank of a 2-D partition on a GPU. See ``Member``.
 
     Args:
         rank, partition_key, carrier: see ``GridMember``.
-        graph_id: the graph.
+        graph_id: the graph, if the ranks map each other's messages; None if messages go through the host.
     """
 
     backend = "cuda"
-    _messages: "MappedGridExchange | None"
 
-    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, graph_id: str) -> None:
+    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, graph_id: str | None) -> None:
         super().__init__(rank, partition_key, carrier)
         self._graph_id = graph_id
+        self._mapped: MappedGridExchange | None = None
 
-    def make(self, partition: GridPartition) -> None:
-        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks.
-
-        Raises:
-            ImportError: CuPy can't be imported.
-            GraphTooLargeError: the GPU has too little free memory.
-            DeviceFailedError: CUDA failed.
-        """
+    def make(self, partition: GridPartition) -> None:  # type: ignore[override]
+        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks."""
         where = f"rank {self.rank}"
         device_memory.require(nbytes_on_gpu(partition), where)
         with failures.typed_errors(where):
             self._scratch = self._make_scratch(partition, None)
 
-    def offer(self) -> "OfferedMessages":
-        """Return what the peers need in order to map this rank's messages; errors as of ``OfferGpuMemory``."""
-        assert self._messages is not None
-        where = f"rank {self.rank}, its messages"
-        device_memory.require(self._messages.nbytes, where)
-        with failures.typed_errors(where):
-            return self._messages.offer()
+    def offer(self) -> Any:
+        """See ``Member``."""
+        if self._mapped is None:
+            return super().offer()
+        with failures.typed_errors(f"rank {self.rank}, its messages"):
+            return super().offer(), self._mapped.offer()
 
-    def connect(self, offers: "Sequence[OfferedMessages]") -> None:
-        """Exchange through mapped memory from now on; see ``MappedGridExchange.connect``."""
-        assert self._messages is not None
-        self._messages.connect(offers)
+    def connect(self, offers: "Sequence[Any]") -> None:
+        """See ``Member``. A failed run leaves no state on a GPU that the next one would read."""
+        if self._mapped is None:
+            super().connect(offers)
+            return
+        super().connect([of_host for of_host, _ in offers])
+        self._mapped.connect([messages for _, messages in offers])
 
-    def recover(self) -> None:
-        """Do nothing: a failed run leaves no state on a GPU that the next one would read."""
-
-    def detach(self) -> None:
-        """Unmap the peers' messages. All ranks must do so before any of them closes."""
-        if self._messages is not None:
-            self._messages.disconnect()
+    def disconnect(self) -> None:
+        """See ``Member``."""
+        if self._mapped is not None:
+            self._mapped.disconnect()
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``."""
@@ -140,16 +132,19 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
         parents = labels.predecessors
         return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
 
-    def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "MappedGridExchange":
+    def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "GridExchange":
+        if self._graph_id is None:
+            return super()._make_messages(stripe, backend)
         from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
 
-        return MappedGridExchange(self._carrier, stripe, backend, self._graph_id)
+        self._mapped = MappedGridExchange(self._carrier, stripe, backend, self._graph_id)
+        return self._mapped
 
     def _free(self) -> None:
         import cupy
 
-        if self._messages is not None:
-            self._messages.close()
+        if self._mapped is not None:
+            self._mapped.close()
         super()._free()
         cupy.get_default_memory_pool().free_all_blocks()
 

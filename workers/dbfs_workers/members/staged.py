@@ -33,18 +33,12 @@ _LEVEL_BYTES = 3 * 8 + 8
 
 
 class StagedMember(MemberOnGpu, LoopMember):
-    """A member that stages the exchange through the host. See ``Member``. ``make`` must precede the first run."""
+    """A member that stages the exchange through the host. See ``Member``."""
 
     backend = "cuda"
 
     def make(self, partition: Partition) -> None:
-        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks.
-
-        Raises:
-            ImportError: CuPy can't be imported.
-            GraphTooLargeError: the GPU has too little free memory.
-            DeviceFailedError: CUDA failed.
-        """
+        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks."""
         where = f"rank {self.rank}"
         device_memory.require(nbytes(partition, self._exchange_bytes(partition.stripe)), where)
         with failures.typed_errors(where):
@@ -79,7 +73,7 @@ class StagedMember(MemberOnGpu, LoopMember):
 
 
 class NcclMember(StagedMember):
-    """A member that exchanges by NCCL. See ``NcclExchange`` for when to connect it."""
+    """A member that exchanges by NCCL."""
 
     exchange: NcclExchange
 
