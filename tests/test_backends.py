@@ -165,7 +165,11 @@ class Gang:
         self.received.append(type(message))
         if isinstance(message, JoinGang):
             self.joined.append(message.exchange)
-        if self.error is not None and address == "tcp://a:2" and self.fails == (type(message), self.joined and self.joined[-1]):
+        if (
+            self.error is not None
+            and address == "tcp://a:2"
+            and self.fails == (type(message), self.joined and self.joined[-1])
+        ):
             raise self.error
         match message:
             case JoinGang(exchange="nccl") if not self.nccl:

@@ -15,13 +15,13 @@ import dask
 import distributed
 import numpy as np
 import pytest
-from dbfs_workers.reports.summing import levels_a_row, levels_of_rows
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
 from dbfs.graph import labels
 from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
+from dbfs_workers.reports.packing import levels_a_row, levels_of_rows
 from tests.support import oracle, parity
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
 from tests.support.graphs import GRAPHS, comet

@@ -45,31 +45,24 @@ from dbfs.service.update_messages import ApplyUpdate, UpdateEdges
 from dbfs_workers import messages as worker_messages
 from dbfs_workers.errors import ResourceError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.exchange.segment import SegmentHandle
 from dbfs_workers.leases import messages as lease_messages
 from dbfs_workers.leases.messages import EndLease, GrantLease, OpenDoor
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderWay
 from dbfs_workers.leases.requests import answer_error, read_answer
 from dbfs_workers.messages import (
     AbortRun,
-    ConnectByNccl,
-    ConnectGpus,
-    ConnectHosts,
-    DetachGpus,
+    ConnectExchange,
+    DisconnectExchange,
     DropRankLabels,
     ForgetBatch,
     ForgetClient,
     GetGpu,
     GetHost,
     GetPosition,
-    JoinGpuGang,
-    JoinHostGang,
+    JoinGang,
     LeaveGang,
-    NameCommunicator,
-    OfferGpuMemory,
-    OpenToHosts,
+    OfferExchange,
     PublishRankLabels,
-    RecoverGpu,
     ReportLostPeer,
     StartRank,
     WorkerMessage,
@@ -87,7 +80,6 @@ from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, printable
-from dbfs_workers.tokens import Token
 from dbfs_workers.updates import messages as worker_update_messages
 from dbfs_workers.updates.worker import Updates
 
@@ -95,7 +87,6 @@ STRIPE = Stripe(100, 2)
 SPECS = Pickled.of(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")))
 SPEC = Pickled.of(UpdateSpec("insert-edges", hub_first=False))
 KEY = ("partition", 1)
-MEMORY = SegmentHandle(Token(pid=7, descriptor=3, label="dbfs-0-0"), stripe=STRIPE, entries=8)
 RECORD = GraphRecord(
     graph_id="id",
     name="roads",
@@ -121,17 +112,11 @@ RECORD = GraphRecord(
 EXAMPLES: list[Message[Any]] = [
     GetGpu(),
     GetHost(),
-    JoinHostGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "1d", (0, 1), None, 1),
-    JoinHostGang("id", 1, KEY, STRIPE, RECORD.addresses, "cpu", "shared_memory", "2d", (0, 0), MEMORY, 1),
-    OpenToHosts("id", b"token", 2),
-    ConnectHosts("id", (("a", 7), ("b", 8)), b"token", 2),
-    NameCommunicator("id", 2),
-    ConnectByNccl("id", b"unique", 2),
-    JoinGpuGang("id", 1, KEY, 1),
-    OfferGpuMemory("id"),
-    ConnectGpus("id", (Pickled(b"0"), Pickled(b"1"))),
-    RecoverGpu("id", True),
-    DetachGpus("id"),
+    JoinGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "host", "1d", (0, 1), 1),
+    JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", "2d", (0, 0), 1, True),
+    OfferExchange("id", 2),
+    ConnectExchange("id", (Pickled(b"0"), Pickled(b"1")), 2),
+    DisconnectExchange("id"),
     LeaveGang("id", 3),
     OpenDoor("id", b"token", 2),
     GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other", 2, 1.5, "order"),
@@ -195,7 +180,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(*(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 49
+    assert len(every) == 43
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
