@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -319,8 +320,12 @@ class Builder(ABC):
         return [*dealt, *more]
 
     def _require_reachable(self, delayed: Sequence[Any]) -> None:
-        """Raise ``EdgeInputError`` if a collection was persisted on another cluster, whose data Dask would not find."""
-        ours = self.gang.client
+        """Wait for what other clients persisted.
+
+        Raises:
+            EdgeInputError: a collection was persisted on another cluster, whose data Dask would not find.
+        """
+        ours, others = self.gang.client, defaultdict(list)
         for future in distributed.futures_of(delayed):
             theirs = future.client
             running = theirs.status == "running"
@@ -331,6 +336,11 @@ class Builder(ABC):
                     f"{self.edges.name}: the partitions were persisted {where}, not on that of "
                     f"{ours.scheduler.address}; pass the client that persisted them, or edges.compute()"
                 )
+            if theirs is not ours:
+                others[theirs].append(future)
+        # The scheduler may not have heard yet of what the other client persists.
+        for theirs, futures in others.items():
+            replace(self.gang, client=theirs).wait(futures, self.deadline, f"reading {self.edges.name}", self.watch)
 
     def _read_and_number(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and number their ids."""

@@ -141,6 +141,9 @@ def test_a_frame_that_a_client_persisted_by_another_address_of_the_scheduler(cli
     address = client.scheduler.address.replace("127.0.0.1", "localhost")
     assert address != client.scheduler.address
     with distributed.Client(address, set_as_default=False) as other:
+        # The scheduler hears of what the client persists only after half a second.
+        other.scheduler_comm.interval = 0.5
+        other.submit(int).result()
         persisted = other.persist(dd.from_pandas(pd.DataFrame({"s": [1, 2], "t": [2, 3]}), npartitions=2))
         with dbfs.load(persisted, client=client) as graph:
             assert graph.n == 3
