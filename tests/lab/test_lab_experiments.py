@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks import lab_page
 from benchmarks.lab_experiments import KERNELS, measure
 from dbfs_workers.lab.strategies import GATHERING
 from dbfs_workers.lab.tuning import Tuning
@@ -25,3 +26,10 @@ def test_the_experiments_of_a_level_look_at_all_its_edges() -> None:
         assert (one.levels, one.edges) == (3, int(np.sort(edges)[-3:].sum()))
         assert set(one.rates) == {"expand", *KERNELS}
         assert all(rate > 0 for rate in one.rates.values())
+
+
+def test_the_page_beside_the_paper_has_the_saved_results() -> None:
+    text = lab_page.PAGE.read_text(encoding="utf-8")
+    assert lab_page.page(text) == text
+    for graph in lab_page.PUBLISHED:
+        assert f"| `{graph}` |" in text
