@@ -199,9 +199,6 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
             backend, exchange = graph.backend, graph.exchange
     except DbfsError as error:
         advice.append(f"no graph can be loaded: {error}")
-    threads = sum(worker.threads > 1 for worker in workers)
-    if threads:
-        advice.append(f"workers with several threads: {threads}. Most levels use one: start one worker per core")
     unlimited = sum(worker.memory_limit == 0 for worker in workers)
     if unlimited:
         advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")

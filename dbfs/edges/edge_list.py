@@ -67,7 +67,8 @@ class EdgeList(ABC):
                 f"{self.name} promises {counted(self.m or 0, 'edge')} (by its header), and has {read:,}"
             )
         if self.stated not in (None, read):
-            logger.warning("%s: a comment states %s edges, %s were read", self.name, f"{self.stated:,}", f"{read:,}")
+            stated = counted(self.stated or 0, "edge")
+            logger.warning("%s: a comment states %s, the file has %s", self.name, stated, f"{read:,}")
 
     @property
     def symmetrise(self) -> bool:

@@ -11,12 +11,11 @@ import time
 from pathlib import Path
 
 from tests.planted.faults import FAULTS
-from tests.support.planting import copy_checkout, planted, run_tests
+from tests.support.planting import Fault, copy_checkout, planted, run_tests
 
 
-def main(words: list[str]) -> int:
-    """Return the exit code: 1 if a fault went through."""
-    faults = [fault for fault in FAULTS if not words or any(word in str(fault) for word in words)]
+def plant(faults: list[Fault]) -> int:
+    """Plant each fault; return the exit code: 1 if a fault went through."""
     through = []
     with tempfile.TemporaryDirectory(prefix="dbfs-planted-") as folder:
         copy = Path(folder)
@@ -38,4 +37,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    words = sys.argv[1:]
+    sys.exit(plant([fault for fault in FAULTS if not words or any(word in str(fault) for word in words)]))

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.lab import dynamic, merrill, queues, status
+from dbfs_workers.lab import merrill, queues, status
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import Enactor, Watch, policy_numbers
-from dbfs_workers.lab.hierarchical import hierarchical
 from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.result import counters_of, rank_run
 from dbfs_workers.lab.strategies import Policy
@@ -28,9 +27,9 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "status-scan": status.status_scan,
     "atomic-queue": queues.atomic_queue,
     "degree-classes": queues.degree_classes,
-    "hierarchical": hierarchical,
-    "device-loop": dynamic.device_loop,
-    "child-kernels": dynamic.child_kernels,
+    "hierarchical": queues.hierarchical,
+    "device-loop": queues.device_loop,
+    "child-kernels": queues.child_kernels,
 }
 """The strategies that run on a GPU, by name."""
 

@@ -1,11 +1,18 @@
-"""Strategies with exact vertex queues: one queue, or one for each class of vertices."""
+"""Strategies with exact vertex queues, whose vertices are claimed by atomic operations: Tödling's and Luo's.
+
+They have one queue, or one for each class of vertices; a launch by the host for each level, or one for many levels, or
+launches by kernels.
+"""
+
+from typing import Final
 
 from dbfs_workers.cuda.lab_layout import CLASSES, LabCounter
+from dbfs_workers.errors import BackendUnavailableError
 from dbfs_workers.lab.enactor import Enactor
 from dbfs_workers.lab.merrill import vertex_queue_to_vertex_queue
 
 _CLASSES = slice(LabCounter.QUEUED_THREADS, LabCounter.QUEUED_THREADS + CLASSES)
-_EXPANDED, _EDGES, _LABELLED = (LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED)
+_RECORD: Final = [LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED]
 _KERNELS = ("by_threads", "by_warps", "by_blocks", "by_grid")
 
 
@@ -36,5 +43,61 @@ def degree_classes(run: Enactor) -> None:
             if size
         ]
         counts = run.launched(source, launches, distance, **common)
-        run.leave([(int(counts[_EXPANDED]), int(counts[_EDGES]), int(counts[_LABELLED]))])
+        run.leave([tuple(counts[_RECORD].tolist())])
         queue, after, sizes, distance = after, queue, counts[_CLASSES].tolist(), distance + 1
+
+
+def hierarchical(run: Enactor) -> None:
+    """Enact Luo's levels: of one block, of a block for each multiprocessor, or of a launch."""
+    tuning = run.problem.tuning
+    queues = run.problem.vertex_queue(), run.problem.vertex_queue()
+    ways = [(queues[turn], queues[1 - turn]) for turn in (0, 1)]
+    alone = [run.step("hierarchical", "in_launch", *way) for way in ways]
+    block = [run.step("hierarchical", "in_block", *way) for way in ways]
+    grid = [run.step("hierarchical", "in_grid", *way) for way in ways]
+    run.problem.start(run.source)
+    queues[0].ids[0] = run.source
+    size, distance = 1, 1
+    while size:
+        run.enter(size)
+        turn = (distance - 1) % 2
+        if size > tuning.grid_frontier:
+            rows = run.chain([(alone[turn], distance)], size)
+        elif size > tuning.block_frontier:
+            # The least is lower than the block's most, so that a frontier near it does not change hands each level.
+            sizes = (tuning.block_frontier // 2 + 1, tuning.grid_frontier)
+            rows = run.many_levels(grid[turn], run.multiprocessors, sizes, size, distance)
+        else:
+            rows = run.many_levels(block[turn], 1, (1, tuning.block_frontier), size, distance)
+        done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, _RECORD].tolist() if row[0]]
+        run.leave(done)
+        size, distance = done[-1][2], distance + len(done)
+
+
+def device_loop(run: Enactor) -> None:
+    """Enact the main loop on the device: the host launches a chain of many levels."""
+    tuning = run.problem.tuning
+    queues = run.problem.vertex_queue(), run.problem.vertex_queue()
+    steps = [run.step("device_loop", "device_loop", queues[turn], queues[1 - turn]) for turn in (0, 1)]
+    run.problem.start(run.source)
+    queues[0].ids[0] = run.source
+    size, distance = 1, 1
+    while size:
+        run.enter(size)
+        step = steps[(distance - 1) % 2]
+        rows = run.many_levels(step, 1, (1, run.problem.rows), size, distance, most_blocks=tuning.most_blocks)
+        done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, _RECORD].tolist() if row[0]]
+        if not done:
+            raise BackendUnavailableError(
+                f"strategy device-loop, level {distance - 1}: the GPU took no launch by a kernel"
+            )
+        run.leave(done)
+        size, distance = done[-1][2], distance + len(done)
+
+
+def child_kernels(run: Enactor) -> None:
+    """Enact a launch a level, whose threads launch kernels for long lists."""
+    tuning = run.problem.tuning
+    sizes = {"grid_degree": tuning.child_degree, "most_blocks": tuning.most_blocks}
+    sizes["most_children"] = tuning.most_children
+    vertex_queue_to_vertex_queue(run, "child_kernels", "child_kernels", **sizes)
