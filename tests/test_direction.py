@@ -1,10 +1,20 @@
 """Direction switching looks at few edges where the graph is shallow, and never at many more than top-down does."""
 
+from dataclasses import replace
+
 import distributed
 import pytest
 
 import dbfs
-from dbfs_workers.levels.direction import ALPHA, bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs.errors import InvalidOptionError
+from dbfs_workers.levels.direction import (
+    ALPHA,
+    bottom_up_may_pay,
+    bottom_up_pays,
+    expected_search_share,
+    require_direction,
+)
+from dbfs_workers.spec import TraversalSpec
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -37,6 +47,17 @@ def test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest() -> No
     assert not bottom_up_pays(1000, 333, 4100, 100, share)
     # A scan of all rows is not free.
     assert not bottom_up_pays(1000, 1, 3900, 100_000, share)
+    # A frontier before without edges, that of a source with none beside others, is as one with an edge.
+    assert bottom_up_pays(100, 0, 3900, 100, share) == bottom_up_pays(100, 1, 3900, 100, share)
+
+
+def test_only_bottom_up_levels_need_in_edges() -> None:
+    spec = TraversalSpec("run", (0,), False, "cpu")
+    for direction in ("auto", "top-down"):
+        require_direction(replace(spec, direction=direction), in_edges=False)
+    require_direction(replace(spec, direction="bottom-up"), in_edges=True)
+    with pytest.raises(InvalidOptionError, match="bottom-up levels of a directed graph need its in-edges"):
+        require_direction(replace(spec, direction="bottom-up"), in_edges=False)
 
 
 def test_the_share_of_the_last_bottom_up_level_is_expected_of_the_next() -> None:
