@@ -25,7 +25,17 @@ ROOT = Path(__file__).parents[2]
 _TEST_SECONDS = 60
 # Seconds of all tests of a fault: the kernels that it concerns are compiled anew.
 _ALL_SECONDS = 400
-_COPIED = ("dbfs", "workers", "tests", "configs", "examples", "pyproject.toml", "dbfs_networkx_info.py", "README.md")
+_COPIED = (
+    "benchmarks",
+    "dbfs",
+    "workers",
+    "tests",
+    "configs",
+    "examples",
+    "pyproject.toml",
+    "dbfs_networkx_info.py",
+    "README.md",
+)
 
 
 @dataclass(frozen=True)
