@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-long planted lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
+.PHONY: demo test test-all test-long planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -36,6 +36,13 @@ test-long: kernels
 WORDS ?=
 planted: kernels
 	$(BIN)/python -m tests.planted $(WORDS)
+
+# Draws COUNT faults of FILE and plants them in the same way; all of TESTS, files of tests, are run for each.
+COUNT ?= 20
+SEED ?= 0
+mutations: kernels
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutations]'
+	$(BIN)/python -m tests.planted.drawn $(COUNT) $(SEED) $(FILE) $(TESTS)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

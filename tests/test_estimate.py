@@ -17,11 +17,13 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
+from dbfs.building import memory
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers import gpus
+from dbfs_workers.storage.stripe import Stripe
 
 GIB = 2**30
 
@@ -327,3 +329,24 @@ def test_an_estimate_is_drawn_in_notebooks() -> None:
     for words in ("on 4 ranks", "partition", "<td>run</td>", "at most", "fits 7.20 GiB"):
         assert words in drawn
     assert "more than 921.60 KiB" in dbfs.estimate("kronecker:scale=22", 1, memory="1 MiB")._repr_html_()
+
+
+@pytest.mark.parametrize("in_edges", [False, True])
+def test_a_grid_on_gpus_has_the_partition_of_a_grid_on_cpus(in_edges: bool) -> None:
+    stripe = Stripe(1000, 6)
+    on_gpu = memory.estimate_grid_on_gpu(stripe, 8000, in_edges=in_edges)
+    on_cpu = memory.estimate_bytes(stripe, 8000, 0, in_edges=in_edges, ordered=False, layout="2d")
+    assert (on_gpu.partition, on_gpu.result) == (on_cpu.partition, on_cpu.result)
+
+
+@pytest.mark.parametrize(
+    ("frees", "found"),
+    [([640, 0], 640), ([0, 100, 300, 310, 700], 310), ([0, 100, 300, 311, 700, 0], 700), ([0, 0, 700], 0)],
+)
+def test_free_memory_is_read_until_it_no_longer_grows(
+    frees: list[int], found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_RETRY_SECONDS", 0.0)
+    reads = iter(frees)
+    # A 64th of the bytes wanted is no growth: 10.
+    assert memory._settled(lambda: [1000, next(reads)], 640) == [1000, found]

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import math
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import dask
 import pytest
 
-from dbfs.errors import LateError, QueueFullError
+from dbfs.errors import LateError, QueueFullError, WorkerLostError
 from dbfs.service.entries import RunEntry
 from dbfs.service.leases import Lease, Leases
 from dbfs.service.queue import RunQueue
@@ -100,11 +102,16 @@ def test_as_many_runs_wait_as_the_configuration_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "asked", "number", "recovers"),
-    [(None, 3, 7, False), (Cause.CANCELLED, 1, 5 + (1 << 20), True)],
+    ("cause", "error", "asked", "number", "recovers"),
+    [
+        (None, LateError("no answer"), 3, 7, False),
+        (Cause.CANCELLED, LateError("no answer"), 1, 5 + (1 << 20), True),
+        (None, WorkerLostError("rank 0 left"), 1, 5 + (1 << 20), True),
+    ],
+    ids=["to end", "stopped", "lost"],
 )
 def test_a_lease_that_is_not_stopped_lasts_until_rank_0_answers(
-    cause: Cause | None, asked: int, number: int, recovers: bool
+    cause: Cause | None, error: Exception, asked: int, number: int, recovers: bool
 ) -> None:
     """A rank 0 that is stopped may still make its part when it goes on: the gang is not another run's before."""
     endings: list[EndLease] = []
@@ -112,7 +119,7 @@ def test_a_lease_that_is_not_stopped_lasts_until_rank_0_answers(
     async def call(address: str, ending: EndLease, seconds: float) -> LeaseEnd:
         endings.append(ending)
         if len(endings) < 3:
-            raise LateError("no answer")
+            raise error
         return LeaseEnd(7, failed=False)
 
     async def end() -> None:
@@ -138,3 +145,24 @@ def test_a_run_under_a_lease_holds_up_no_run() -> None:
         assert started(runs) == [False, True]
 
     asyncio.run(check())
+
+
+def test_a_single_traversal_gets_no_lease_while_clients_take_turns() -> None:
+    asked: list[str] = []
+
+    async def call(address: str, message: Any) -> None:
+        asked.append(address)
+        raise LateError("no answer")
+
+    async def grant() -> None:
+        workers: Any = SimpleNamespace(until=lambda end: call)
+        history: Any = None
+        leases, run = Leases(workers, [], history, lambda: None), run_on("ab")
+        graph = run.graph
+        graph.record.graph_id, graph.doors, graph.leasable, graph.last_client = "id", None, True, "another"
+        for revoked, calls in ((-math.inf, 0), (time.monotonic(), 0), (-math.inf, 1)):
+            graph.revoked = revoked
+            assert await leases.grant(run) is None
+            assert len(asked) == calls
+
+    asyncio.run(grant())

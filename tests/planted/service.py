@@ -1,4 +1,4 @@
-"""Planted faults of the queue, leases, results and living graphs. See ``tests.support.planting.Fault``."""
+"""Planted faults of the queue, leases, deadlines, reports and living graphs. See ``tests.support.planting.Fault``."""
 
 from tests.support.planting import Fault
 
@@ -122,5 +122,65 @@ FAULTS = (
         "graph.must_recover = graph.recovers and end.failed",
         "graph.must_recover = graph.recovers",
         ("tests/test_queue.py::test_a_lease_that_is_not_stopped_lasts_until_rank_0_answers",),
+    ),
+    Fault(
+        "dbfs/service/leases.py",
+        "now - graph.revoked > _TAKING_TURNS",
+        "now - graph.revoked != _TAKING_TURNS",
+        ("tests/test_queue.py::test_a_single_traversal_gets_no_lease_while_clients_take_turns",),
+    ),
+    Fault(
+        "dbfs/service/leases.py",
+        "            except DbfsError:\n                # Rank 0 is lost",
+        "            except NotImplementedError:\n                # Rank 0 is lost",
+        ("tests/test_queue.py::test_a_lease_that_is_not_stopped_lasts_until_rank_0_answers",),
+    ),
+    Fault(
+        "workers/dbfs_workers/leases/leader.py",
+        "            if line is self._holder:\n                self._revoked = True",
+        "            if line is not self._holder:\n                self._revoked = True",
+        ("tests/workers/test_lines.py::test_a_holder_that_leaves_between_two_runs_gives_up_its_lease",),
+    ),
+    Fault(
+        "workers/dbfs_workers/leases/leader.py",
+        "if time.monotonic() - self._last > _IDLE_SECONDS:",
+        "if time.monotonic() - self._last == _IDLE_SECONDS:",
+        ("tests/workers/test_lines.py::test_the_watch_rests_while_no_runs_come",),
+    ),
+    Fault(
+        "workers/dbfs_workers/leases/leader.py",
+        "if self._under_way is not None or self._closed:",
+        "if self._closed:",
+        ("tests/workers/test_lines.py::test_a_watch_that_begins_to_rest_sees_a_run_that_began",),
+    ),
+    Fault(
+        "workers/dbfs_workers/reports/run.py",
+        "zip(*ranks, strict=True)",
+        "zip(*ranks, strict=False)",
+        ("tests/workers/test_reports.py::test_a_summary_needs_all_reports_of_all_ranks",),
+    ),
+    Fault(
+        "workers/dbfs_workers/reports/packing.py",
+        "(max(0, levels - 1) // MOST_ROWS)",
+        "(max(0, levels - 2) // MOST_ROWS)",
+        ("tests/workers/test_reports.py::test_tables_of_more_levels_than_rows_are_summed",),
+    ),
+    Fault(
+        "workers/dbfs_workers/reports/packing.py",
+        "high if low >= 0 else",
+        "high if low > 0 else",
+        ("tests/workers/test_reports.py::test_a_column_has_the_smallest_type",),
+    ),
+    Fault(
+        "dbfs/cluster/deadline.py",
+        "return max(1e-3, round(",
+        "return max(-0.999, round(",
+        ("tests/test_deadline.py::test_a_deadline_that_has_passed_leaves_a_millisecond",),
+    ),
+    Fault(
+        "dbfs/cluster/deadline.py",
+        "        @functools.wraps(function)\n",
+        "",
+        ("tests/test_deadline.py::test_a_bounded_call_has_its_own_name_and_deadline",),
     ),
 )

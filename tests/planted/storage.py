@@ -168,4 +168,16 @@ FAULTS = (
         '        run["frames"] = stream.nbytes(hosts.count - 1)',
         ("tests/test_estimate.py::test_ranks_on_several_hosts_take_memory_for_each_other",),
     ),
+    Fault(
+        "dbfs/building/memory.py",
+        "partition = grid.nbytes(stripe, -(-directed_edges // stripe.p), bottom_up=in_edges)\n    share",
+        "partition = grid.nbytes(stripe, -directed_edges // stripe.p, bottom_up=in_edges)\n    share",
+        ("tests/test_estimate.py::test_a_grid_on_gpus_has_the_partition_of_a_grid_on_cpus",),
+    ),
+    Fault(
+        "dbfs/building/memory.py",
+        "now <= then + wanted // _STEPS",
+        "now <= then ^ wanted // _STEPS",
+        ("tests/test_estimate.py::test_free_memory_is_read_until_it_no_longer_grows",),
+    ),
 )

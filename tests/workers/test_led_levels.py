@@ -230,6 +230,17 @@ def test_the_size_follows_the_measured_times() -> None:
     assert led_size.next_size(led_size.MOST, levels, 50 * frontier, 1.0 * frontier * ~led, led) == led_size.MOST
 
 
+@pytest.mark.parametrize(
+    ("led_levels", "vertices", "size"),
+    [(16, 100, 200), (15, 100, 100), (16, 26, 200), (16, 25, 100), (16, 400, 200), (16, 401, 100)],
+)
+def test_sixteen_levels_of_about_the_size_are_compared(led_levels: int, vertices: int, size: int) -> None:
+    """A quarter of the size up to four times the size. Led levels are the faster ones here."""
+    levels = np.array([led_levels, 16])
+    frontier, led = levels * [vertices, 100], np.array([True, False])
+    assert led_size.next_size(100, levels, frontier, np.array([0.001, 1.0]) * frontier, led) == size
+
+
 def rows_of(arrays: graphs.Arrays, p: int) -> list[Partition]:
     n, src, dst = arrays
     return partitions(n, src, dst, p, directed=False)

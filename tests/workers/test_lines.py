@@ -12,7 +12,9 @@ import pytest
 
 from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.leases import leader
 from dbfs_workers.leases.messages import LeaseEnd
+from dbfs_workers.leases.notes import RunNote
 from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, answers_of_run, more_follow, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
@@ -20,6 +22,7 @@ from dbfs_workers.lines.worker_door import ports_of
 from dbfs_workers.reports import RankReport
 from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -466,3 +469,56 @@ def test_a_stop_between_two_parts_ends_the_next_one(door: Door) -> None:
         send(line, 1, 2)
         answers(line)
     assert ended == [1, 2]
+
+
+def test_a_holder_that_leaves_between_two_runs_gives_up_its_lease(door: Door, gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    ended, token = threading.Event(), new_token()
+
+    def serve(line: Line) -> None:
+        gang.leader.serve(line)
+        ended.set()
+
+    door.admit(token, serve)
+    stranger, holder = opened(door, token), opened(door, gang.holder_token)
+    with closing(opened(door, token)) as line:
+        stranger.close()
+        assert ended.wait(5)
+        ended.clear()
+        send(line, 1)
+        assert isinstance(receive(line), RanksReports)
+    assert ended.wait(5)
+    with closing(holder):
+        send(holder, 1)
+        assert isinstance(receive(holder), Refusal)
+
+
+def test_the_watch_rests_while_no_runs_come(door: Door, gang: Gang, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader, "_IDLE_SECONDS", 0.01)
+    gang.leader.grant(1, "me", 4)
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        receive(line)
+        eventually(lambda: not gang.leader._awake.is_set())
+        gang.hold.clear()
+        send(line, 1)
+    # The next run is watched again: its holder is gone.
+    eventually(lambda: gang.calls.aborts)
+    gang.hold.set()
+
+
+def test_a_watch_that_begins_to_rest_sees_a_run_that_began(gang: Gang) -> None:
+    class Awake(threading.Event):
+        def clear(self) -> None:
+            super().clear()
+            gang.leader._under_way = RunNote("run", time.time(), 1)
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert self.is_set(), "the watch rests"
+            gang.leader._closed = gang.leader._under_way is not None
+            return True
+
+    before, gang.leader._awake = gang.leader._awake, Awake()
+    gang.leader._awake.set()
+    gang.leader._watch()
+    before.set()

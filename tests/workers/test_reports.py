@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RankRun
+from dbfs_workers.reports import (
+    COUNT_FIELDS,
+    MOST_ROWS,
+    TIME_FIELDS,
+    CountedLevels,
+    PackedTables,
+    RankReport,
+    RankRun,
+    RunSummary,
+)
 from dbfs_workers.storage.labels import RankLabels
 
 LABELS = RankLabels(np.zeros(0, np.int32), None)
@@ -89,3 +98,29 @@ def test_a_long_run_of_equal_levels_is_nothing() -> None:
     counts = np.zeros((4000, len(COUNT_FIELDS)), np.int64)
     assert len(sent(counts, no_seconds(counts))) < 3000
     assert len(pickle.loads(sent(counts, no_seconds(counts))).counts) == 4000
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(0, 255, "u1"), (0, 256, "u2"), (-1, 127, "i1"), (-128, 127, "i1"), (-1, 128, "i2"), (-129, 0, "i2")],
+)
+def test_a_column_has_the_smallest_type(low: int, high: int, dtype: str) -> None:
+    counts = np.zeros((64, len(COUNT_FIELDS)), np.int64)
+    counts[:, COUNT_FIELDS.index("bottom_up")] = np.cumsum([low, high] * 32)
+    assert PackedTables.pack(counts, no_seconds(counts), 64).steps["bottom_up"].dtype == dtype
+
+
+@pytest.mark.parametrize(("levels", "rows"), [(MOST_ROWS, MOST_ROWS), (MOST_ROWS + 1, MOST_ROWS // 2 + 1)])
+def test_tables_of_more_levels_than_rows_are_summed(levels: int, rows: int) -> None:
+    counts = np.ones((levels, len(COUNT_FIELDS)), np.int64)
+    records = CountedLevels.of(counts, no_seconds(counts))
+    assert (len(records), records.counts.shape, len(records.seconds)) == (levels, (rows, len(COUNT_FIELDS)), rows)
+    assert (records.counts.sum(axis=0) == levels).all()
+    assert (records.counts[0] == -(-levels // rows)).all()
+
+
+def test_a_summary_needs_all_reports_of_all_ranks() -> None:
+    report = RankReport(1, 2, 3, 0.5, 0.25, b"", 0)
+    assert RunSummary.of([[report, report], [report, report]]).traversals == 2
+    with pytest.raises(ValueError, match="shorter"):
+        RunSummary.of([[report, report], [report]])
