@@ -250,6 +250,27 @@ def test_more_gpus_than_a_kernel_serves_are_refused(member: CudaMember) -> None:
         member.make(partition)
 
 
+def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(member: CudaMember) -> None:
+    calls: list[Any] = []
+    for name in ("without", "with"):
+        engine: Any = SimpleNamespace(
+            info=lambda name=name: calls.append("info") or name,
+            connect=lambda records: calls.append([*records]),
+            recover=lambda: calls.append("recover"),
+            disconnect=lambda: calls.append("disconnect"),
+        )
+        member._engines.append(engine)
+    offer: Any = member.offer()
+    assert offer == ("without", "with")
+    member.connect([offer, ("peer's", "peer's")])
+    # The peers have mapped what was offered first.
+    assert member.offer() is offer
+    member.connect([offer, ("peer's", "peer's")])
+    member.disconnect()
+    mapped = [["without", "peer's"], ["with", "peer's"]]
+    assert calls == [*["info"] * 2, *mapped, *["recover"] * 2, *["disconnect"] * 2]
+
+
 def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:
     labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
     member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}
