@@ -13,7 +13,7 @@ import pytest
 import dbfs
 from dbfs.cluster import local as cluster
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
-from dbfs.records import Formed, GraphIds, GraphRecord
+from dbfs.records import EXCHANGES, Formed, GraphIds, GraphRecord
 from dbfs.service import forming
 from dbfs_workers import gpus
 from dbfs_workers.messages import (
@@ -236,6 +236,23 @@ def test_gpus_that_cannot_map_each_other_exchange_by_nccl() -> None:
     gang.received.clear()
     asyncio.run(forming.connect(record("cuda"), gang.call))
     assert gang.received == JOINING[2:]
+
+
+@pytest.mark.parametrize(
+    ("backend", "exchange"),
+    [("cpu", "auto"), ("cpu", "tcp"), *(("cuda", exchange) for exchange in EXCHANGES[1:])],
+)
+def test_every_exchange_is_set_up_in_one_way(backend: str, exchange: str) -> None:
+    gang, wanted = Gang(nccl=True), record(backend, exchange)
+    formed = asyncio.run(forming.form(wanted, gang.call))
+    assert formed.exchange == ("shared_memory" if exchange == "auto" else exchange)
+    assert gang.received[-6:] == JOINING
+    gang.received.clear()
+    # After a failed run.
+    asyncio.run(forming.connect(wanted, gang.call))
+    assert gang.received == JOINING[2:]
+    # Every rank gets the offers of all ranks, in order.
+    assert gang.offers == [wanted.addresses] * 4
 
 
 def test_workers_with_tls_exchange_by_nccl_only_if_asked_to() -> None:

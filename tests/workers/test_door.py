@@ -235,3 +235,19 @@ def test_connecting_to_several_hosts_keeps_one_deadline(monkeypatch: pytest.Monk
         door.admit(token, hold)
         exchange.connect([*[Offer(None, door.address, token)] * 3, exchange.offer()])
     assert given == [CONNECT_SECONDS, CONNECT_SECONDS - 2.0, CONNECT_SECONDS - 4.0]
+
+
+def test_an_envoy_that_leaves_before_its_peers_connect_admits_no_lines() -> None:
+    own = plain_door()
+    with contextlib.closing(own):
+        exchange = EnvoyExchange(Stripe(10, 2), 0, "gang", Hosts((0, 1)), own)
+        offer = exchange.offer()
+        # Offered anew, as after a failed run: what was offered first is no longer valid.
+        again = exchange.offer()
+        assert offer.door is not None
+        assert (again.memory, again.door) == (offer.memory, offer.door)
+        with pytest.raises(LineClosedError, match="the token is not valid there"):
+            Line.open(offer.door, offer.token, None, 30.0)
+        exchange.close()
+        with pytest.raises(LineClosedError, match="the token is not valid there"):
+            Line.open(offer.door, again.token, None, 30.0)
