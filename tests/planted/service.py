@@ -145,13 +145,13 @@ FAULTS = (
         "workers/dbfs_workers/leases/leader.py",
         "if time.monotonic() - self._last > _IDLE_SECONDS:",
         "if time.monotonic() - self._last == _IDLE_SECONDS:",
-        ("tests/workers/test_lines.py::test_the_watch_rests_while_no_runs_come",),
+        ("tests/workers/test_lines.py::test_the_watch_rests_unless_a_run_began",),
     ),
     Fault(
         "workers/dbfs_workers/leases/leader.py",
         "if self._under_way is not None or self._closed:",
         "if self._closed:",
-        ("tests/workers/test_lines.py::test_a_watch_that_begins_to_rest_sees_a_run_that_began",),
+        ("tests/workers/test_lines.py::test_the_watch_rests_unless_a_run_began",),
     ),
     Fault(
         "workers/dbfs_workers/reports/run.py",

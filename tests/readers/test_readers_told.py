@@ -332,6 +332,14 @@ def test_options_that_a_format_has_no_place_for(tmp_path: Path, option: str) -> 
             from_file(tmp_path / name, **{option: VALUES[option]})
 
 
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_one_named_end_is_not_for_a_text_without_names(tmp_path: Path, end: str) -> None:
+    for name, told in {"a.mtx": "matrix-market", "a.gr": "gr", "a.ncol": "ncol", "a.txt": "edge-list"}.items():
+        path = write(tmp_path, name, TEXTS[name])
+        with pytest.raises(InvalidOptionError, match=f"name columns of a table; format '{told}' has none"):
+            from_file(path, format=told, **{end: "a"})
+
+
 @pytest.mark.parametrize(
     ("option", "value", "error"),
     [

@@ -12,7 +12,6 @@ import pytest
 
 from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases import leader
 from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.notes import RunNote
 from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, answers_of_run, more_follow, read_answer
@@ -22,7 +21,6 @@ from dbfs_workers.lines.worker_door import ports_of
 from dbfs_workers.reports import RankReport
 from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
-from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -493,32 +491,23 @@ def test_a_holder_that_leaves_between_two_runs_gives_up_its_lease(door: Door, ga
         assert isinstance(receive(holder), Refusal)
 
 
-def test_the_watch_rests_while_no_runs_come(door: Door, gang: Gang, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "_IDLE_SECONDS", 0.01)
-    gang.leader.grant(1, "me", 4)
-    with closing(opened(door, gang.holder_token)) as line:
-        send(line, 1)
-        receive(line)
-        eventually(lambda: not gang.leader._awake.is_set())
-        gang.hold.clear()
-        send(line, 1)
-    # The next run is watched again: its holder is gone.
-    eventually(lambda: gang.calls.aborts)
-    gang.hold.set()
+@pytest.mark.parametrize("began", [False, True])
+def test_the_watch_rests_unless_a_run_began(gang: Gang, began: bool) -> None:
+    awake = []
 
-
-def test_a_watch_that_begins_to_rest_sees_a_run_that_began(gang: Gang) -> None:
     class Awake(threading.Event):
         def clear(self) -> None:
             super().clear()
-            gang.leader._under_way = RunNote("run", time.time(), 1)
+            if began:
+                gang.leader._under_way = RunNote("run", time.time(), 1)
 
         def wait(self, timeout: float | None = None) -> bool:
-            assert self.is_set(), "the watch rests"
-            gang.leader._closed = gang.leader._under_way is not None
+            awake.append(self.is_set())
+            gang.leader._closed = len(awake) == 2
             return True
 
     before, gang.leader._awake = gang.leader._awake, Awake()
     gang.leader._awake.set()
     gang.leader._watch()
     before.set()
+    assert awake == [True, began]
