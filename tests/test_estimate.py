@@ -23,6 +23,7 @@ from dbfs.cli import main
 from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers import gpus
+from dbfs_workers.storage.building import bin_edges
 from dbfs_workers.storage.stripe import Stripe
 
 GIB = 2**30
@@ -350,3 +351,10 @@ def test_free_memory_is_read_until_it_no_longer_grows(
     reads = iter(frees)
     # A 64th of the bytes wanted is no growth: 10.
     assert memory._settled(lambda: [1000, next(reads)], 640) == [1000, found]
+
+
+def test_the_bins_of_a_build_take_what_is_estimated() -> None:
+    stripe, vertices = Stripe(1000, 1), np.arange(999)
+    (edges,) = bin_edges(vertices, vertices + 1, stripe, symmetrise=True, name="path")
+    needed = memory.estimate_bytes(stripe, edges.rows.size, 0, in_edges=False, ordered=False)
+    assert needed.build["bins"] + needed.partition["columns"] == edges.rows.nbytes + edges.columns.nbytes

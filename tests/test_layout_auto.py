@@ -47,6 +47,15 @@ def test_ranks_that_fill_a_host_send_as_many_bitmaps_in_either_layout() -> None:
     assert seconds["1d"] < seconds["2d"]
 
 
+def test_the_model_has_as_many_levels_as_reach_all_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule, "_BYTE", 0.0)
+    monkeypatch.setattr(rule, "_EDGE", 0.0)
+    # Of a source with 16 neighbours and so on, level 4 reaches 65,536 vertices; one more level finds none.
+    for n, levels in ((60_000, 5), (4_000, 4)):
+        seconds = traversal_seconds(n, 16 * n, Hosts.apart(4), bottom_up=False)
+        assert seconds == {"1d": levels * rule._CROSSING, "2d": 2 * levels * rule._CROSSING}
+
+
 def test_thin_graphs_are_striped() -> None:
     chosen = faster_layout(10**7, 24 * 10**6, Hosts.apart(64), bottom_up=False)
     assert chosen == LayoutChoice("1d", "fewer than 8 edges a vertex may make many levels")

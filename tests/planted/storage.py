@@ -186,4 +186,16 @@ FAULTS = (
         "return self.source is not None and self.target is not None",
         ("tests/readers/test_readers_told.py::test_one_named_end_is_not_for_a_text_without_names",),
     ),
+    Fault(
+        "dbfs/building/memory.py",
+        "max(copies * 6 * m_local, held_bytes)",
+        "max(copies * 7 * m_local, held_bytes)",
+        ("tests/test_estimate.py::test_the_bins_of_a_build_take_what_is_estimated",),
+    ),
+    Fault(
+        "dbfs/building/layout.py",
+        "/ math.log(degree)) + 1",
+        "/ math.log(degree)) << 1",
+        ("tests/test_layout_auto.py::test_the_model_has_as_many_levels_as_reach_all_vertices",),
+    ),
 )

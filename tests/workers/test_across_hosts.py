@@ -21,6 +21,7 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
+from dbfs_workers.exchange import hosts
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import new_token
@@ -238,10 +239,18 @@ def test_strangers_get_no_stream(four: Gang) -> None:
     assert_serves(four)
 
 
+@pytest.mark.parametrize(("space", "shown"), [("kernel-7", "kernel-7"), (None, f"{socket.gethostname()}/unknown")])
+def test_processes_of_one_host_have_one_kernel_and_one_user(
+    space: str | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "process_space", lambda: space)
+    assert hosts.identity("name") == f"name/{shown}/{os.geteuid()}"
+
+
 def test_hosts_of_ranks() -> None:
-    hosts = Hosts.by_identity(["b", "a", "b", "c"])
-    assert hosts == Hosts((0, 1, 0, 2))
-    assert (hosts.count, hosts.envoys, hosts.ranks(0)) == (3, (0, 1, 3), (0, 2))
-    assert hosts.carriers(2) == (0, 0, 2, 0)
-    assert hosts.carriers(3) == (3, 3, 3, 3)
+    three = Hosts.by_identity(["b", "a", "b", "c"])
+    assert three == Hosts((0, 1, 0, 2))
+    assert (three.count, three.envoys, three.ranks(0)) == (3, (0, 1, 3), (0, 2))
+    assert three.carriers(2) == (0, 0, 2, 0)
+    assert three.carriers(3) == (3, 3, 3, 3)
     assert (Hosts.one(3).count, Hosts.apart(3).envoys) == (1, (0, 1, 2))
