@@ -1,4 +1,4 @@
-"""Planted faults of the queue, leases, deadlines, reports and living graphs. See ``tests.support.planting.Fault``."""
+"""Planted faults of the queue, leases, reports, states and living graphs. See ``tests.support.planting.Fault``."""
 
 from tests.support.planting import Fault
 
@@ -182,5 +182,11 @@ FAULTS = (
         "        @functools.wraps(function)\n",
         "",
         ("tests/test_deadline.py::test_a_bounded_call_has_its_own_name_and_deadline",),
+    ),
+    Fault(
+        "dbfs/display/state.py",
+        '["metrics"].get("memory", 0)',
+        '["metrics"].get("memory", 0) // 1024',
+        ("tests/test_notebook.py::test_the_state_of_a_cluster",),
     ),
 )

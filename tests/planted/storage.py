@@ -198,4 +198,10 @@ FAULTS = (
         "/ math.log(degree)) << 1",
         ("tests/test_layout_auto.py::test_the_model_has_as_many_levels_as_reach_all_vertices",),
     ),
+    Fault(
+        "workers/dbfs_workers/tasks/saved.py",
+        "        if kept is not None:\n            folder.remove(kept.name)\n",
+        "",
+        ("tests/saved/test_saved_access.py::test_a_rank_removes_its_kept_edges_if_its_partition_cannot_be_written",),
+    ),
 )

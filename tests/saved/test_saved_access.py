@@ -11,6 +11,7 @@ from typing import IO
 
 import dask
 import distributed
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -30,7 +31,10 @@ from dbfs.errors import (
 from dbfs.graph.graph import Graph
 from dbfs_workers.storage.saved import writing
 from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks.saved import save_rank
 from tests.support.graphs import random
+from tests.support.partitions import build
 from tests.support.saved import counts, load_arrays
 from tests.support.savers import dead, left_by, until
 
@@ -132,6 +136,24 @@ def test_a_full_disk_leaves_what_was_there(
             assert counts(again) == counts(graph)
     else:
         assert not path.exists()
+
+
+def test_a_rank_removes_its_kept_edges_if_its_partition_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client may not reach the rank's disk."""
+
+    def write(*_: object) -> None:
+        assert [file.name for file in tmp_path.iterdir()] == ["edges-0-token.arrow"]
+        raise OutputError("the disk is full")
+
+    monkeypatch.setattr(writing, "write_partition", write)
+    n, src, dst = random(100, 300, 1)
+    (partition,) = build(Stripe(n, 1), src, dst, directed=True)
+    edges = [(src.astype(np.uint32), dst.astype(np.uint32))]
+    with pytest.raises(OutputError, match="the disk is full"):
+        save_rank(Folder(str(tmp_path)), "token", partition, edges, 60.0, 1.0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_manifest_that_cannot_be_written_leaves_nothing(
