@@ -31,6 +31,7 @@ from dbfs.errors import (
 )
 from dbfs_workers import interrupts
 from dbfs_workers.jit import Kernel, int64, kernel
+from tests.support.waiting import eventually
 
 
 def test_too_few_workers(client: distributed.Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -311,6 +312,8 @@ def test_a_scheduler_with_tls_takes_encrypted_connections(tmp_path: Path, caplog
         plain = encrypted.replace("tls", "tcp")
         with pytest.raises(NoWorkersError, match=f"{plain} does not answer .* with TLS has the address {encrypted}"):
             dbfs.connect(plain, timeout=5)
+        # The scheduler's thread may log the failed handshake after the client's has gone on.
+        eventually(lambda: "handshake" in caplog.text)
         caplog.clear()
         # No worker joins, but the connection stands, and the scheduler's log has no failed handshake.
         with dask.config.set(tls), pytest.raises(NoWorkersError, match="1 worker wanted, 0 found"):
