@@ -220,11 +220,10 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     if len(workers) < least:
         cluster = client.cluster
         adaptive = getattr(cluster, "_adaptive", None) is not None
-        # An entry of a batch system's cluster is a job, which may start a group of workers.
-        entries = cluster.worker_spec.values() if isinstance(cluster, distributed.SpecCluster) else ()
-        told = sum(len(entry.get("group", ("",))) for entry in entries)
         # Such a cluster has as many workers as it was told, and no more by itself.
-        if isinstance(cluster, distributed.SpecCluster) and not adaptive and told < least:
+        fixed = isinstance(cluster, distributed.SpecCluster) and not adaptive
+        # An entry of a batch system's cluster is a job, which may start a group of workers.
+        if fixed and (told := sum(len(entry.get("group", ("",))) for entry in cluster.worker_spec.values())) < least:
             raise NoWorkersError(
                 f"{counted(least, 'worker')} wanted, the cluster has {told}: start it with n_workers={least}, or call "
                 f"client.cluster.scale({least})"

@@ -32,6 +32,9 @@ _LEVELS: Final = 64
 _ANY_SIZE: Final = (0, (1 << 64) - 1)
 _ROW_BYTES: Final = COUNTERS * np.dtype(np.uint64).itemsize
 
+RECORD: Final = [LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED]
+"""The counters of a level that ``leave`` records, in its order."""
+
 Watch = Callable[[int, int], None]
 """Called before each level with its number and its frontier; raises an error to end the traversal. The levels of a
 chain are announced together, with the frontier of the first."""
@@ -288,7 +291,7 @@ class Enactor:
             turn = [turns[(distance + at) % len(turns)] for at in range(rule.levels)]
             steps = [(step, distance + at) for at, level in enumerate(turn) for step in level]
             rows = self.chain(steps, size).reshape(rule.levels, -1, COUNTERS).sum(axis=1)
-            wanted = rows[:, [LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED]].tolist()
+            wanted = rows[:, RECORD].tolist()
             done: list[tuple[int, int, int]] = []
             before = size
             for level in wanted:

@@ -4,15 +4,12 @@ They have one queue, or one for each class of vertices; a launch by the host for
 launches by kernels.
 """
 
-from typing import Final
-
 from dbfs_workers.cuda.lab_layout import CLASSES, LabCounter
 from dbfs_workers.errors import BackendUnavailableError
-from dbfs_workers.lab.enactor import Enactor
+from dbfs_workers.lab.enactor import RECORD, Enactor
 from dbfs_workers.lab.merrill import vertex_queue_to_vertex_queue
 
 _CLASSES = slice(LabCounter.QUEUED_THREADS, LabCounter.QUEUED_THREADS + CLASSES)
-_RECORD: Final = [LabCounter.EXPANDED, LabCounter.EDGES, LabCounter.LABELLED]
 _KERNELS = ("by_threads", "by_warps", "by_blocks", "by_grid")
 
 
@@ -43,7 +40,7 @@ def degree_classes(run: Enactor) -> None:
             if size
         ]
         counts = run.launched(source, launches, distance, **common)
-        run.leave([tuple(counts[_RECORD].tolist())])
+        run.leave([tuple(counts[RECORD].tolist())])
         queue, after, sizes, distance = after, queue, counts[_CLASSES].tolist(), distance + 1
 
 
@@ -69,7 +66,7 @@ def hierarchical(run: Enactor) -> None:
             rows = run.many_levels(grid[turn], run.multiprocessors, sizes, size, distance)
         else:
             rows = run.many_levels(block[turn], 1, (1, tuning.block_frontier), size, distance)
-        done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, _RECORD].tolist() if row[0]]
+        done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, RECORD].tolist() if row[0]]
         run.leave(done)
         size, distance = done[-1][2], distance + len(done)
 
@@ -86,7 +83,7 @@ def device_loop(run: Enactor) -> None:
         run.enter(size)
         step = steps[(distance - 1) % 2]
         rows = run.many_levels(step, 1, (1, run.problem.rows), size, distance, most_blocks=tuning.most_blocks)
-        done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, _RECORD].tolist() if row[0]]
+        done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, RECORD].tolist() if row[0]]
         if not done:
             raise BackendUnavailableError(
                 f"strategy device-loop, level {distance - 1}: the GPU took no launch by a kernel"

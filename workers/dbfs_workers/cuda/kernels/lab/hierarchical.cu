@@ -5,8 +5,7 @@
 // level; a larger one by a block for each multiprocessor, with a barrier of the grid; the largest take a launch a level.
 // A launch ends when the frontier leaves the sizes [least, most] of its kind, or after `levels`. Each
 // level has a row of counters, and the two queues take turns.
-#include "lab/walk.cuh"
-#include "lab/workspace.cuh"
+#include "lab/claimed_level.cuh"
 
 using namespace dbfs;
 using namespace dbfs::lab;
@@ -63,17 +62,9 @@ __device__ __forceinline__ void put(const LabArguments& a, const Batch& batch, T
   }
 }
 
-// The queue is read past the first-level cache: in a launch of several levels, other blocks have written it since.
 __device__ __forceinline__ void tiered_level(const LabArguments& a, u64 size, TieredScratch& s, Tally& tally) {
   start_tiers(s.tiers);
-  for_each_tile(a, size, [&](bool valid, u64 place, u64) {
-    tally.looked_at += valid;
-    const List list = valid ? tally.expand(a, __ldcg(&a.in_ids[place])) : no_list();
-    gather(a, list, s.gather, [&](Batch batch) {
-      claim_unvisited(a, batch, tally);
-      put(a, batch, s.tiers);
-    });
-  });
+  claimed_level(a, size, s.gather, tally, [&](const Batch& batch) { put(a, batch, s.tiers); });
   flush(a, s.tiers);
 }
 
