@@ -16,7 +16,7 @@ import numpy as np
 from dbfs_workers.cuda.lab_layout import COUNTERS, LabCounter
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import policy_numbers
+from dbfs_workers.lab.enactor import policy_constants, policy_numbers
 from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.strategies import GATHERING, Policy
 from dbfs_workers.lab.tuning import Tuning
@@ -77,7 +77,7 @@ def measure(
     """
     tuning = Tuning() if tuning is None else tuning
     threads = tuning.threads
-    make = device or (lambda policy: Gpu(threads, policy_numbers(policy)))
+    make = device or (lambda policy: Gpu(threads, policy_constants(policy)))
     usual = Policy("atomic-queue")
     run = enact.traverse(
         offsets, columns, source, usual, lambda *_: None, predecessors=False, device=make(usual), tuning=tuning

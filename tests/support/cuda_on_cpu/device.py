@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -99,6 +100,7 @@ class EmulatedGpu:
         self._accesses_a_turn = accesses_a_turn
         self._most_launches = most_launches
         self.launches = 0
+        self._chains: dict[Hashable, NDArray[np.void]] = {}
 
     def address(self, array: Any) -> int:
         """See ``Device``."""
@@ -114,6 +116,20 @@ class EmulatedGpu:
         answer = self._library.run_grid(function, place, blocks, self.threads, seed, *turns)
         if answer:
             raise EmulatedError(f"{source}, {kernel}: {answer.decode()}")
+
+    def chain(self, same: Hashable, launches: Sequence[tuple[str, str, int]], prepare: Callable[[], None]) -> None:
+        """See ``Device``: a chain that came before keeps its arguments, as a recorded one does."""
+        if same in self._chains:
+            self.arguments[:] = self._chains[same]
+        else:
+            prepare()
+            self._chains[same] = self.arguments.copy()
+        for element, (source, kernel, blocks) in enumerate(launches):
+            self.launch(source, kernel, blocks, element=element)
+
+    def write(self, array: Any, values: NDArray[Any]) -> None:
+        """See ``Device``."""
+        array[:] = values
 
     def read(self, array: Any) -> NDArray[Any]:
         """See ``Device``."""

@@ -85,6 +85,9 @@ class LabCounter(enum.IntEnum):
 COUNTERS: Final = len(LabCounter)
 CLASSES: Final = COUNTERS - LabCounter.QUEUED_THREADS
 """Classes of vertices by degree: for a thread, a warp, a block, the grid."""
+START_DISTANCE: Final = 1
+START_LAUNCH: Final = 2
+"""Places in the row before the counters of a chain's first launch, behind the entries of that launch's input queue."""
 
 _ARGUMENTS: Final = Struct(
     "LabArguments",
@@ -101,7 +104,8 @@ _ARGUMENTS: Final = Struct(
         Field("out_ids", "u32*", "output queue"),
         Field("out_parents", "u32*", "parents of its entries; null for a vertex queue"),
         Field("counters", "u64*", "zero before the launch"),
-        Field("before", "const u64*", "counters of the launch that filled the input queue; null if the host read them"),
+        Field("before", "const u64*", "counters of the launch that filled the input queue; null if it holds in_size"),
+        Field("start", "const u64*", "[COUNTERS] what the host says of a chain: QUEUED, START_DISTANCE, START_LAUNCH"),
         Field("tile_sums", "u64*", "[tiles] a word for each tile of the input queue; see InOrder in block.cuh"),
         Field("in_size", "u64", "entries of the input queue; with `before`, entries that it holds"),
         Field("out_capacity", "u64", "entries that the output queue holds"),
@@ -109,13 +113,13 @@ _ARGUMENTS: Final = Struct(
         Field("least", "u64", "shortest input queue, or smallest frontier, that a launch takes"),
         Field("most", "u64", "the longest that it takes"),
         Field("rows", "u32"),
-        Field("distance", "u32", "the label of this launch's discoveries"),
+        Field("distance", "u32", "the label of this launch's discoveries, above the start's"),
         Field("gathering", "u32", "a Gathering"),
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
         Field("tiles", "u32", "a Tiles"),
         Field("width", "u32", "lanes of a virtual warp"),
-        Field("launch", "u32", "a number that no other launch of the last 2^22 has"),
+        Field("launch", "u32", "a number, above the start's, that no other launch of the last 2^22 has"),
         Field("grid_degree", "u32", "neighbours from which the whole grid, or a child kernel, walks a list"),
         Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
         Field("most_blocks", "u32", "the most blocks of a launch by a kernel"),
@@ -126,7 +130,12 @@ _ARGUMENTS: Final = Struct(
 ARGUMENTS: "Final[np.dtype[Any]]" = _ARGUMENTS.dtype
 
 HEADER: Final = header(
-    constants={"CLASSES": CLASSES, "COUNTERS": COUNTERS},
+    constants={
+        "CLASSES": CLASSES,
+        "COUNTERS": COUNTERS,
+        "START_DISTANCE": START_DISTANCE,
+        "START_LAUNCH": START_LAUNCH,
+    },
     scoped=(Gathering, Status, Culling, Tiles),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),

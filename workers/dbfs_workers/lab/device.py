@@ -1,5 +1,6 @@
 """The launch interface of the laboratory: what an enactor needs of a device, and the GPU that implements it."""
 
+from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
 from typing import Any, Final, Protocol
 
@@ -47,6 +48,20 @@ class Device(Protocol):
         """
         ...
 
+    def chain(self, same: Hashable, launches: Sequence[tuple[str, str, int]], prepare: Callable[[], None]) -> None:
+        """Launch kernels one behind another, each with an element of the arguments, in their order.
+
+        Args:
+            same: equal for chains whose launches and arguments are equal; such chains may be recorded.
+            launches: each kernel's file, name and blocks.
+            prepare: sets the arguments; a recorded chain needs none.
+        """
+        ...
+
+    def write(self, array: Any, values: NDArray[Any]) -> None:
+        """Copy values from host memory to an array, before the next launch."""
+        ...
+
     def read(self, array: Any) -> NDArray[Any]:
         """Return a copy in host memory, after the launches so far."""
         ...
@@ -54,6 +69,9 @@ class Device(Protocol):
 
 class Gpu:
     """The current GPU. See ``Device``.
+
+    A chain that comes a second time is recorded as a CUDA graph. On an H100 a launch of a small level takes 7 us of the
+    GPU's time, and 10 to 20 us of the host's without the record.
 
     Args:
         threads: threads of a block.
@@ -71,8 +89,11 @@ class Gpu:
         self._defines = defines(threads, policy)
         self._argument = np.zeros(CHAIN, _ARGUMENT)
         self.arguments: NDArray[np.void] = self._argument["arguments"]
-        self._stream: int = cupy.cuda.get_current_stream().ptr
+        self._current: Any = cupy.cuda.get_current_stream()
+        self._stream: int = self._current.ptr
         self._launches: dict[tuple[str, str], Any] = {}
+        # The graph of each chain; None if the chain came once.
+        self._chains: dict[Hashable, Any] = {}
 
     def address(self, array: Any) -> int:
         """See ``Device``."""
@@ -87,6 +108,38 @@ class Gpu:
             function = load(source, self._defines, cooperative=cooperative).get_function(kernel)
             self._launches[source, kernel] = Launch(function, self._argument, cooperative=cooperative)
         self._launches[source, kernel](blocks, self.threads, 0, self._stream, element)
+
+    def chain(self, same: Hashable, launches: Sequence[tuple[str, str, int]], prepare: Callable[[], None]) -> None:
+        """See ``Device``."""
+        if self._chains.get(same) is None:
+            prepare()
+            if same not in self._chains:
+                self._chains[same] = None
+                self._launch_all(launches)
+                return
+            self._chains[same] = self._recorded(launches)
+        self._chains[same].launch(self._current)
+
+    def _recorded(self, launches: Sequence[tuple[str, str, int]]) -> Any:
+        import cupy
+
+        recording = cupy.cuda.Stream(non_blocking=True)
+        self._stream = recording.ptr
+        recording.begin_capture()
+        try:
+            self._launch_all(launches)
+        finally:
+            self._stream = self._current.ptr
+            graph = recording.end_capture()
+        return graph
+
+    def _launch_all(self, launches: Sequence[tuple[str, str, int]]) -> None:
+        for element, (source, kernel, blocks) in enumerate(launches):
+            self.launch(source, kernel, blocks, element=element)
+
+    def write(self, array: Any, values: NDArray[Any]) -> None:
+        """See ``Device``."""
+        array.set(values)
 
     def read(self, array: Any) -> NDArray[Any]:
         """See ``Device``."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.lab import merrill, queues, status
 from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import Enactor, Watch, policy_numbers
+from dbfs_workers.lab.enactor import Enactor, Watch, policy_constants
 from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.result import counters_of, rank_run
 from dbfs_workers.lab.strategies import Policy
@@ -70,7 +70,7 @@ def traverse(
     if policy.strategy not in ENACTORS:
         raise InvalidOptionError(f"strategy {policy.strategy} runs on CPU cores, not on a GPU")
     sizes = Tuning() if tuning is None else tuning
-    where = Gpu(sizes.threads, policy_numbers(policy)) if device is None else device
+    where = Gpu(sizes.threads, policy_constants(policy)) if device is None else device
     problem = Problem(where, offsets, columns, in_edges=in_edges, predecessors=predecessors, tuning=sizes)
     run = Enactor(where, problem, policy, source, watch)
     started = time.perf_counter()

@@ -13,14 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.lab_layout import COUNTERS, LabCounter
+from dbfs_workers.cuda.lab_layout import COUNTERS, START_DISTANCE, START_LAUNCH, LabCounter
 from dbfs_workers.errors import QueueOverflowError
-from dbfs_workers.lab.device import Device
+from dbfs_workers.lab.device import CHAIN, Device
 from dbfs_workers.lab.problem import Problem, Queue
 from dbfs_workers.lab.strategies import CHOICES, CULLING, Policy
 
-# Launches whose counters are cleared at once. A chain is shorter.
-_ROWS: Final = 512
 # The fewest entries that a block takes: one for each lane of a warp.
 _LANES: Final = 32
 C2050_THREADS: Final = 21_504
@@ -57,9 +55,9 @@ class Level:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
-    """One kernel of a chain.
+    """One kernel of a chain. A step is equal to itself only.
 
     Attributes:
         source: the kernel's file in ``cuda/kernels``.
@@ -109,6 +107,11 @@ def policy_numbers(policy: Policy) -> dict[str, int]:
     return {name: CHOICES[name].index(getattr(policy, name)) for name in ("gathering", "status", "culling", "tiles")}
 
 
+def policy_constants(policy: Policy) -> dict[str, int]:
+    """Return what the kernels of a policy are compiled with, by name."""
+    return {**policy_numbers(policy), "items": int(policy.items)}
+
+
 def _names(source: str, kernel: str) -> tuple[str, str]:
     return f"lab/{source}.cu", f"dbfs_lab_{kernel}"
 
@@ -136,9 +139,10 @@ class Enactor:
         self._watch = watch
         self.levels: list[Level] = []
         self.totals = np.zeros(COUNTERS, np.int64)
-        self._row = _ROWS
-        self._counters: Any = device.xp.empty((_ROWS, COUNTERS), np.uint64)
-        self._place = self.address(self._counters)
+        # The first row is what a chain's start says; a launch has a row of counters behind it.
+        self._blank = np.zeros((1 + max(CHAIN, _LEVELS + 1), COUNTERS), np.uint64)
+        self._counters: Any = device.xp.empty(self._blank.shape, np.uint64)
+        self._start = self.address(self._counters)
         self._ended = time.perf_counter()
         # Views of the fields: to write through them takes a third of the time.
         self._fields = {name: device.arguments[name] for name in device.arguments.dtype.names or ()}
@@ -152,6 +156,7 @@ class Enactor:
             parents=self.address(problem.parents),
             bitmask=self.address(problem.bitmask),
             tile_sums=self.address(problem.tile_sums),
+            start=self._start,
             rows=problem.rows,
             width=int(policy.width),
             **policy_numbers(policy),
@@ -193,41 +198,51 @@ class Enactor:
             addresses["out_capacity"] = out.capacity
         return Step(*_names(source, kernel), into is None, None if out is None else out.capacity, addresses)
 
-    def chain(self, steps: Sequence[tuple[Step, int]], size: int) -> NDArray[np.int64]:
-        """Launch steps without a wait, each on the queue that the step before fills; return their counters.
+    def chain(self, levels: Sequence[Sequence[Step]], size: int, distance: int) -> NDArray[np.int64]:
+        """Launch the steps of levels without a wait, each on the queue that the step before fills.
 
         Args:
-            steps: each with the label of its discoveries.
+            levels: the steps of each level; as many in each.
             size: entries of the first one's input queue.
+            distance: the label of the first level's discoveries.
 
         Returns:
-            int64[steps, COUNTERS].
+            int64[levels, COUNTERS], sums over a level's steps.
 
         Raises:
             QueueOverflowError: an output queue is too short.
         """
-        first, chosen = self._clear(len(steps)), [step for step, _ in steps]
-        launches = slice(len(steps))
-        # A column for all launches: the host's time for one is longer than many a level.
+        steps = [step for level in levels for step in level]
+        launches = [
+            (step.source, step.kernel, self._at_most(self._blocks(step, size, first=not at and len(levels) == 1)))
+            for at, step in enumerate(steps)
+        ]
+        self._begin(len(steps), size, distance)
+        same = tuple((step, blocks) for step, (_, _, blocks) in zip(steps, launches, strict=True))
+        self._device.chain(same, launches, lambda: self._prepare(steps, len(levels)))
+        counts = self._read(len(steps))
+        for at, step in enumerate(steps):
+            needed = int(counts[at, LabCounter.QUEUED])
+            if step.capacity is not None and needed > step.capacity:
+                raise self._overflow(needed, step.capacity, distance + at * len(levels) // len(steps))
+        sums: NDArray[np.int64] = counts.reshape(len(levels), -1, COUNTERS).sum(axis=1)
+        return sums
+
+    def _prepare(self, steps: Sequence[Step], levels: int) -> None:
+        """Set the arguments of a chain's launches.
+
+        A column for all launches: the host's time for one is longer than many a level.
+        """
+        every, launches = np.arange(len(steps)), slice(len(steps))
         self._device.arguments[launches] = self._device.arguments[0]
-        for name in dict.fromkeys(name for step in chosen for name in step.arguments):
-            self._fields[name][launches] = [step.arguments.get(name, 0) for step in chosen]
-        places = self._place + (first + np.arange(len(steps))) * _ROW_BYTES
-        self._fields["counters"][launches] = places
-        self._fields["before"][launches] = places - _ROW_BYTES
-        self._fields["distance"][launches] = [distance for _, distance in steps]
-        self._fields["least"][launches] = [step.sizes[0] for step in chosen]
-        self._fields["most"][launches] = [step.sizes[1] for step in chosen]
-        self._fields["launch"][launches] = self._number(len(steps)) + np.arange(len(steps))
-        self._set(before=0, in_size=size)
-        for at, step in enumerate(chosen):
-            blocks = self._at_most(self._blocks(step, size, first=not at))
-            self._device.launch(step.source, step.kernel, blocks, element=at)
-        counts = self._read(first, len(steps))
-        for (step, distance), row in zip(steps, counts, strict=True):
-            if step.capacity is not None and row[LabCounter.QUEUED] > step.capacity:
-                raise self._overflow(int(row[LabCounter.QUEUED]), step.capacity, distance)
-        return counts
+        for name in dict.fromkeys(name for step in steps for name in step.arguments):
+            self._fields[name][launches] = [step.arguments.get(name, 0) for step in steps]
+        self._fields["before"][launches] = self._start + every * _ROW_BYTES
+        self._fields["counters"][launches] = self._start + (1 + every) * _ROW_BYTES
+        self._fields["distance"][launches] = every * levels // len(steps)
+        self._fields["launch"][launches] = every
+        self._fields["least"][launches] = [step.sizes[0] for step in steps]
+        self._fields["most"][launches] = [step.sizes[1] for step in steps]
 
     def launched(
         self, source: str, launches: Sequence[tuple[str, int, dict[str, int]]], distance: int, **common: int
@@ -240,13 +255,13 @@ class Enactor:
             distance: the label of the discoveries.
             common: arguments of all kernels.
         """
-        row = self._clear(1)
-        self._set(counters=self._place + row * _ROW_BYTES, before=0, distance=distance, **common)
+        self._begin(1, 0, distance)
+        self._set(counters=self._start + _ROW_BYTES, before=0, distance=0, launch=0, **common)
         self._set(least=_ANY_SIZE[0], most=_ANY_SIZE[1])
         for kernel, threads, arguments in launches:
             self._set(**arguments)
             self._device.launch(*_names(source, kernel), self._at_most(-(-threads // self._device.threads)))
-        counts: NDArray[np.int64] = self._read(row, 1)[0]
+        counts: NDArray[np.int64] = self._read(1)[0]
         return counts
 
     def many_levels(
@@ -266,13 +281,13 @@ class Enactor:
             int64[levels, COUNTERS]; the levels that did not run have no counts.
         """
         # The row behind those of the levels is the barrier's.
-        row = self._clear(_LEVELS + 1)
-        place = self._place + row * _ROW_BYTES
+        self._begin(_LEVELS + 1, size, distance)
+        first = self._start + _ROW_BYTES
         self._set(**step.arguments)
-        self._set(counters=place, barrier=place + _LEVELS * _ROW_BYTES, in_size=size, before=0, distance=distance)
+        self._set(counters=first, barrier=first + _LEVELS * _ROW_BYTES, before=self._start, distance=0, launch=0)
         self._set(least=sizes[0], most=sizes[1], levels=_LEVELS, **arguments)
         self._device.launch(step.source, step.kernel, blocks, cooperative=blocks > 1)
-        return self._read(row, _LEVELS)
+        return self._read(_LEVELS)
 
     def by_levels(self, turns: Sequence[Sequence[Step]], *, ahead: bool, **arguments: int) -> None:
         """Run all levels of a strategy whose levels take the steps of each of ``turns`` by turns.
@@ -289,9 +304,7 @@ class Enactor:
         while size:
             self.enter(size, rule.levels)
             turn = [turns[(distance + at) % len(turns)] for at in range(rule.levels)]
-            steps = [(step, distance + at) for at, level in enumerate(turn) for step in level]
-            rows = self.chain(steps, size).reshape(rule.levels, -1, COUNTERS).sum(axis=1)
-            wanted = rows[:, RECORD].tolist()
+            wanted = self.chain(turn, size, distance)[:, RECORD].tolist()
             done: list[tuple[int, int, int]] = []
             before = size
             for level in wanted:
@@ -312,18 +325,18 @@ class Enactor:
         tuning = self.problem.tuning
         if step.rows:
             return -(-self.problem.rows // self._device.threads)
-        return -(-size // _LANES) if first else max(-(-tuning.growth * size // _LANES), tuning.least_behind)
+        if first:
+            return -(-size // _LANES)
+        # Powers of two, so that chains are alike.
+        return max(1 << (tuning.growth * size // _LANES).bit_length(), tuning.least_behind)
 
-    def _clear(self, rows: int) -> int:
-        """Clear ``rows`` consecutive rows of counters; return the first."""
-        if self._row + rows > _ROWS:
-            self._counters.fill(0)
-            self._row = 0
-        self._row += rows
-        return self._row - rows
+    def _begin(self, rows: int, size: int, distance: int) -> None:
+        """Clear ``rows`` rows of counters, and say how many entries the first queue has and which label follows."""
+        self._blank[0, [LabCounter.QUEUED, START_DISTANCE, START_LAUNCH]] = size, distance, self._number(rows)
+        self._device.write(self._counters[: 1 + rows], self._blank[: 1 + rows])
 
-    def _read(self, first: int, rows: int) -> NDArray[np.int64]:
-        counts: NDArray[np.int64] = self._device.read(self._counters[first : first + rows]).astype(np.int64)
+    def _read(self, rows: int) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = self._device.read(self._counters[1 : 1 + rows]).astype(np.int64)
         self.totals += counts.sum(axis=0)
         return counts
 

@@ -67,8 +67,7 @@ def _from_edge_queues(run: Enactor, two_phase_from: int | None) -> None:
         in_two = two_phase_from is not None and size >= two_phase_from
         run.enter(size, rule.levels)
         chosen = [(long if in_two else short)[(distance + at) % 2] for at in range(rule.levels)]
-        counts = run.chain([(step, distance + at) for at, steps in enumerate(chosen) for step in steps], size)
-        rows = counts.reshape(rule.levels, -1, counts.shape[1]).sum(axis=1)
+        rows = run.chain(chosen, size, distance)
         done: list[tuple[int, int, int]] = []
         before = size
         wanted = [LabCounter.LOOKED_AT, LabCounter.LABELLED, LabCounter.EDGES]

@@ -59,7 +59,7 @@ def hierarchical(run: Enactor) -> None:
         run.enter(size)
         turn = (distance - 1) % 2
         if size > tuning.grid_frontier:
-            rows = run.chain([(alone[turn], distance)], size)
+            rows = run.chain([[alone[turn]]], size, distance)
         elif size > tuning.block_frontier:
             # The least is lower than the block's most, so that a frontier near it does not change hands each level.
             sizes = (tuning.block_frontier // 2 + 1, tuning.grid_frontier)

@@ -19,6 +19,7 @@ CULLING: Final = _words(Culling)
 TILES: Final = _words(Tiles)
 GRID: Final = ("device", "c2050")
 WIDTH: Final = ("32", "16", "8", "4")
+ITEMS: Final = ("2", "1", "4")
 CHOICES: Final = {
     "gathering": GATHERING,
     "status": STATUS,
@@ -26,6 +27,7 @@ CHOICES: Final = {
     "tiles": TILES,
     "grid": GRID,
     "width": WIDTH,
+    "items": ITEMS,
 }
 """The options, with their values."""
 
@@ -59,7 +61,7 @@ _MERRILL: Final = "Merrill 2012"
 _QUADRATIC: Final = "quadratic"
 _QUEUES: Final = "Tödling 2019"
 _BASELINE: Final = "baseline"
-_ALL: Final = ("gathering", "status", "culling", "tiles", "grid")
+_ALL: Final = ("gathering", "status", "culling", "tiles", "grid", "items")
 
 _LIST: Final = (
     Strategy(
@@ -228,6 +230,8 @@ class Policy:
         tiles: how blocks take tiles, and where their output goes, one of ``TILES``.
         grid: threads of a launch at most, one of ``GRID``: as many as the device runs at once, or as Merrill's GPU did.
         width: lanes of a virtual warp, one of ``WIDTH``.
+        items: entries or neighbours that a thread holds at a time, one of ``ITEMS``: the more, the more reads are under
+            way, and the more duplicates pass.
     """
 
     strategy: str
@@ -237,6 +241,7 @@ class Policy:
     tiles: str = "share"
     grid: str = "device"
     width: str = "32"
+    items: str = "2"
 
 
 def parse(text: str) -> Policy:

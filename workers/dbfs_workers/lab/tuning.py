@@ -43,6 +43,6 @@ class Tuning:
     block_frontier: int = 1 << 8
     grid_frontier: int = 1 << 15
     ahead_below: int = 1 << 20
-    most_ahead: int = 32
+    most_ahead: int = 64
     growth: int = 8
     least_behind: int = 264

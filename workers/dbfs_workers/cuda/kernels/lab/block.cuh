@@ -49,7 +49,7 @@ struct InOrder {
   static constexpr u64 kOwn = 1, kUpToHere = 2;
 
   __device__ __forceinline__ void publish(u64 what, u64 sum) const {
-    const u64 word = (u64(a.launch) << 2 | what) << kSumBits | sum;
+    const u64 word = (u64(launch(a)) << 2 | what) << kSumBits | sum;
     if (lane() == 0) atomicExch(&a.tile_sums[tile], word);
   }
 
@@ -60,8 +60,8 @@ struct InOrder {
       const bool any = lane() < end;
       u64 word;
       do {
-        word = any ? __ldcg(&a.tile_sums[end - 1 - lane()]) : u64(a.launch) << 2 << kSumBits;
-      } while (__any_sync(kAll, word >> kSumBits >> 2 != a.launch));
+        word = any ? __ldcg(&a.tile_sums[end - 1 - lane()]) : u64(launch(a)) << 2 << kSumBits;
+      } while (__any_sync(kAll, word >> kSumBits >> 2 != launch(a)));
       const u32 ends = __ballot_sync(kAll, any && (word >> kSumBits & kUpToHere));
       const u32 last = ends ? __ffs(ends) - 1 : kLanes - 1;
       u64 sum;

@@ -83,7 +83,7 @@ __device__ __forceinline__ void grid_barrier(u32* count, u32 arrivals) {
 
 template <class Wait>
 __device__ __forceinline__ void follow(const LabArguments& a, TieredScratch& s, Wait wait) {
-  u64 size = a.in_size;
+  u64 size = in_size(a);
   for (u32 level = 0; level < a.levels && size >= a.least && size <= a.most; ++level) {
     LabArguments now = a;
     now.counters += u64(level) * kCounters;

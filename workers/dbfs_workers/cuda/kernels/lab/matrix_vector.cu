@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_matrix_vector
     u32 parent = 0;
     for (i64 at = list.begin + lane(); at < list.end; at += kLanes) {
       const u32 neighbour = a.columns[at];
-      if (__ldcg(&a.labels[neighbour]) == i32(a.distance) - 1) {
+      if (__ldcg(&a.labels[neighbour]) == i32(distance(a)) - 1) {
         found = true;
         parent = neighbour;
       }

@@ -8,6 +8,9 @@
 #ifndef DBFS_LAB_THREADS
 #define DBFS_LAB_THREADS 256
 #endif
+#ifndef DBFS_LAB_ITEMS
+#define DBFS_LAB_ITEMS 2
+#endif
 #ifndef DBFS_LAB_GATHERING
 #define DBFS_LAB_GATHERING a.gathering
 #define DBFS_LAB_STATUS a.status
@@ -24,7 +27,7 @@ constexpr u32 kThreads = DBFS_LAB_THREADS;
 constexpr u32 kLanes = 32;
 constexpr u32 kWarps = kThreads / kLanes;
 constexpr u32 kAll = 0xffffffffu;
-constexpr u32 kItems = 4;  // entries or neighbours that a thread holds at a time
+constexpr u32 kItems = DBFS_LAB_ITEMS;  // entries or neighbours that a thread holds at a time
 
 __device__ __forceinline__ u32 gathering(const LabArguments& a) { return DBFS_LAB_GATHERING; }
 __device__ __forceinline__ u32 status(const LabArguments& a) { return DBFS_LAB_STATUS; }
@@ -33,6 +36,10 @@ __device__ __forceinline__ Tiles tiles(const LabArguments& a) { return Tiles(DBF
 
 __device__ __forceinline__ u32 lane() { return threadIdx.x % kLanes; }
 __device__ __forceinline__ u32 warp() { return threadIdx.x / kLanes; }
+
+// A chain of launches may be recorded once and launched often, so what differs lies in memory.
+__device__ __forceinline__ u32 distance(const LabArguments& a) { return u32(a.start[kStartDistance]) + a.distance; }
+__device__ __forceinline__ u32 launch(const LabArguments& a) { return u32(a.start[kStartLaunch]) + a.launch; }
 
 // Entries of the input queue. Behind a launch that the host did not wait for, they are those that it appended and that
 // found room. A queue of a length that the launch is not for counts as empty, so that the chain ends.
@@ -93,14 +100,14 @@ __device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& lis
 
 // Threads that find a vertex in one launch write the same distance; which parent stays is left open.
 __device__ __forceinline__ void set_label(const LabArguments& a, u32 vertex, u32 parent) {
-  a.labels[vertex] = a.distance;
+  a.labels[vertex] = distance(a);
   if (a.parents) a.parents[vertex] = parent;
 }
 
 // Return whether this thread, of all that try, sets a vertex's label.
 __device__ __forceinline__ bool claims(const LabArguments& a, u32 vertex) {
   const i32 unreached = -1;
-  return atomicCAS(&a.labels[vertex], unreached, i32(a.distance)) == unreached;
+  return atomicCAS(&a.labels[vertex], unreached, i32(distance(a))) == unreached;
 }
 
 // What one thread counts in a launch.

@@ -25,7 +25,7 @@ __device__ __forceinline__ void claim_unvisited(const LabArguments& a, Batch& ba
 
 // Return whether a row is in the frontier: its label is the distance before this launch's.
 __device__ __forceinline__ bool in_frontier(const LabArguments& a, u32 row) {
-  return a.labels[row] == i32(a.distance) - 1;
+  return a.labels[row] == i32(distance(a)) - 1;
 }
 
 // Each thread walks its own list.
