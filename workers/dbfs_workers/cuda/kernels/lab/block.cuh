@@ -55,12 +55,13 @@ struct InOrder {
 
   __device__ __forceinline__ u64 operator()(u64 total) const {
     publish(tile ? kOwn : kUpToHere, total);
+    const volatile u64* words = a.tile_sums;  // read again each time: __ldcg may be read once
     u64 before = 0;
     for (u64 end = tile; end; end -= end < kLanes ? end : kLanes) {
       const bool any = lane() < end;
       u64 word;
       do {
-        word = any ? __ldcg(&a.tile_sums[end - 1 - lane()]) : u64(launch(a)) << 2 << kSumBits;
+        word = any ? words[end - 1 - lane()] : u64(launch(a)) << 2 << kSumBits;
       } while (__any_sync(kAll, word >> kSumBits >> 2 != launch(a)));
       const u32 ends = __ballot_sync(kAll, any && (word >> kSumBits & kUpToHere));
       const u32 last = ends ? __ffs(ends) - 1 : kLanes - 1;
