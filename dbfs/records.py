@@ -9,7 +9,7 @@ from dbfs_workers import backends
 from dbfs_workers.storage.id_table import INTEGERS, IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.text import Identifier, ShownText
+from dbfs_workers.text import LONGEST_NAME, Identifier, ShownText
 
 EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp")
 EXCHANGES_OF = {
@@ -22,9 +22,10 @@ EXCHANGES_OF_GRIDS = {"cpu": EXCHANGES_OF["cpu"], "cuda": ("auto", "cuda_ipc", "
 BACKENDS = ("auto", *backends.BACKENDS)
 
 
-def short_name(name: str) -> str:
-    """Return a graph's name for a title: of an absolute path or an address, the file's name only."""
-    return name.rstrip("/").rpartition("/")[2] if name.startswith("/") or "://" in name else name
+def short_name(name: str, most: int = LONGEST_NAME) -> str:
+    """Return a graph's name for a title: of an absolute path or an address, the file's name only; of that the end."""
+    name = name.rstrip("/").rpartition("/")[2] if name.startswith("/") or "://" in name else name
+    return name if len(name) <= most else f"…{name[1 - most :]}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class GraphIds:
         id_type: the type of the ids.
         keys: by rank, Dask keys of the ``id_table.IdTable``.
         firsts: by rank, the first vertex of the table.
-        count: number of ids in the tables. Vertices from there on came later: see ``dbfs_workers.storage.later_ids``.
+        count: number of ids in the tables. Vertices from there on came later: see ``id_table.LaterIds``.
         splitters: ascending; table ``r`` has the ids from ``splitters[r - 1]`` on that are below ``splitters[r]``.
     """
 

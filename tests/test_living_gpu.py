@@ -16,8 +16,8 @@ import dbfs
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.graph import living
 from dbfs.graph.graph import Graph
+from dbfs.service.messages import UpdateReport
 from dbfs.service.runs import RunSender
-from dbfs.service.update_messages import UpdateReport
 from tests.support import merging, oracle
 from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu

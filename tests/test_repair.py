@@ -34,7 +34,7 @@ from dbfs_workers.levels import repair_limits
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
-from dbfs_workers.storage.changed_rows import ChangedRows
+from dbfs_workers.storage.labels import ChangedRows
 from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle

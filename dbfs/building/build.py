@@ -20,8 +20,7 @@ from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds
+from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError

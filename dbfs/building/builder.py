@@ -21,9 +21,8 @@ from dbfs.building.numbering import number_ids
 from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds
-from dbfs.edges.readers.schemes import require_readable
+from dbfs.edges.edge_list import DistinctIds, EdgeList
+from dbfs.edges.readers.source import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs.records import GraphIds

@@ -24,7 +24,7 @@ from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import counted
 
-# An id of ten letters that came later, in Python's list and dictionary: see ``storage.later_ids``.
+# An id of ten letters that came later, in Python's list and dictionary: see ``storage.id_table.LaterIds``.
 _LATER_ID_BYTES = 200
 # A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
 _PROCESS_BYTES = 200 * 2**20
@@ -384,6 +384,13 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
                 f"more ({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
                 f"Needed: {needed}"
             )
+
+
+def require_fit_gpus(gang: Gang, stripe: Stripe, needed: Estimate, name: str) -> None:
+    """Check that a build or load of a graph fits the free memory of each rank's GPU. Errors as for ``build``."""
+    free = free_gpu_bytes(gang, needed.peak_bytes)
+    if needed.peak_bytes > min(free):
+        raise too_large_for_gpus(stripe, needed, free, name)
 
 
 def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:

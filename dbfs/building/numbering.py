@@ -11,7 +11,7 @@ import distributed
 
 from dbfs import config
 from dbfs.cluster.gang import Key, Ref, TaskGraph
-from dbfs.edges.kinds import DistinctIds, from_0_or_1
+from dbfs.edges.edge_list import DistinctIds, from_0_or_1
 from dbfs.records import GraphIds
 from dbfs_workers.storage.pieces import GeneratedPiece
 from dbfs_workers.tasks import numbering as tasks

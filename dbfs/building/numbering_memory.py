@@ -1,7 +1,6 @@
 """The memory of a rank while ids are numbered: before the build, and on workers' memory also if that is on GPUs."""
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds
+from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import batches_of
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS

@@ -18,15 +18,13 @@ from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
     estimate_grid_on_gpu,
-    free_gpu_bytes,
     hosts_of,
     require_fit,
-    too_large_for_gpus,
+    require_fit_gpus,
 )
 from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
 from dbfs.cluster.gang import Ref, TaskGraph
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds
+from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage.grid import Grid, count_stores, describe
 from dbfs_workers.storage.partition import PartitionInfo
@@ -241,6 +239,4 @@ class GridOnGpuBuilder(GridBuilder):
         super().require_fit(n, m, read)
         stripe = self.options.stripe(n, self.gang.p)
         needed = self.estimate_on_gpu(self.edges, stripe, m, self.options)
-        free = free_gpu_bytes(self.gang, needed.peak_bytes)
-        if needed.peak_bytes > min(free):
-            raise too_large_for_gpus(stripe, needed, free, self.edges.name)
+        require_fit_gpus(self.gang, stripe, needed, self.edges.name)

@@ -25,20 +25,19 @@ from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
     estimate_device_bytes,
-    free_gpu_bytes,
     hosts_of,
     require_fit,
-    too_large_for_gpus,
+    require_fit_gpus,
 )
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, TaskGraph, host_of, release, run_on
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.saved import SavedEdges, forget_vertices
-from dbfs.edges.readers.schemes import require_listed, require_readable
+from dbfs.edges.readers.source import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.records import GraphIds
 from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.storage.saved import ids as saved_ids
+from dbfs_workers.storage.saved import parts as saved_parts
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import Manifest
 from dbfs_workers.storage.saved.parts import RankFacts
@@ -152,8 +151,8 @@ def load_ids(
     for rank, (first, stop) in enumerate(ranges):
         here = tuple(table for table in saved.tables if table.first < stop and first < table.first + table.length)
         options_here = (edges.folder, here, saved.id_type, first, stop)
-        tables.append(graph.add(rank, (f"id-table-{token}", rank), on_listed, saved_ids.id_table, *options_here))
-        ends.append(graph.add(rank, (f"id-ends-{token}", rank), saved_ids.ends, tables[-1]))
+        tables.append(graph.add(rank, (f"id-table-{token}", rank), on_listed, saved_parts.id_table, *options_here))
+        ends.append(graph.add(rank, (f"id-ends-{token}", rank), saved_parts.ends, tables[-1]))
     futures = gang.submit(graph, [ref.key for ref in (*tables, *ends)])
     try:
         waited = [futures[ref.key] for ref in ends]
@@ -291,9 +290,7 @@ class SavedLoad:
         if self.backend != "cuda":
             require_fit(self.gang, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name)
             return
-        free = free_gpu_bytes(self.gang, needed.peak_bytes)
-        if needed.peak_bytes > min(free):
-            raise too_large_for_gpus(stripe, needed, free, self.edges.name)
+        require_fit_gpus(self.gang, stripe, needed, self.edges.name)
 
 
 def on_listed(function: Callable[..., Loaded], folder: Folder, *arguments: Any) -> Loaded:

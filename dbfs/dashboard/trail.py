@@ -86,7 +86,7 @@ def trail_of(service: SchedulerService, drawn: Trail | None = None) -> Trail | N
 
 def _under_way(run: RunEntry, key: TrailKey) -> Trail:
     looks = list(run.trail)
-    return _seen(looks, key, f"{_short(run.graph.record.name)}, under way{_traversal(looks, ', ')}")
+    return _seen(looks, key, f"{short_name(run.graph.record.name, _NAME)}, under way{_traversal(looks, ', ')}")
 
 
 def _ended_early(early: EarlyEnd, key: TrailKey) -> Trail:
@@ -95,12 +95,7 @@ def _ended_early(early: EarlyEnd, key: TrailKey) -> Trail:
 
 def _title(run: FinishedRun, how: str) -> str:
     # A table of its own has the error.
-    return f"{_short(run.graph)}, {how}, run {run.run_id[:8]}"
-
-
-def _short(name: str) -> str:
-    name = short_name(name)
-    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+    return f"{short_name(run.graph, _NAME)}, {how}, run {run.run_id[:8]}"
 
 
 def _traversal(looks: Sequence[RunProgress], before: str) -> str:

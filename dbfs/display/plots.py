@@ -176,7 +176,7 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
 def _headline(ax: Axes, title: str, below: str, pad: float = 6) -> None:
     """Write two lines above the axes, the second one smaller."""
     # A name with dollar signs is no formula.
-    ax.set_title(f"{_short(short_name(title), 70)}\n", loc="left", fontsize="medium", pad=pad, parse_math=False)
+    ax.set_title(f"{short_name(title, 70)}\n", loc="left", fontsize="medium", pad=pad, parse_math=False)
     ax.annotate(
         below, (0, 1), (0, pad), xycoords="axes fraction", textcoords="offset points", fontsize="small", alpha=0.75
     )
@@ -222,11 +222,6 @@ def _legend_beside_label(ax: Axes) -> None:
         legend = ax.legend(ncols=columns, borderpad=0.1, borderaxespad=0, **look, **place)
         if legend.get_window_extent().x1 <= end:
             break
-
-
-def _short(text: str, most: int) -> str:
-    """Shorten a long text to its end, which identifies a path best."""
-    return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _sources(result: BFSResult) -> str:

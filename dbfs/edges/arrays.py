@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds, are_dense
+from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
@@ -95,9 +94,7 @@ def from_arrays(
             raise EdgeInputError(f"{which}[{at}] is {ids[at]}; with n={n} vertex ids are 0..{n - 1}")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0):
         raise EdgeInputError(f"n must be a whole number of at least 0, not {n!r}")
-    return ArrayEdges(
-        name, None if n is None else int(n), source.size, directed, mirrored=False, src=source, dst=target
-    )
+    return ArrayEdges(name, None if n is None else int(n), source.size, directed, src=source, dst=target)
 
 
 def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = False, name: str = "matrix") -> EdgeList:

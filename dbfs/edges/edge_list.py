@@ -8,12 +8,43 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from dbfs.edges.kinds import DistinctIds, IdKind
+import numpy as np
+from numpy.typing import NDArray
+
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.pieces import Piece
 from dbfs_workers.text import counted, printable
+
+IdKind: TypeAlias = Literal["integer", "string"]
+"""What an id, or a part of an id that is a tuple, can be."""
+
+
+@dataclass(frozen=True)
+class DistinctIds:
+    """The distinct ids of an edge list whose ids a build numbers.
+
+    Attributes:
+        count: number of distinct ids.
+        nbytes: bytes of all of them in memory, each once.
+        dense: whether they are the integers from 0 or from 1 on, so that no rank keeps a table of them.
+    """
+
+    count: int
+    nbytes: int
+    dense: bool = False
+
+
+def are_dense(ids: NDArray[np.int64]) -> bool:
+    """Return whether distinct integers, in any order, are those from 0 or from 1 on."""
+    return ids.size == 0 or from_0_or_1(ids.size, int(ids.min()), int(ids.max()))
+
+
+def from_0_or_1(count: int, smallest: int, largest: int) -> bool:
+    """Return whether so many distinct integers, at least one, are those from 0 or from 1 on."""
+    return 0 <= smallest <= 1 and largest - smallest == count - 1
+
 
 logger = logging.getLogger(__name__)
 
@@ -35,18 +66,20 @@ class EdgeList(ABC):
         completes: whether a build adds the reverses that mirrored edges lack, instead of refusing the edges.
         values: names of what the pieces leave out of each edge: its weight, or further columns of a table.
         vertex_values: number of values, such as weights, of vertices that the pieces leave out.
+        id_kinds: kind of each part of an id; one part, unless ids are tuples.
     """
 
     name: str
     n: int | None
     m: int | None
     directed: bool
-    mirrored: bool
+    mirrored: bool = field(default=False, kw_only=True)
     first_id: int = field(default=0, kw_only=True)
     stated: int | None = field(default=None, kw_only=True)
     completes: bool = field(default=False, kw_only=True)
     values: tuple[str, ...] = field(default=(), kw_only=True)
     vertex_values: int = field(default=0, kw_only=True)
+    id_kinds: tuple[IdKind, ...] = field(default=("integer",), kw_only=True)
 
     def __post_init__(self) -> None:
         # A file's name may hold any byte but two.
@@ -83,11 +116,6 @@ class EdgeList(ABC):
     def line_of(self, vertex: int) -> int | None:  # noqa: ARG002 - of files that have such lines
         """Return the number of the line that lists a vertex's edges; None if there are no such lines."""
         return None
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """Kind of each part of an id; one part, unless ids are tuples."""
-        return ("integer",)
 
     @property
     def path(self) -> str | None:

@@ -49,8 +49,7 @@ def edge_list(
     An edge list is returned as it is. Arguments and errors as of ``load``.
     """
     if isinstance(edges, str) and generate.is_spec(edges):
-        _refuse_format(edges, format)
-        _refuse_columns(edges, source, target)
+        _refuse(edges, format, source, target)
         generated = generate.parse(edges)
         if directed is not None and directed != generated.directed:
             raise InvalidOptionError(
@@ -61,30 +60,26 @@ def edge_list(
     if isinstance(edges, str | os.PathLike):
         return readers.from_file(edges, format=format, directed=directed, source=source, target=target)
     if isinstance(edges, EdgeList):
-        _refuse_format("an edge list", format)
-        _refuse_columns("an edge list", source, target)
+        _refuse("an edge list", format, source, target)
         if directed is not None:
             raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
         return edges
     if is_dask(edges):
-        _refuse_format("a dask collection", format)
+        _refuse("a dask collection", format)
         return open_dask(edges, source=source, target=target, directed=bool(directed))
     if _is_pair_of_arrays(edges):
-        _refuse_format("a pair of arrays", format)
-        _refuse_columns("a pair of arrays", source, target)
+        _refuse("a pair of arrays", format, source, target)
         if any(_is_text(ids) for ids in edges):
             return open_columns(*edges, directed=bool(directed))
         return from_arrays(*edges, directed=bool(directed))
     if _is_sparse(edges):
-        _refuse_format("a matrix", format)
-        _refuse_columns("a matrix", source, target)
+        _refuse("a matrix", format, source, target)
         return from_scipy(edges, directed=directed)
     if is_table(edges):
-        _refuse_format("a table", format)
+        _refuse("a table", format)
         return open_table(edges, source=source, target=target, directed=bool(directed))
     if is_graph(edges):
-        _refuse_format("a graph", format)
-        _refuse_columns("a graph", source, target)
+        _refuse("a graph", format, source, target)
         return open_graph(edges, directed=directed)
     if _is_array_of_ends(edges):
         # The mask of an array stays, since a masked id is missing.
@@ -92,18 +87,15 @@ def edge_list(
         ends = array if array.shape[0] == 2 else array.T
         return edge_list((ends[0], ends[1]), directed=directed, format=format, source=source, target=target)
     if is_pairs(edges) and not _is_pair_of_lists(edges):
-        _refuse_format("an iterable of pairs", format)
-        _refuse_columns("an iterable of pairs", source, target)
+        _refuse("an iterable of pairs", format, source, target)
         return open_pairs(edges, directed=bool(directed))
     raise EdgeInputError(_refusal(edges))
 
 
-def _refuse_format(what: str, format: str | None) -> None:  # noqa: A002
+def _refuse(what: str, format: str | None, source: ColumnNames = None, target: ColumnNames = None) -> None:  # noqa: A002
+    """Refuse options that say something of files, and of the columns of tables."""
     if format is not None:
         raise InvalidOptionError(f"format= is for files; {what} has none")
-
-
-def _refuse_columns(what: str, source: ColumnNames, target: ColumnNames) -> None:
     if source is not None or target is not None:
         raise InvalidOptionError(f"source= and target= name columns of a table; {what} has none")
 

@@ -22,7 +22,7 @@ from dbfs.edges import generate
 from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.one_sided import missing_among
-from dbfs.edges.readers.schemes import require_readable
+from dbfs.edges.readers.source import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
@@ -270,7 +270,7 @@ class Updates:
             )
         src, dst = (np.concatenate(mapped) for mapped in ends)
         n = self._graph.n + len(new)
-        return ArrayEdges(edges.name, n, src.size, edges.directed, edges.mirrored, src=src, dst=dst), new
+        return ArrayEdges(edges.name, n, src.size, edges.directed, mirrored=edges.mirrored, src=src, dst=dst), new
 
     def _require_mutable(self, kind: str) -> None:
         record = self._record

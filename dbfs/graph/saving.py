@@ -20,7 +20,7 @@ from dbfs.cluster.awaiting import sync
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on, run_within
 from dbfs.edges.writers import saved as work
-from dbfs.edges.writers.places import require_writable
+from dbfs.edges.writers.target import require_writable
 from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, InvalidOptionError
 from dbfs.records import GraphRecord
 from dbfs_workers.storage.grid import Grid
@@ -140,14 +140,15 @@ def _write(
     for rank, key in enumerate(rank_keys):
         edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
         options = (deadline.seconds, share)
-        plan.add(rank, key, work.save_rank, folder, token, partitions[rank], edges, *options)
+        plan.add(rank, key, work.on_listed, tasks.save_rank, folder, token, partitions[rank], edges, *options)
     order_keys: list[Key] = []
     if record.order_key is not None:
         order_keys.append((f"save-order-{token}", 0))
-        plan.add(0, order_keys[0], work.save_order, folder, token, Ref(record.order_key), deadline.seconds)
+        order = Ref(record.order_key)
+        plan.add(0, order_keys[0], work.on_listed, tasks.save_order, folder, token, order, deadline.seconds)
     table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
     for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
-        plan.add(rank, key, work.save_ids, folder, token, rank, Ref(table), deadline.seconds)
+        plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
     keys = [*rank_keys, *order_keys, *table_keys]
     futures = gang.submit(plan, keys)
     held += futures.values()
@@ -162,7 +163,7 @@ def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> 
     if record.layout == "1d":
         return found
     # Loads Numba.
-    from dbfs_workers.storage import grid_joining
+    from dbfs_workers.storage import grid_building
 
     stripe, ordered = record.stripe, record.order_key is not None
     grid, in_edges = Grid.of(stripe.p), _has_in_edges(record)
@@ -175,8 +176,8 @@ def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> 
 
     joined = []
     for rank in range(stripe.p):
-        out = parts(grid_joining.out_part, "out", grid.column_of(rank), rank)
-        into = parts(grid_joining.in_part, "in", grid.row_of(rank), rank) if in_edges else None
+        out = parts(grid_building.out_part, "out", grid.column_of(rank), rank)
+        into = parts(grid_building.in_part, "in", grid.row_of(rank), rank) if in_edges else None
         options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
         joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join_parts, stripe, rank, out, into, *options))
     return joined

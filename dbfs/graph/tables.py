@@ -102,7 +102,7 @@ def write_parquet(
     """See ``BFSResult.to_parquet``."""
     # Loads pyarrow.
     from dbfs.edges.writers import label_files
-    from dbfs.edges.writers.places import require_writable
+    from dbfs.edges.writers.target import require_writable
 
     if compression not in COMPRESSIONS:
         raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")

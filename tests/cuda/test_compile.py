@@ -14,7 +14,7 @@ import pytest
 
 from dbfs_workers.backends import grid_cuda
 from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
-from dbfs_workers.cuda import layout, linking, module
+from dbfs_workers.cuda import layout, module
 from dbfs_workers.cuda.module import (
     KERNEL_FOLDER,
     KERNELS,
@@ -159,8 +159,8 @@ def test_kernels_that_launch_kernels_are_linked(arch: str, source: str) -> None:
 
 def _skip_without_linker() -> None:
     try:
-        linking.linker_version()
-        linking.device_runtime()
+        module.linker_version()
+        module.device_runtime()
     except BackendUnavailableError as error:
         pytest.skip(str(error))
 
@@ -174,24 +174,24 @@ def test_kernels_that_launch_kernels_compile_without_a_linker(source: str, monke
 
 def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(linking, "_TOOLKIT", str(tmp_path / "toolkit"))
+    monkeypatch.setattr(module, "_TOOLKIT", str(tmp_path / "toolkit"))
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     with pytest.raises(BackendUnavailableError, match=r"libcudadevrt\.a is not installed; kernels that launch kernels"):
-        linking.device_runtime()
+        module.device_runtime()
     for folder in (tmp_path / "toolkit" / "lib64", tmp_path / "nvidia" / "cu13" / "lib"):
         folder.mkdir(parents=True)
         (folder / "libcudadevrt.a").touch()
-        assert linking.device_runtime() == folder / "libcudadevrt.a"
+        assert module.device_runtime() == folder / "libcudadevrt.a"
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(BackendUnavailableError, match="nvJitLink is not installed or does not load; kernels that laun"):
-        linking.linker_version()
+        module.linker_version()
 
 
 def test_what_does_not_link() -> None:
     _skip_without_linker()
     with pytest.raises(RuntimeError, match=r"^lab/none\.cu for sm_90: "):
-        linking.link(b"\x7fELF", "sm_90", "lab/none.cu")
+        module.link(b"\x7fELF", "sm_90", "lab/none.cu")
 
 
 def test_the_counters_of_a_deep_run_fit_beside_the_kernels_own_variables() -> None:

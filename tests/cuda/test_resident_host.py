@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_graph, device_memory, layout, resident, slot, window
+from dbfs_workers.cuda import device_graph, device_memory, layout, records, resident, window
 from dbfs_workers.cuda.device_memory import ExportedArray
 from dbfs_workers.cuda.run import KernelAbortedError, Reason, Step
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
@@ -227,7 +227,7 @@ def waiting(timeout: float) -> resident.ResidentKernel:
         def values(self) -> dict[str, int]:
             return {name: int(header[name][0]) for name in header.dtype.names}
 
-    under_way = object.__new__(slot.Slot)
+    under_way = object.__new__(records.Slot)
     under_way.host, under_way.done = Host(), SimpleNamespace(ptr=1)  # type: ignore[assignment]
     under_way._query = query
     under_way.records = SimpleNamespace(pending=0, drain=lambda: None)  # type: ignore[assignment]

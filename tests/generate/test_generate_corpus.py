@@ -14,8 +14,10 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order
 
 import dbfs
+from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import CORPUS, TODLING, CorpusGraph, corpus, parse
-from dbfs.edges.generate.lattice import Lattice
+from dbfs.edges.generate.lattice import LatticePiece
+from dbfs.edges.generate.ranges import Generated
 from dbfs.errors import InvalidOptionError
 
 BY_NAME = {graph.name: graph for graph in CORPUS}
@@ -43,7 +45,8 @@ def directed_edges(graph: CorpusGraph) -> int:
     """Entries of the adjacency matrix: a self-loop is one, another undirected edge two."""
     edges = corpus(graph.name)
     assert edges.m is not None
-    loops = edges.n if isinstance(edges, Lattice) and edges.loops else 0
+    lattice = lattice_of(edges)
+    loops = edges.n if lattice is not None and lattice.loops else 0
     return edges.m if edges.directed else 2 * edges.m - loops
 
 
@@ -105,24 +108,29 @@ def test_depth_scaled_down(graph: CorpusGraph) -> None:
     scale_down = SCALED.get(graph.name, 128)
     edges = corpus(graph.name, scale_down)
     expected, allowed = graph.depth / scale_down**graph.shrink, 1
-    if isinstance(edges, Lattice) and len(edges.sides) > 3:
+    lattice = lattice_of(edges)
+    if lattice is not None and len(lattice.sides) > 3:
         # Its axes are short, and the farthest vertex is at the farther end of each axis.
-        expected = lattice_depth(edges)
+        expected = lattice_depth(lattice)
     elif graph.depth < 10:
         # Small worlds: depth falls by the number of levels in which the mean degree multiplies to the scale down.
         expected, allowed = expected - log(scale_down) / log(graph.degree), 2
     assert np.mean(depths(edges, 20)) == pytest.approx(expected, abs=allowed + DEPTH_TOLERANCE * expected)
 
 
-def lattice_depth(edges: Lattice) -> float:
-    return sum(float(np.mean([max(x, side - 1 - x) for x in range(side)])) for side in edges.sides)
+def lattice_of(edges: EdgeList) -> LatticePiece | None:
+    return edges.whole if isinstance(edges, Generated) and isinstance(edges.whole, LatticePiece) else None
+
+
+def lattice_depth(lattice: LatticePiece) -> float:
+    return sum(float(np.mean([max(x, side - 1 - x) for x in range(side)])) for side in lattice.sides)
 
 
 def test_depth_of_the_many_dimensional_lattice_at_full_size() -> None:
-    edges = corpus("cage15")
-    assert isinstance(edges, Lattice)
-    assert len(edges.sides) == 13
-    assert lattice_depth(edges) == pytest.approx(BY_NAME["cage15"].depth, rel=DEPTH_TOLERANCE)
+    lattice = lattice_of(corpus("cage15"))
+    assert lattice is not None
+    assert len(lattice.sides) == 13
+    assert lattice_depth(lattice) == pytest.approx(BY_NAME["cage15"].depth, rel=DEPTH_TOLERANCE)
 
 
 @GRAPHS

@@ -25,10 +25,9 @@ from dbfs.edges.generate import (
     uniform,
 )
 from dbfs.edges.generate.communities import communities, power_law
-from dbfs.edges.generate.kkt import kkt
 from dbfs.edges.generate.lattice import lattice
 from dbfs.edges.generate.mesh import mesh
-from dbfs.edges.generate.stencil import stencil27
+from dbfs.edges.generate.stencil import kkt, stencil27
 from dbfs_workers.storage.pieces import GeneratedPiece
 from tests.support.generators import ONE_OF_EACH
 

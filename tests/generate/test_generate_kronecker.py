@@ -122,7 +122,7 @@ def test_edges_are_those_of_the_specification(scale: int, seed1: int, seed2: int
     oracle = Oracle(scale, seed1, seed2)
     last = 16 * 2**scale
     for start in (0, last // 3, last - 3):
-        sources, targets = KroneckerPiece(scale, seed1, seed2, start, start + 3).read()
+        sources, targets = KroneckerPiece(start, start + 3, scale, seed1, seed2).read()
         assert list(zip(sources.tolist(), targets.tolist(), strict=True)) == [
             oracle.edge(i) for i in range(start, start + 3)
         ]
@@ -131,7 +131,7 @@ def test_edges_are_those_of_the_specification(scale: int, seed1: int, seed2: int
 def test_an_edge_that_draws_a_value_twice() -> None:
     """Edge 49556 of scale 20 draws a level's value twice, and its neighbours in the block do not."""
     oracle = Oracle(20, 2, 3)
-    sources, targets = KroneckerPiece(20, 2, 3, 49550, 49560).read()
+    sources, targets = KroneckerPiece(49550, 49560, 20, 2, 3).read()
     assert list(zip(sources.tolist(), targets.tolist(), strict=True)) == [oracle.edge(i) for i in range(49550, 49560)]
     assert oracle.redraws == 1
 
@@ -141,9 +141,9 @@ def test_pieces_of_any_length(scale: int) -> None:
     """Lengths around the kernel's block, at both ends of the graph."""
     last = 16 * 2**scale
     for first in (0, last - 300):
-        whole = KroneckerPiece(scale, 5, 6, first, first + 300).read()
+        whole = KroneckerPiece(first, first + 300, scale, 5, 6).read()
         for start, stop in [(0, 0), (0, 1), (1, 128), (127, 129), (128, 256), (3, 300), (299, 300)]:
-            part = KroneckerPiece(scale, 5, 6, first + start, first + stop).read()
+            part = KroneckerPiece(first + start, first + stop, scale, 5, 6).read()
             for ends, all_ends in zip(part, whole, strict=True):
                 assert ends.dtype == np.int64
                 np.testing.assert_array_equal(ends, all_ends[start:stop])
@@ -156,7 +156,7 @@ def test_seeds_change_the_edges() -> None:
 
 
 def read_piece(seed1: int, seed2: int) -> np.ndarray:
-    return np.stack(KroneckerPiece(12, seed1, seed2, 100, 300).read())
+    return np.stack(KroneckerPiece(100, 300, 12, seed1, seed2).read())
 
 
 def test_counts_known_beforehand() -> None:
@@ -177,6 +177,6 @@ def test_a_gpu_draws_the_same_edges(scale: int, seed1: int, seed2: int, start: i
     cupy = pytest.importorskip("cupy")
     if not cupy.is_available():
         pytest.skip("there is no GPU")
-    piece = KroneckerPiece(scale, seed1, seed2, start, stop)
+    piece = KroneckerPiece(start, stop, scale, seed1, seed2)
     for drawn, expected in zip(piece.read_on(cupy), piece.read(), strict=True):
         np.testing.assert_array_equal(cupy.asnumpy(drawn), expected)

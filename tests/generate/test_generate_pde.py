@@ -8,9 +8,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.kkt import kkt
 from dbfs.edges.generate.mesh import mesh
-from dbfs.edges.generate.stencil import stencil27
+from dbfs.edges.generate.stencil import kkt, stencil27
 
 
 def adjacency(edges: EdgeList) -> np.ndarray:

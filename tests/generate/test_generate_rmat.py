@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dbfs.edges.generate import rmat
-from dbfs.edges.generate.rmat import Rmat, draw_pairs
+from dbfs.edges.generate.ranges import Generated
+from dbfs.edges.generate.rmat import RmatPiece, draw_pairs
 from dbfs.errors import InvalidOptionError
 
 SHARES = [(0.57, 0.19, 0.19), (0.45, 0.15, 0.15), (0.25, 0.25, 0.25), (0.1, 0.2, 0.3), (0, 0, 0), (0, 1, 0), (1, 0, 0)]
@@ -18,9 +19,10 @@ SHARES = [(0.57, 0.19, 0.19), (0.45, 0.15, 0.15), (0.25, 0.25, 0.25), (0.1, 0.2,
 def test_quadrants_have_their_probabilities(shares: tuple[float, float, float]) -> None:
     """Each level's quadrants have their probabilities, and no level depends on another."""
     edges = rmat(9, 1, *shares)
-    assert isinstance(edges, Rmat)
+    assert isinstance(edges, Generated)
+    assert isinstance(edges.whole, RmatPiece)
     count = 100_000
-    sources, targets = draw_pairs(np, np.arange(count), 9, edges.limits, 3)
+    sources, targets = draw_pairs(np, np.arange(count), 9, edges.whole.limits, 3)
     assert min(sources.min(), targets.min()) >= 0
     assert max(sources.max(), targets.max()) < 2**9
     quadrants = [2 * (sources >> level & 1) + (targets >> level & 1) for level in range(9)]

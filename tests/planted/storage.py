@@ -151,7 +151,7 @@ FAULTS = (
         ("tests/test_repair.py::test_the_log_has_the_last_change_of_each_edge",),
     ),
     Fault(
-        "workers/dbfs_workers/storage/changed_rows.py",
+        "workers/dbfs_workers/storage/labels.py",
         'packbits(differs, bitorder="little")',
         "packbits(differs)",
         ("tests/test_repair.py::test_changed_rows_are_a_bitmap_until_they_are_read",),

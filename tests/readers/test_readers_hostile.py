@@ -11,7 +11,7 @@ import dask
 import pytest
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers import from_file, head, lines
+from dbfs.edges.readers import from_file, heading, lines
 from dbfs.errors import (
     DeadlineExceededError,
     FormatError,
@@ -34,7 +34,7 @@ def read(edges: EdgeList) -> None:
 def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds on text so small that small files pass them."""
     monkeypatch.setattr(lines, "BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(head, "HEAD_BYTES", 1 << 18)
+    monkeypatch.setattr(heading, "HEAD_BYTES", 1 << 18)
     monkeypatch.setattr(reading, "IDLE_BYTES", 1 << 16)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dbfs.edges.readers import from_file, metis_piece, pairs
+from dbfs.edges.readers import from_file, lines, metis, pairs
 from dbfs.edges.readers.lines import INT64_MAX
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError
@@ -26,7 +26,7 @@ GRAMMARS = [
         for extra in (0, 1, 2)
     ),
 ]
-LAYOUTS = [metis_piece.MetisLayout(4, 9, lead, step) for lead in (0, 1, 2) for step in (1, 2)]
+LAYOUTS = [metis.MetisLayout(4, 9, lead, step) for lead in (0, 1, 2) for step in (1, 2)]
 GOOD = ["1 2", "1\t2", "1,2", "1;2", "a 1 2 3", "1 2 3", "1 2 0.5 1e-3", "2 1 -7", "3 , 4 , x", "a 2 1 nan", ""]
 GOOD += [
     '1,2,"a,""b"',
@@ -128,9 +128,9 @@ def test_the_kernel_accepts_the_lines_that_python_accepts(grammar, block):
 @given(block=texts | alike, vertex=st.integers(0, 6))
 @example(block=b"\n \n", vertex=0)
 def test_the_metis_kernel_accepts_the_lines_that_python_accepts(layout, block, vertex):
-    fast = metis_piece.parse_block(block, vertex, layout)
+    fast = metis.parse_block(block, vertex, layout)
     try:
-        slow = metis_piece.parse_lines(NOWHERE, 0, block, vertex, layout, READING)
+        slow = metis.parse_lines(NOWHERE, 0, block, vertex, layout, READING)
     except FormatError:
         assert fast is None
         return
@@ -142,7 +142,7 @@ def test_the_metis_kernel_accepts_the_lines_that_python_accepts(layout, block, v
 def uncounted_lines():
     """Replace the count of lines: the tests' source has no file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metis_piece, "count_lines", lambda *_: 0)
+        patch.setattr(lines, "count_lines", lambda *_: 0)
         yield
 
 

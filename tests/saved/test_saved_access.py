@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import dbfs
 from dbfs.cli import main
 from dbfs.edges.readers import from_file
-from dbfs.edges.writers import places
+from dbfs.edges.writers import target
 from dbfs.errors import (
     DbfsError,
     FormatError,
@@ -261,7 +261,7 @@ def test_a_shared_cluster_writes_only_where_it_may(client: distributed.Client, t
 def test_a_setting_that_is_no_list_of_folders(tmp_path: Path, value: object) -> None:
     with dask.config.set({"dbfs.write.folders": value}):
         with pytest.raises(InvalidOptionError, match=r"dbfs.write.folders: .* is neither auto nor a list of absolute"):
-            places.require_listed(str(tmp_path))
+            target.require_listed(str(tmp_path))
 
 
 def test_schemes_hold_for_saved_graphs(client: distributed.Client, graph: Graph) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 import dbfs
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
+from dbfs_workers.storage.row_kernels import are_vertices
 from dbfs_workers.storage.saved import manifest as manifests
-from dbfs_workers.storage.saved.check_kernels import are_vertices
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random

@@ -18,7 +18,7 @@ from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.graph.graph import Graph
 from dbfs_workers.storage.id_table import IdTable
-from dbfs_workers.storage.saved import ids, manifest, writing
+from dbfs_workers.storage.saved import manifest, parts, writing
 from dbfs_workers.storage.saved.folder import Folder
 from tests.support.graphs import random
 from tests.support.saved import change_array, change_manifest, copied, put
@@ -109,9 +109,9 @@ def test_tables_come_back(tmp_path: Path, column: Any) -> None:
     saved = writing.write_ids(folder, "0" * 12, 0, table, lambda: None)
     assert saved is not None
     kind = manifest.IdType.of(column)
-    assert equal(ids.id_table(folder, [saved], kind, 0, len(column)).ids, column)
+    assert equal(parts.id_table(folder, [saved], kind, 0, len(column)).ids, column)
     for start in range(len(column)):
-        assert equal(ids.id_table(folder, [saved], kind, start, len(column)).ids, column[start:])
+        assert equal(parts.id_table(folder, [saved], kind, start, len(column)).ids, column[start:])
     read = pa.ipc.open_file(pa.memory_map(str(tmp_path / saved.file.name))).read_all()
     read.validate(full=True)
     assert read.num_rows == len(column)

@@ -20,8 +20,7 @@ from dbfs_workers.storage.edge_bins import BinStore
 from dbfs_workers.storage.grid import GridPartition, bin_entries, count_stores
 from dbfs_workers.storage.grid_building import bin_blocks, build_blocks, row_degrees
 from dbfs_workers.storage.grid_scratch import GridScratch
-from dbfs_workers.storage.label_pool import LabelPool
-from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.labels import LabelPool, RankLabels
 from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.team import Team

@@ -30,6 +30,7 @@ from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.lock import Lock, Saver, Sign
 from dbfs_workers.storage.saved.manifest import Manifest, SavedIds
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.tasks import saved as tasks
 from tests.support import partitions, processes
 from tests.support.saved import read_manifest
 
@@ -157,7 +158,7 @@ def save_alone(path: Path | str, n: int) -> None:
         made = lock.made
         ends = np.arange(n)
         (partition,) = partitions.build(Stripe(n, 1), ends[:-1], ends[1:], directed=False)
-        rank = work.save_rank(folder, saver.token, partition, None, 60.0, 0.9)
+        rank = work.on_listed(tasks.save_rank, folder, saver.token, partition, None, 60.0, 0.9)
         ids = SavedIds(0, (INTEGER,), (), ())
         work.publish(folder, lock, Manifest("path", "0", 0.0, n, False, False, n - 1, (rank,), None, ids), True)
     except DbfsError:

@@ -8,8 +8,7 @@ import pytest
 from dbfs_workers.backends import cpu_team_calls, grid, grid_team
 from dbfs_workers.backends import cpu_team_task_kernels as tasks
 from dbfs_workers.storage.grid_scratch import GridScratch
-from dbfs_workers.storage.label_pool import LabelPool
-from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.labels import LabelPool, RankLabels
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.team import Team
 from tests.support import graphs, grids

@@ -15,7 +15,7 @@ from dbfs_workers.levels import loop
 from dbfs_workers.levels.traversals import Watch, never
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import DIRECTIONS
-from dbfs_workers.storage.label_pool import LabelPool
+from dbfs_workers.storage.labels import LabelPool
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe

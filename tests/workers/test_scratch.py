@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.exchange import segment
 from dbfs_workers.storage import label_kernels, scratch
-from dbfs_workers.storage.label_pool import LabelPool
+from dbfs_workers.storage.labels import LabelPool
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.shared_rows import share, token_of
 from dbfs_workers.storage.stripe import NO_VERTEX

@@ -8,7 +8,7 @@ import pytest
 import dbfs
 from dbfs.cluster.gang import joined_workers
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import unspilled
+from dbfs_workers.tasks import delivering
 from dbfs_workers.tasks.delivering import Collection, open_collection
 from dbfs_workers.tasks.numbering import RankIds
 from tests.support.edge_files import write
@@ -49,10 +49,10 @@ def test_a_spilled_result_is_the_same_object(small, function, arguments):
     assert -1 not in small.run(spill)[worker]
     assert small.run(spilled)[worker] >= 2
     assert small.submit(id, made, pure=False).result() == place
-    assert list(unspilled._spilled) == [made.key]
+    assert list(delivering._spilled) == [made.key]
     del made
     small.submit(int, pure=False).result()
-    while unspilled._spilled:
+    while delivering._spilled:
         small.run(int)
 
 
@@ -64,8 +64,8 @@ def test_a_worker_that_closes_keeps_no_object():
         made = client.submit(RankIds, pure=False)
         distributed.wait(made)
         client.run(spill)
-        assert list(unspilled._spilled) == [made.key]
-    assert unspilled._spilled == {}
+        assert list(delivering._spilled) == [made.key]
+    assert delivering._spilled == {}
 
 
 def test_an_object_made_outside_a_task_is_not_pickled():

@@ -56,7 +56,7 @@ from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
 from dbfs_workers.storage.partition import Partition, on_host
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import delivering, unspilled
+from dbfs_workers.tasks import delivering
 from dbfs_workers.updates.worker import Updates
 
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
@@ -109,12 +109,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             member.close()
         self.members = {}
         self.door.close()
-        unspilled.forget(worker.state.tasks)
+        delivering.forget(worker.state.tasks)
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:  # noqa: ARG002
         """Free what a dropped result has kept in memory. Dask calls this when a task's state changes."""
         if finish in ("released", "forgotten"):
-            unspilled.forget([key])
+            delivering.forget([key])
 
     @GetGpu.handler
     async def get_gpu(self, message: GetGpu) -> str | None:  # noqa: ARG002

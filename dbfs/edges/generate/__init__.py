@@ -4,16 +4,13 @@ In come a model's parameters. Out goes an EdgeList whose pieces each generate a 
 on the worker that needs them; the edges do not depend on the cut.
 """
 
-from dbfs.edges.generate.complete import complete
 from dbfs.edges.generate.corpus import CORPUS, TODLING, CorpusGraph, corpus
 from dbfs.edges.generate.geometric import geometric
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.edges.generate.lattice import grid2d, grid3d
-from dbfs.edges.generate.path import path
 from dbfs.edges.generate.rmat import rmat
+from dbfs.edges.generate.shapes import complete, path, random_tree, star, tree
 from dbfs.edges.generate.specs import GENERATORS, Generator, describe, is_spec, parse
-from dbfs.edges.generate.star import star
-from dbfs.edges.generate.tree import random_tree, tree
 from dbfs.edges.generate.uniform import uniform
 
 __all__ = [

@@ -8,7 +8,6 @@ traversal passes from one community to the next in a level or two, so the number
 Vertices of one degree are spread over their community's ids.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import gcd
@@ -16,10 +15,8 @@ from operator import mul
 from types import ModuleType
 from typing import Any
 
-from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import even_ranges
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs.edges.generate.ranges import Generated, RangePiece
 
 _GOLDEN = 0.6180339887498949
 _COMMUNITIES, _VERTICES = 1, 2
@@ -92,14 +89,12 @@ def power_law(vertices: int, mean: float, least: int, most: int) -> DegreeClasse
 
 
 @dataclass(frozen=True)
-class CommunitiesPiece(GeneratedPiece):
+class CommunitiesPiece(RangePiece):
     """The edges [start, stop) of a chain of communities."""
 
     communities: int
     classes: DegreeClasses
     seed: int
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
@@ -120,29 +115,7 @@ class CommunitiesPiece(GeneratedPiece):
         return (quarter == 3).astype(xp.int64) - (quarter == 0)
 
 
-@dataclass(frozen=True)
-class Communities(EdgeList):
-    """A chain of communities' edges; make one with ``communities``."""
-
-    communities: int
-    classes: DegreeClasses
-    seed: int
-
-    def cut(self, piece_edges: int) -> Sequence[CommunitiesPiece]:
-        """Cut into ranges of edges, at most ``piece_edges`` each."""
-        ranges = even_ranges(self.communities * self.classes.slots, piece_edges)
-        return [CommunitiesPiece(self.communities, self.classes, self.seed, *ends) for ends in ranges]
-
-
-def communities(name: str, count: int, classes: DegreeClasses, *, directed: bool, seed: int = 1) -> Communities:
+def communities(name: str, count: int, classes: DegreeClasses, *, directed: bool, seed: int = 1) -> Generated:
     """Return a chain of ``count`` communities, each with the vertices and edges of ``classes``."""
-    return Communities(
-        name=name,
-        n=count * classes.vertices,
-        m=count * classes.slots,
-        directed=directed,
-        mirrored=False,
-        communities=count,
-        classes=classes,
-        seed=seed,
-    )
+    m = count * classes.slots
+    return Generated(name, count * classes.vertices, m, directed, CommunitiesPiece(0, m, count, classes, seed))

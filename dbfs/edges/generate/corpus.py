@@ -13,13 +13,12 @@ from math import ceil, log, log2, pow, prod, sqrt  # noqa: A004 - the built-in's
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.communities import communities, power_law
 from dbfs.edges.generate.geometric import geometric
-from dbfs.edges.generate.kkt import kkt
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.edges.generate.lattice import grid2d, grid3d, lattice
 from dbfs.edges.generate.mesh import mesh
 from dbfs.edges.generate.ranges import integer
 from dbfs.edges.generate.rmat import rmat
-from dbfs.edges.generate.stencil import stencil27
+from dbfs.edges.generate.stencil import kkt, stencil27
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.text import did_you_mean

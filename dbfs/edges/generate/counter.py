@@ -12,6 +12,11 @@ _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 _WORD = 2**64 - 1
 
+# Philox4x64-10: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
+_ROUNDS = 10
+_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+
 
 def key(seed: int, *labels: int) -> int:
     """Return the key of an independent sequence, for a seed of 64 bits and labels that name the sequence's use."""
@@ -39,6 +44,28 @@ def numbers(xp: ModuleType, start: int, counters: Any) -> Any:
         state *= xp.uint64(factor)
     state ^= state >> xp.uint64(_LAST_SHIFT)
     return state
+
+
+def random_raw(xp: ModuleType, key: int, counter: int, count: int) -> Any:
+    """Return ``numpy.random.Philox(key=key, counter=counter).random_raw(count)`` as a uint64 array of ``xp``.
+
+    Args:
+        xp: NumPy or CuPy.
+        key: 64 bits.
+        counter: below 2^63; each counter gives four numbers.
+        count: number of numbers.
+    """
+    blocks = -(-count // 4)
+    # NumPy increments the counter before it makes a block.
+    words = [xp.arange(counter + 1, counter + 1 + blocks, dtype=xp.uint64)]
+    words += [xp.zeros(blocks, xp.uint64) for _ in range(3)]
+    keys = [key, 0]
+    for _ in range(_ROUNDS):
+        high0, low0 = _product(xp, words[0], _MULTIPLIERS[0])
+        high1, low1 = _product(xp, words[2], _MULTIPLIERS[1])
+        words = [high1 ^ words[1] ^ xp.uint64(keys[0]), low1, high0 ^ words[3] ^ xp.uint64(keys[1]), low0]
+        keys = [old + step & _WORD for old, step in zip(keys, _KEY_STEPS, strict=True)]
+    return xp.stack(words, axis=1).reshape(-1)[:count]
 
 
 def below(xp: ModuleType, raw: Any, bound: Any) -> Any:
@@ -74,3 +101,13 @@ def _mix(state: int) -> int:
     for shift, factor in _STEPS:
         state = (state ^ state >> shift) * factor & _WORD
     return state ^ state >> _LAST_SHIFT
+
+
+def _product(xp: ModuleType, values: Any, factor: int) -> tuple[Any, Any]:
+    """Return the high and the low 64 bits of uint64 values times a factor, from products of 32-bit halves."""
+    half, low_mask = xp.uint64(32), xp.uint64(2**32 - 1)
+    factor_low, factor_high = xp.uint64(factor & 2**32 - 1), xp.uint64(factor >> 32)
+    low, high = values & low_mask, values >> half
+    carried = high * factor_low + (low * factor_low >> half)
+    middle = (carried & low_mask) + low * factor_high
+    return high * factor_high + (carried >> half) + (middle >> half), values * xp.uint64(factor)

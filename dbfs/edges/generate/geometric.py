@@ -150,7 +150,6 @@ def geometric(n: int, radius: float, seed: int = 1) -> EdgeList:
         n=n,
         m=None,
         directed=False,
-        mirrored=False,
         tiling=Tiling(n, side, seed),
         radius=radius,
     )

@@ -1,10 +1,13 @@
 """Graph500's Kronecker (R-MAT) generator, bit for bit: specification v2.0, and its reference code, version 3.
 
 Edge i is drawn from the seed state skipped by 2^64 * i steps, so any range of edges is generated without the edges
-before it. ``_mrg`` skips steps, ``_kronecker_kernel`` draws on the CPU, and ``dbfs_workers.cuda.kronecker`` on a GPU.
+before it. ``_kronecker_kernel`` draws on the CPU, and ``dbfs_workers.cuda.building`` on a GPU.
+
+The random generator is a multiple recursive one of order 5 modulo 2^31 - 1 (L'Ecuyer), as in the reference code. In a
+step, ``(107374182 z1 + 104480 z5) mod (2^31 - 1)`` becomes z1, and the other words move up by one. So skipping k steps
+multiplies the state by the k-th power of a 5 x 5 matrix.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
@@ -14,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate import _mrg
-from dbfs.edges.generate.ranges import MAX_SEED, even_ranges, integer
-from dbfs_workers.storage.pieces import Edges, GeneratedPiece
+from dbfs.edges.generate.ranges import MAX_SEED, Generated, RangePiece, integer
+from dbfs_workers.storage.pieces import Edges
 
 # With 2^40 vertices and 2^60 edges, ids and the number of edges in both directions fit an int64.
 _MAX_SCALE = 40
@@ -25,20 +27,67 @@ _MAX_EDGEFACTOR = 2**20
 _EDGE_STRIDE = 2**64
 _SCRAMBLE_SKIP = 50 * 2**128 + 7 * 2**64
 
+_PRIME = 2**31 - 1
+
+_State = tuple[int, ...]
+_Matrix = tuple[_State, ...]
+
+_STEP: _Matrix = (
+    (107374182, 0, 0, 0, 104480),
+    (1, 0, 0, 0, 0),
+    (0, 1, 0, 0, 0),
+    (0, 0, 1, 0, 0),
+    (0, 0, 0, 1, 0),
+)
+_IDENTITY: _Matrix = tuple(tuple(int(row == column) for column in range(5)) for row in range(5))
+
+
+def _seed_state(seed1: int, seed2: int) -> _State:
+    """Return the state (z1..z5) of two 64-bit user seeds."""
+    low = 2**30 - 1
+    return (
+        1 + (seed1 & low),
+        1 + (seed1 >> 30 & low),
+        1 + (seed2 & low),
+        1 + (seed2 >> 30 & low),
+        1 + (seed1 >> 60) + (seed2 >> 60 << 4),
+    )
+
+
+def _apply(matrix: _Matrix, state: _State) -> _State:
+    """Return matrix times state."""
+    return tuple(sum(a * z for a, z in zip(row, state, strict=True)) % _PRIME for row in matrix)
+
+
+def _power(matrix: _Matrix, exponent: int) -> _Matrix:
+    """Return the matrix to the power ``exponent`` (0 or more), by squaring."""
+    result = _IDENTITY
+    while exponent:
+        if exponent & 1:
+            result = _product(result, matrix)
+        matrix = _product(matrix, matrix)
+        exponent >>= 1
+    return result
+
+
+def _product(left: _Matrix, right: _Matrix) -> _Matrix:
+    columns = tuple(zip(*right, strict=True))
+    return tuple(_apply(columns, row) for row in left)
+
 
 @lru_cache(maxsize=64)
-def _edge_jump(edges: int) -> _mrg.Matrix:
+def _edge_jump(edges: int) -> _Matrix:
     """Return the transition from an edge's start state to that of the edge ``edges`` further on."""
-    return _mrg.power(_mrg.STEP, _EDGE_STRIDE * edges)
+    return _power(_STEP, _EDGE_STRIDE * edges)
 
 
 @lru_cache(maxsize=64)
 def _scramble_values(seed1: int, seed2: int) -> tuple[int, int]:
     """Return the two 64-bit constants that scramble the ids."""
-    state = _mrg.apply(_mrg.power(_mrg.STEP, _SCRAMBLE_SKIP), _mrg.seed_state(seed1, seed2))
+    state = _apply(_power(_STEP, _SCRAMBLE_SKIP), _seed_state(seed1, seed2))
     draws = []
     for _ in range(4):
-        state = _mrg.apply(_mrg.STEP, state)
+        state = _apply(_STEP, state)
         draws.append(state[0])
     return draws[0] * (2**32 - 1) + draws[1], draws[2] * (2**32 - 1) + draws[3]
 
@@ -46,30 +95,28 @@ def _scramble_values(seed1: int, seed2: int) -> tuple[int, int]:
 @cache
 def _doubling_jumps() -> NDArray[np.uint32]:
     """Return uint32[bits, 5, 5]: the transitions over 1, 2, 4, ... edges, for all bits of an edge's number."""
-    jumps = [_mrg.power(_mrg.STEP, _EDGE_STRIDE)]
+    jumps = [_power(_STEP, _EDGE_STRIDE)]
     while len(jumps) < (_MAX_EDGEFACTOR << _MAX_SCALE).bit_length():
-        jumps.append(_mrg.power(jumps[-1], 2))
+        jumps.append(_power(jumps[-1], 2))
     return np.array(jumps, np.uint32)
 
 
 @dataclass(frozen=True)
-class KroneckerPiece(GeneratedPiece):
+class KroneckerPiece(RangePiece):
     """The edges [start, stop) of a Kronecker graph."""
 
     scale: int
     seed1: int
     seed2: int
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
         return self._on_cpu() if xp is np else self._on_gpu()
 
     def _on_gpu(self) -> tuple[Any, Any]:
-        from dbfs_workers.cuda.kronecker import draw_edges
+        from dbfs_workers.cuda.building import draw_edges
 
-        seed = np.array(_mrg.seed_state(self.seed1, self.seed2), np.uint32)
+        seed = np.array(_seed_state(self.seed1, self.seed2), np.uint32)
         numbers = (self.start, self.stop - self.start, self.scale, *_scramble_values(self.seed1, self.seed2))
         return draw_edges(_doubling_jumps(), seed, *numbers)
 
@@ -78,10 +125,10 @@ class KroneckerPiece(GeneratedPiece):
         from dbfs.edges.generate._kronecker_kernel import BLOCK, draw_edges
 
         one = _edge_jump(1)
-        state = _mrg.apply(_mrg.power(one, self.start), _mrg.seed_state(self.seed1, self.seed2))
+        state = _apply(_power(one, self.start), _seed_state(self.seed1, self.seed2))
         starts = [state]
         while len(starts) < BLOCK:
-            starts.append(_mrg.apply(one, starts[-1]))
+            starts.append(_apply(one, starts[-1]))
         states = np.ascontiguousarray(np.array(starts, np.uint32).T)
         block_jump = np.array(_edge_jump(BLOCK), np.uint64)
         value0, value1 = map(np.uint64, _scramble_values(self.seed1, self.seed2))
@@ -89,21 +136,6 @@ class KroneckerPiece(GeneratedPiece):
         targets = np.empty_like(sources)
         draw_edges(states, block_jump, self.scale, value0, value1, sources, targets)
         return sources, targets
-
-
-@dataclass(frozen=True)
-class Kronecker(EdgeList):
-    """A Kronecker graph's edges; make one with ``kronecker``."""
-
-    scale: int
-    seed1: int
-    seed2: int
-    edges: int
-
-    def cut(self, piece_edges: int) -> Sequence[KroneckerPiece]:
-        """Cut into ranges of edges, at most ``piece_edges`` each."""
-        ranges = even_ranges(self.edges, piece_edges)
-        return [KroneckerPiece(self.scale, self.seed1, self.seed2, start, stop) for start, stop in ranges]
 
 
 def kronecker(scale: int, edgefactor: int = 16, seed1: int = 2, seed2: int = 3) -> EdgeList:
@@ -119,14 +151,5 @@ def kronecker(scale: int, edgefactor: int = 16, seed1: int = 2, seed2: int = 3) 
     seed1 = integer("kronecker", "seed1", seed1, 0, MAX_SEED)
     seed2 = integer("kronecker", "seed2", seed2, 0, MAX_SEED)
     edges = edgefactor << scale
-    return Kronecker(
-        name=f"kronecker:scale={scale},edgefactor={edgefactor},seed1={seed1},seed2={seed2}",
-        n=1 << scale,
-        m=edges,
-        directed=False,
-        mirrored=False,
-        scale=scale,
-        seed1=seed1,
-        seed2=seed2,
-        edges=edges,
-    )
+    name = f"kronecker:scale={scale},edgefactor={edgefactor},seed1={seed1},seed2={seed2}"
+    return Generated(name, 1 << scale, edges, directed=False, whole=KroneckerPiece(0, edges, scale, seed1, seed2))

@@ -4,7 +4,6 @@ Vertex (x, y, z, ...) has the id x + side_x * (y + side_y * (z + ...)), and up t
 edge is listed once, at its lower end. The diameter is large (side - 1 summed over the axes), and frontiers are small.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -13,21 +12,18 @@ from types import ModuleType
 from typing import Any
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.ranges import boolean, even_ranges, integer
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs.edges.generate.ranges import Generated, RangePiece, boolean, integer
 
 # The largest side with at most 2^40 vertices, by number of axes.
 _MAX_SIDE = {2: 2**20, 3: 10321}
 
 
 @dataclass(frozen=True)
-class LatticePiece(GeneratedPiece):
+class LatticePiece(RangePiece):
     """The edges whose lower ends are the vertices [start, stop) of a lattice."""
 
     sides: tuple[int, ...]
     loops: bool
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges, in order of lower end, then self-loop, then axis: sources and targets, int64."""
@@ -41,24 +37,12 @@ class LatticePiece(GeneratedPiece):
         return xp.broadcast_to(vertices, inside.shape)[inside], (vertices + strides)[inside]
 
 
-@dataclass(frozen=True)
-class Lattice(EdgeList):
-    """A lattice's edges; make one with ``grid2d``, ``grid3d`` or ``lattice``."""
-
-    sides: tuple[int, ...]
-    loops: bool
-
-    def cut(self, piece_edges: int) -> Sequence[LatticePiece]:
-        """Cut into ranges of vertices that have at most ``piece_edges`` edges each, or one vertex."""
-        vertices = max(1, piece_edges // (len(self.sides) + self.loops))
-        return [LatticePiece(self.sides, self.loops, *ends) for ends in even_ranges(prod(self.sides), vertices)]
-
-
-def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> Lattice:
+def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> Generated:
     """Return the undirected lattice with sides[i] >= 1 vertices along axis i; at most 2^40 vertices in all."""
     n = prod(sides)
     between = sum(n // side * (side - 1) for side in sides)
-    return Lattice(name=name, n=n, m=between + n * loops, directed=False, mirrored=False, sides=sides, loops=loops)
+    whole = LatticePiece(0, n, sides, loops)
+    return Generated(name, n, between + n * loops, False, whole, edges_each=len(sides) + loops)
 
 
 def grid2d(side: int, loops: bool = False) -> EdgeList:
@@ -87,7 +71,7 @@ def grid3d(side: int, loops: bool = False) -> EdgeList:
     return _grid("grid3d", side, 3, loops)
 
 
-def _grid(generator: str, side: int, axes: int, loops: bool) -> Lattice:
+def _grid(generator: str, side: int, axes: int, loops: bool) -> Generated:
     side = integer(generator, "side", side, 1, _MAX_SIDE[axes])
     loops = boolean(generator, "loops", loops)
     return lattice(f"{generator}:side={side}{',loops=true' * loops}", (side,) * axes, loops)

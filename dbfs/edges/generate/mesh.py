@@ -15,36 +15,30 @@ Square q = column + columns * row has ``2 + sum(streets)`` vertices with consecu
 triangle, then the vertices along the streets across its diagonal, its right side and its upper side.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import even_ranges
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs.edges.generate.ranges import Generated, RangePiece
 
 NO_STREETS = (0, 0, 0)
 
 
 @dataclass(frozen=True)
-class MeshPiece(GeneratedPiece):
+class MeshPiece(RangePiece):
     """The edges of the squares [start, stop) of a mesh.
 
     Attributes:
         rows, columns: rows and columns of the lattice's squares.
         streets: vertices along the dual edges across a square's diagonal, right side and upper side.
         seed: 64-bit seed of the diagonals.
-        start, stop: the range of squares.
     """
 
     rows: int
     columns: int
     streets: tuple[int, int, int]
     seed: int
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges square by square, street by street: sources and targets, int64."""
@@ -75,23 +69,7 @@ class MeshPiece(GeneratedPiece):
         return (counter.numbers(xp, counter.key(self.seed), squares) >> xp.uint64(63)).astype(xp.int64)
 
 
-@dataclass(frozen=True)
-class Mesh(EdgeList):
-    """A mesh's edges; make one with ``mesh``."""
-
-    rows: int
-    columns: int
-    streets: tuple[int, int, int]
-    seed: int
-
-    def cut(self, piece_edges: int) -> Sequence[MeshPiece]:
-        """Cut into ranges of squares that have at most ``piece_edges`` edges each, or one square."""
-        squares = max(1, piece_edges // (3 + sum(self.streets)))
-        ranges = even_ranges(self.rows * self.columns, squares)
-        return [MeshPiece(self.rows, self.columns, self.streets, self.seed, *ends) for ends in ranges]
-
-
-def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_STREETS, seed: int = 1) -> Mesh:
+def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_STREETS, seed: int = 1) -> Generated:
     """Return the dual of a random triangulation of 2 * rows * columns triangles, undirected.
 
     Args:
@@ -101,14 +79,6 @@ def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_
         seed: 64-bit seed of the diagonals.
     """
     squares = rows * columns
-    return Mesh(
-        name=name,
-        n=squares * (2 + sum(streets)),
-        m=squares * (3 + sum(streets)) - rows - columns,
-        directed=False,
-        mirrored=False,
-        rows=rows,
-        columns=columns,
-        streets=streets,
-        seed=seed,
-    )
+    each = 3 + sum(streets)
+    whole = MeshPiece(0, squares, rows, columns, streets, seed)
+    return Generated(name, squares * (each - 1), squares * each - rows - columns, False, whole, each)

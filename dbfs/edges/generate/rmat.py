@@ -9,7 +9,7 @@ range of edges is generated without the edges before it. The ids are permuted af
 with many zero bits, and rank 0 would own most edges.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -18,9 +18,8 @@ import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, boolean, even_ranges, integer, number
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, Generated, RangePiece, boolean, integer, number
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.storage.pieces import GeneratedPiece
 
 _MAX_SCALE = 40
 _MAX_EDGEFACTOR = 2**20
@@ -33,7 +32,7 @@ _CPU_BLOCK = 2**14
 
 
 @dataclass(frozen=True)
-class RmatPiece(GeneratedPiece):
+class RmatPiece(RangePiece):
     """The edges [start, stop) of an R-MAT graph.
 
     Attributes:
@@ -41,15 +40,12 @@ class RmatPiece(GeneratedPiece):
         vertices: number of vertices that the 2^scale ids are folded onto.
         limits: a, a + b and a + b + c, in units of 2^-32.
         seed: 64-bit seed of all draws.
-        start, stop: the range of edges.
     """
 
     scale: int
     vertices: int
     limits: tuple[int, int, int]
     seed: int
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
@@ -99,22 +95,6 @@ def _levels(xp: ModuleType, edges: Any, scale: int, start: int) -> Iterator[Any]
             yield drawn & xp.uint64(2**_LEVEL_BITS - 1)
 
 
-@dataclass(frozen=True)
-class Rmat(EdgeList):
-    """An R-MAT graph's edges; make one with ``rmat``."""
-
-    scale: int
-    vertices: int
-    edges: int
-    limits: tuple[int, int, int]
-    seed: int
-
-    def cut(self, piece_edges: int) -> Sequence[RmatPiece]:
-        """Cut into ranges of edges, at most ``piece_edges`` each."""
-        ranges = even_ranges(self.edges, piece_edges)
-        return [RmatPiece(self.scale, self.vertices, self.limits, self.seed, *ends) for ends in ranges]
-
-
 def rmat(
     scale: int,
     edgefactor: int = 16,
@@ -154,18 +134,13 @@ def rmat(
     edges = edgefactor * vertices if m is None else integer("rmat", "m", m, 0, MAX_EDGES)
     shape = "" if n is None else f",n={vertices}"
     shape += "" if m is None else f",m={edges}"
-    return Rmat(
+    return Generated(
         name=f"rmat:scale={scale},edgefactor={edgefactor},a={quadrants[0]!r},b={quadrants[1]!r},c={quadrants[2]!r},"
         f"seed={seed},directed={str(directed).lower()}{shape}",
         n=vertices,
         m=edges,
         directed=directed,
-        mirrored=False,
-        scale=scale,
-        vertices=vertices,
-        edges=edges,
-        limits=_limits(*quadrants),
-        seed=seed,
+        whole=RmatPiece(0, edges, scale, vertices, _limits(*quadrants), seed),
     )
 
 

@@ -10,15 +10,12 @@ from inspect import Parameter, signature
 from typing import Any
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.complete import complete
 from dbfs.edges.generate.corpus import corpus
 from dbfs.edges.generate.geometric import geometric
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.edges.generate.lattice import grid2d, grid3d
-from dbfs.edges.generate.path import path
 from dbfs.edges.generate.rmat import rmat
-from dbfs.edges.generate.star import star
-from dbfs.edges.generate.tree import random_tree, tree
+from dbfs.edges.generate.shapes import complete, path, random_tree, star, tree
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.text import did_you_mean

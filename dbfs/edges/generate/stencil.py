@@ -1,6 +1,17 @@
-"""Finite-element patterns: each node of a box is joined to the up to 26 nodes around it, with several unknowns a node.
+"""Finite-element and KKT patterns, of stencils on a box of nodes. Neither has its diagonal.
 
-Unknown u of node (x, y, z) has the id unknowns * (x + side_x * (y + side_y * z)) + u.
+In a finite-element pattern each node is joined to the up to 26 nodes around it, with several unknowns a node. Unknown u
+of node (x, y, z) has the id unknowns * (x + side_x * (y + side_y * z)) + u.
+
+The KKT pattern is that of an optimisation constrained by a partial differential equation on a cube. Source: Schenk,
+Wächter, Weiser, "Inertia-Revealing Preconditioning for Large-Scale Nonconvex Constrained Optimization", SIAM J. Sci.
+Comput. 31, 2008: the nlpkkt matrices, with boundary control. This structure has their published numbers:
+n = 2 N^3 + 6 N^2 vertices and 2 (3N - 2)^3 + 12 (3N - 2)^2 off-diagonal entries.
+
+Its vertices are N^3 states, a control for each of the 6 N^2 nodes of the faces, and N^3 multipliers, in this order. A
+multiplier is the constraint at its node, with edges to the states of the 27-point stencil around the node. A control
+has edges to the multipliers of the 9-point stencil below it. The Hessian is diagonal, so there are no other edges, and
+the graph is bipartite.
 """
 
 from collections.abc import Sequence
@@ -10,9 +21,7 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.ranges import even_ranges
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs.edges.generate.ranges import Generated, RangePiece
 
 Offsets = Sequence[tuple[int, int, int]]
 
@@ -44,13 +53,11 @@ def neighbours(xp: ModuleType, nodes: Any, sides: tuple[int, int, int], offsets:
 
 
 @dataclass(frozen=True)
-class StencilPiece(GeneratedPiece):
+class StencilPiece(RangePiece):
     """The edges whose lower ends belong to the nodes [start, stop) of a box."""
 
     sides: tuple[int, int, int]
     unknowns: int
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges, node by node: sources and targets, int64."""
@@ -67,26 +74,62 @@ class StencilPiece(GeneratedPiece):
         return sources[edges], targets[edges]
 
 
-@dataclass(frozen=True)
-class Stencil(EdgeList):
-    """A finite-element pattern's edges; make one with ``stencil27``."""
-
-    sides: tuple[int, int, int]
-    unknowns: int
-
-    def cut(self, piece_edges: int) -> Sequence[StencilPiece]:
-        """Cut into ranges of nodes that have at most ``piece_edges`` edges each, or one node."""
-        edges = (len(_FROM) - 1) * self.unknowns**2 + self.unknowns * (self.unknowns - 1) // 2
-        ranges = even_ranges(prod(self.sides), max(1, piece_edges // edges))
-        return [StencilPiece(self.sides, self.unknowns, *ends) for ends in ranges]
-
-
-def stencil27(name: str, sides: tuple[int, int, int], unknowns: int) -> Stencil:
+def stencil27(name: str, sides: tuple[int, int, int], unknowns: int) -> Generated:
     """Return the 27-point stencil on a box of nodes, undirected, without self-loops.
 
     A node's unknowns are joined to each other, and to all unknowns of the nodes around it.
     """
     nodes = prod(sides)
     node_pairs = (prod(3 * side - 2 for side in sides) - nodes) // 2
-    m = node_pairs * unknowns**2 + nodes * (unknowns * (unknowns - 1) // 2)
-    return Stencil(name, nodes * unknowns, m, directed=False, mirrored=False, sides=sides, unknowns=unknowns)
+    among = unknowns * (unknowns - 1) // 2
+    m = node_pairs * unknowns**2 + nodes * among
+    edges_each = (len(_FROM) - 1) * unknowns**2 + among
+    return Generated(name, nodes * unknowns, m, False, StencilPiece(0, nodes, sides, unknowns), edges_each)
+
+
+_FACES = 6
+# Offsets along a face's own two axes; along the third axis lies the layer of nodes next to the face.
+_ON_FACE = tuple(product((-1, 0, 1), repeat=2))
+
+
+@dataclass(frozen=True)
+class KktPiece(RangePiece):
+    """The edges of the multipliers and controls [start, stop); multipliers are numbered first."""
+
+    side: int
+
+    def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
+        """Generate the edges, from states and controls to multipliers: sources and targets, int64."""
+        nodes = self.side**3
+        stencils = self._stencils(xp, self.start, min(self.stop, nodes))
+        controls = self._controls(xp, max(self.start, nodes) - nodes, self.stop - nodes)
+        first_multiplier = nodes + _FACES * self.side**2
+        sources = xp.concatenate([stencils[1], controls[0] + nodes])
+        return sources, xp.concatenate([stencils[0], controls[1]]) + first_multiplier
+
+    def _stencils(self, xp: ModuleType, start: int, stop: int) -> tuple[Any, Any]:
+        """Return each node of [start, stop) with each node of the stencil around it, as two int64 arrays."""
+        nodes = xp.arange(start, max(start, stop), dtype=xp.int64)
+        others, inside = neighbours(xp, nodes, (self.side,) * 3, AROUND)
+        return xp.broadcast_to(nodes[:, xp.newaxis], inside.shape)[inside], others[inside]
+
+    def _controls(self, xp: ModuleType, start: int, stop: int) -> tuple[Any, Any]:
+        """Return each control of [start, stop) with each node of the stencil below it, as two int64 arrays."""
+        controls = xp.arange(start, max(start, stop), dtype=xp.int64)[:, xp.newaxis]
+        faces, places = controls // self.side**2, controls % self.side**2
+        shifts = xp.array(_ON_FACE, dtype=xp.int64)
+        first = places % self.side + shifts[:, 0]
+        second = places // self.side + shifts[:, 1]
+        inside = (first >= 0) & (first < self.side) & (second >= 0) & (second < self.side)
+        # Faces 0 and 1 are the ends of the x axis, 2 and 3 of y, 4 and 5 of z.
+        axis, depth = faces // 2, faces % 2 * (self.side - 1)
+        strides = xp.array([1, self.side, self.side**2], dtype=xp.int64)
+        below = depth * strides[axis] + first * strides[(axis + 1) % 3] + second * strides[(axis + 2) % 3]
+        return xp.broadcast_to(controls, inside.shape)[inside], below[inside]
+
+
+def kkt(name: str, side: int) -> Generated:
+    """Return the pattern on a cube of side^3 nodes, undirected."""
+    listed = side**3 + _FACES * side**2
+    m = (3 * side - 2) ** 3 + _FACES * (3 * side - 2) ** 2
+    return Generated(name, listed + side**3, m, False, KktPiece(0, listed, side), edges_each=len(AROUND))

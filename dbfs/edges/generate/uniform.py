@@ -4,7 +4,6 @@ Edge i takes the numbers 2i and 2i + 1 of the Philox4x64-10 sequence (Salmon et 
 as 1, 2, 3", SC 2011) whose key is the seed. So any range of edges is generated without the edges before it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -12,24 +11,20 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate import philox
-from dbfs.edges.generate.counter import below
-from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, boolean, even_ranges, integer
+from dbfs.edges.generate.counter import below, random_raw
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, Generated, RangePiece, boolean, integer
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.storage.pieces import GeneratedPiece
 
 # One Philox counter gives four 64-bit numbers.
 _EDGES_A_COUNTER = 2
 
 
 @dataclass(frozen=True)
-class UniformPiece(GeneratedPiece):
+class UniformPiece(RangePiece):
     """The edges [start, stop) of a uniform random graph."""
 
     n: int
     seed: int
-    start: int
-    stop: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
@@ -39,23 +34,10 @@ class UniformPiece(GeneratedPiece):
         raw = (
             np.random.Philox(key=self.seed, counter=counter).random_raw(count)
             if xp is np
-            else philox.random_raw(xp, self.seed, counter, count)
+            else random_raw(xp, self.seed, counter, count)
         )
         pairs = below(xp, raw, self.n).reshape(-1, 2)[skip:]
         return xp.ascontiguousarray(pairs[:, 0]), xp.ascontiguousarray(pairs[:, 1])
-
-
-@dataclass(frozen=True)
-class Uniform(EdgeList):
-    """A uniform random graph's edges; make one with ``uniform``."""
-
-    vertices: int
-    edges: int
-    seed: int
-
-    def cut(self, piece_edges: int) -> Sequence[UniformPiece]:
-        """Cut into ranges of edges, at most ``piece_edges`` each."""
-        return [UniformPiece(self.vertices, self.seed, *ends) for ends in even_ranges(self.edges, piece_edges)]
 
 
 def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
@@ -71,13 +53,5 @@ def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
     directed = boolean("uniform", "directed", directed)
     if m > 0 and n == 0:
         raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} if m > 0, not 0")
-    return Uniform(
-        name=f"uniform:n={n},m={m},seed={seed},directed={str(directed).lower()}",
-        n=n,
-        m=m,
-        directed=directed,
-        mirrored=False,
-        vertices=n,
-        edges=m,
-        seed=seed,
-    )
+    name = f"uniform:n={n},m={m},seed={seed},directed={str(directed).lower()}"
+    return Generated(name, n, m, directed, whole=UniformPiece(0, m, n, seed))

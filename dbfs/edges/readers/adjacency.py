@@ -7,7 +7,6 @@ are integers if those of the first lines are, else strings.
 
 from __future__ import annotations
 
-import io
 import re
 from array import array
 from collections.abc import Sequence
@@ -17,19 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbfs.edges.kinds import IdKind
-from dbfs.edges.readers.csv_rows import unclear
-from dbfs.edges.readers.file import FileEdges
-from dbfs.edges.readers.head import Head
-from dbfs.edges.readers.heading import read_heading
-from dbfs.edges.readers.lines import INT64_MAX, bad_line, blocks, byte_ranges, count_lines, line_start, unreadable
+from dbfs.edges.edge_list import IdKind
+from dbfs.edges.readers.csv_table import unclear
+from dbfs.edges.readers.file import TextFile, TextPiece
+from dbfs.edges.readers.heading import Head, read_heading
+from dbfs.edges.readers.lines import INT64_MAX, LineError, bad_line, each_line, unreadable
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import LineError, why_not_id
-from dbfs.edges.readers.source import Source, is_utf8
+from dbfs.edges.readers.pairs import why_not_id
+from dbfs.edges.readers.source import is_utf8
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.id_table import joined
 from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, ReadLimits
+from dbfs_workers.storage.reading import Reading
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
@@ -134,50 +132,27 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
         n=None,
         m=None,
         directed=heading.remarks.directed(options),
-        mirrored=False,
         stated=heading.remarks.edges,
         source=source,
         body=first.start,
         layout=layout,
-        word_bytes=1 + sum(map(len, words)) / len(words),
+        id_kinds=(layout.kind,),
+        edge_bytes=1 + sum(map(len, words)) / len(words),
     )
 
 
 @dataclass(frozen=True)
-class AdjacencyPiece:
-    """The lines that start in a byte range of an adjacency list.
+class AdjacencyPiece(TextPiece):
+    """Lines of an adjacency list; ``layout`` is that of their words."""
 
-    Attributes:
-        source: the file.
-        layout: what its words are.
-        start, stop: the byte range, not on line boundaries; stop None is the end of the file.
-        aligned: whether ``start`` is the start of a line.
-        limits: limits of the read.
-    """
-
-    source: Source
     layout: AdjacencyLayout
-    start: int
-    stop: int | None
-    aligned: bool
-    limits: ReadLimits
     _lone: list[Ids] = field(default_factory=list, init=False, compare=False)
 
     def read(self) -> IdEdges:
-        """Return the ids of vertices and their neighbours: int64 arrays, or Arrow arrays.
-
-        Raises:
-            FormatError: a line is no text, or a word is no id (the message names the line), or a line is too long.
-            GraphTooLargeError: the edges take more memory than this worker has left.
-            TruncatedFileError: a compressed file is truncated.
-            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
-        """
+        """Return the ids of vertices and their neighbours, int64 or Arrow arrays; errors as of ``Piece.read``."""
         reading = Reading(self.source.path, self.limits, _EXPANSION)
-        start = self.start if self.aligned else line_start(self.source, self.start, reading, _LINE_BYTES)
-        stop = None if self.stop is None else line_start(self.source, self.stop, reading, _LINE_BYTES)
         sources, targets, lone = ([self._ids([])] for _ in range(3))
-        for offset, block in blocks(self.source, start, stop, reading, _LINE_BYTES):
+        for offset, block in self.blocks(reading, _LINE_BYTES):
             words, counts = self._parse(offset, block, reading)
             ids, counted = self._ids(words), np.array(counts, np.int64)
             firsts = np.cumsum(counted) - counted
@@ -203,12 +178,7 @@ class AdjacencyPiece:
             return list(chain.from_iterable(plain)), array("q", [len(words) for words in plain if words])
         words: list[bytes] = []
         counts = array("q")
-        for index, line in enumerate(io.BytesIO(block)):
-            try:
-                found = self.layout.words(line.removesuffix(b"\n"))
-            except LineError as error:
-                number = count_lines(self.source, offset, reading) + index + 1
-                raise bad_line(self.source.path, number, line.rstrip(b"\r\n"), str(error)) from None
+        for found in each_line(self.source, offset, block, reading, self.layout.words):
             if found:
                 words += found
                 counts.append(len(found))
@@ -223,26 +193,14 @@ class AdjacencyPiece:
 
 
 @dataclass(frozen=True)
-class AdjacencyFile(FileEdges):
-    """An adjacency list.
+class AdjacencyFile(TextFile):
+    """An adjacency list; ``layout`` is that of its words."""
 
-    Attributes:
-        body: byte offset of the first line.
-        layout: what its words are.
-        word_bytes: estimate of the mean bytes of a word; sizes the pieces.
-    """
-
-    body: int
     layout: AdjacencyLayout
-    word_bytes: float
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return (self.layout.kind,)
 
     def cut(self, piece_edges: int) -> Sequence[AdjacencyPiece]:
-        """Cut into byte ranges of about ``piece_edges`` words. A compressed file is one piece, since it is streamed."""
-        limits = self.limits()
-        ranges = byte_ranges(self.source, self.body, self.word_bytes, piece_edges)
-        return [AdjacencyPiece(self.source, self.layout, *at, limits) for at in ranges]
+        """See ``TextFile.ranges``: a word stands for an edge."""
+        return [AdjacencyPiece(*at, self.layout) for at in self.ranges(piece_edges)]
+
+    def sampled_edges(self) -> None:
+        """See ``EdgeList``: a line has any number of edges."""

@@ -10,18 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs.edges.readers.file import TableFile
+from dbfs.edges.readers.file import TableFile, TablePiece, decoded_bytes, decoding, require_rows
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.tables import decoded_bytes, decoding, require_rows
 from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, edges_of, in_batches, joined_ids, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+from dbfs_workers.storage.reading import Reading, require_room
 
 _WHAT = "Arrow file"
-# Rows that a build takes at a time, unless record batches have more.
-_BATCH_ROWS = 1 << 18
 
 
 def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
@@ -37,50 +34,23 @@ def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
         n=None,
         m=None,
         directed=bool(options.directed),
-        mirrored=False,
         values=columns.others,
         source=source,
         batches=batches,
         batch_rows=rows,
         columns=columns,
-        kinds=kinds,
+        id_kinds=kinds,
     )
 
 
 @dataclass(frozen=True)
-class ArrowPiece:
-    """Some record batches of an Arrow file.
+class ArrowPiece(TablePiece):
+    """The record batches [start, stop) of an Arrow file."""
 
-    Attributes:
-        source: the file.
-        ends: the columns of an edge's ends.
-        start, stop: the range of batches.
-        limits: limits of the read.
-    """
-
-    source: Source
-    ends: Ends
     start: int
     stop: int
-    limits: ReadLimits
 
-    def read(self) -> IdEdges:
-        """Return the ids of the rows; errors as of ``batches``."""
-        return joined_ids(list(self.batches()))
-
-    def batches(self) -> Iterator[IdEdges]:
-        """Yield the ids of ``_BATCH_ROWS`` rows at a time, or of a record batch; see ``tables.ids.edges_of``.
-
-        Raises:
-            EdgeInputError: a row has no two ids; the message names the batch and the row in it.
-            FormatError: a record batch is broken.
-            GraphTooLargeError: the rows take more memory than this worker has left.
-            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
-        """
-        return in_batches(self._parts(), _BATCH_ROWS)
-
-    def _parts(self) -> Iterator[IdEdges]:
+    def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of each record batch."""
         reading = Reading(self.source.path, self.limits, 1)
         with self.source.opened() as raw:
@@ -125,7 +95,7 @@ class ArrowFile(TableFile):
         step = max(1, piece_edges // max(self.batch_rows, 1))
         limits = self.limits()
         return [
-            ArrowPiece(self.source, self.ends, start, min(start + step, self.batches), limits)
+            ArrowPiece(self.source, self.ends, limits, start, min(start + step, self.batches))
             for start in range(0, max(self.batches, 1), step)
         ]
 

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
-from dbfs.edges.readers.head import Head
-from dbfs.edges.readers.heading import Heading, is_names, read_heading
-from dbfs.edges.readers.lines import INT64_MAX, Line, bad_line, require_bytes
+from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
+from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, bad_line, require_bytes
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import LineError, PairFile, PairGrammar, columns_of, parse_line
+from dbfs.edges.readers.pairs import PairFile, PairGrammar, columns_of, parse_line
 from dbfs.edges.tables.ends import POSITIONS, Columns
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.text import counted
@@ -84,7 +83,6 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         n=None if sides is None else sum(sides),
         m=remarks.edges if options.strict else None,
         directed=remarks.directed(options),
-        mirrored=False,
         stated=remarks.edges,
         values=columns.others or tuple(f"column {place}" for place in range(2, 2 + grammar.extra)),
         source=source,

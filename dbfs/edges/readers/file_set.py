@@ -9,11 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import IdKind
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.schemes import require_listed
-from dbfs.edges.readers.source import explained
+from dbfs.edges.readers.source import explained, require_listed
 from dbfs.edges.tables.ends import POSITIONS, Columns, listed
 from dbfs.errors import EdgeInputError, MissingFileError
 from dbfs_workers.storage.files import file_system
@@ -40,11 +38,6 @@ class FileSet(EdgeList):
     def path(self) -> str:
         """The folder or pattern, for the check of its URL's scheme."""
         return self.where
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.parts[0].id_kinds
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut each file; see ``EdgeList``."""
@@ -159,8 +152,8 @@ def open_set(
         n=None,
         m=None if None in counts else sum(counts),
         directed=first.directed,
-        mirrored=False,
         stated=None if None in stated else sum(stated),
+        id_kinds=first.id_kinds,
         where=where,
         parts=tuple(parts),
     )

@@ -7,7 +7,7 @@ The result is a ``PairFile`` with vertices 0..n-1.
 
 import re
 
-from dbfs.edges.readers.head import Head
+from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.lines import bad_line, header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
@@ -46,7 +46,6 @@ def open_gr(head: Head, options: ReadOptions) -> PairFile:
         n=n,
         m=m,
         directed=arcs if options.directed is None else options.directed,
-        mirrored=False,
         values=("length",) if arcs else (),
         source=source,
         grammar=PairGrammar(

@@ -3,13 +3,17 @@
 No function here holds more text than a block and the longest line.
 """
 
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dbfs.edges.readers.source import Source, has_control, is_utf8
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.reading import Reading
+
+T = TypeVar("T")
 
 # 1 MiB: Python's overhead per block is negligible, and a block's text and tables stay far below a worker's memory.
 BLOCK_BYTES = 1 << 20
@@ -39,6 +43,10 @@ class Line:
     start: int
     end: int
     text: bytes
+
+
+class LineError(ValueError):
+    """A line breaks its format. Holds the reason, for a message that also names file and line."""
 
 
 def bad_line(path: str, number: int, text: bytes, reason: str) -> FormatError:
@@ -107,6 +115,40 @@ def slices(block: bytes) -> Iterator[bytes]:
         end = block.find(b"\n", start + SLICE_BYTES - 1) + 1 or len(block)
         yield block[start:end]
         start = end
+
+
+def each_line(source: Source, offset: int, block: bytes, reading: Reading, parse: Callable[[bytes], T]) -> Iterator[T]:
+    """Yield what ``parse`` makes of each line (without line end) of the block at ``offset``.
+
+    Raises:
+        FormatError: ``parse`` raised ``LineError``; the message names the line.
+    """
+    for index, line in enumerate(io.BytesIO(block)):
+        text = line.removesuffix(b"\n")
+        try:
+            found = parse(text)
+        except LineError as error:
+            number = count_lines(source, offset, reading) + index + 1
+            raise bad_line(source.path, number, text.removesuffix(b"\r"), str(error)) from None
+        yield found
+
+
+def parsed(
+    offset: int, block: bytes, reading: Reading, fast: Callable[[bytes], T | None], slow: Callable[[int, bytes], T]
+) -> Iterator[T]:
+    """Yield what a block at ``offset`` holds, whole or in slices.
+
+    ``fast`` returns None for lines of which one is, or may be, wrong; ``slow`` then parses the slice that has it.
+    """
+    whole = fast(block)
+    if whole is not None:
+        yield whole
+        return
+    for part in slices(block):
+        reading.look()
+        found = fast(part)
+        yield slow(offset, part) if found is None else found
+        offset += len(part)
 
 
 def line_start(source: Source, at: int, reading: Reading, line_bytes: int = LINE_BYTES) -> int:

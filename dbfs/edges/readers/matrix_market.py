@@ -6,8 +6,7 @@ is a ``PairFile`` with vertices 0..n-1; of a bipartite graph the rows are the fi
 
 import re
 
-from dbfs.edges.readers.head import Head
-from dbfs.edges.readers.heading import Remarks, ask_direction, passed_over
+from dbfs.edges.readers.heading import Head, Remarks, ask_direction, passed_over
 from dbfs.edges.readers.lines import Line, bad_line, header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
@@ -77,7 +76,6 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
         n=rows + columns if bipartite else rows,
         m=m,
         directed=not (symmetric or bipartite) if options.directed is None else options.directed,
-        mirrored=False,
         values=values,
         source=source,
         grammar=PairGrammar(

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dbfs.edges.readers.file import TableFile
+from dbfs.edges.readers.file import TableFile, decoding, require_rows
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.tables import decoding, require_rows
 from dbfs.edges.tables.ends import POSITIONS, Columns, choose_ends
 from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs.errors import EdgeInputError, FormatError, TruncatedFileError
@@ -53,11 +52,9 @@ def open_npy(source: Source, options: ReadOptions) -> NpyFile:
         n=None,
         m=rows,
         directed=bool(options.directed),
-        mirrored=False,
         values=columns.others,
         source=source,
         columns=columns,
-        kinds=(),
         rows=rows,
         start=start,
         dtype=dtype,
@@ -65,7 +62,7 @@ def open_npy(source: Source, options: ReadOptions) -> NpyFile:
     )
     none = np.empty(0 if dtype.names else (0, 2), dtype)
     kinds = require_kinds(NpyPiece(file, 0, 0, file.limits()).table(none).schema, columns.ends, source.path)
-    return replace(file, kinds=kinds)
+    return replace(file, id_kinds=kinds)
 
 
 def read_header(raw: Any, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -140,15 +137,7 @@ class NpyPiece:
     limits: ReadLimits
 
     def read(self) -> IdEdges:
-        """Return the ids of the rows; see ``tables.ids.edges_of``.
-
-        Raises:
-            EdgeInputError: a row has no two ids; the message names the row.
-            TruncatedFileError: the file ends too early.
-            GraphTooLargeError: the rows take more memory than this worker has left.
-            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
-        """
+        """Return the ids of the rows, see ``tables.ids.edges_of``; errors as of ``Piece.read``."""
         file, rows = self.file, self.stop - self.first
         reading = Reading(file.source.path, self.limits, 1)
         require_rows(file.name, rows, 2, self.limits)

@@ -20,11 +20,10 @@ import numpy as np
 from dbfs import config
 from dbfs.edges.arrays import from_scipy
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.file import FileEdges, TableFile
+from dbfs.edges.readers.file import FileEdges, TableFile, decoding, require_rows
 from dbfs.edges.readers.npy import as_arrow, read_header
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.tables import decoding, require_rows
 from dbfs.edges.tables.ends import POSITIONS, Columns, Ends
 from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
@@ -109,14 +108,7 @@ class MatrixPiece:
     limits: ReadLimits
 
     def read(self) -> IdEdges:
-        """Return the rows and columns of the entries, int64.
-
-        Raises:
-            FormatError: the archive is broken; an index is not in the matrix, or a row's range not in the indices.
-            GraphTooLargeError: the entries take more memory than this worker has left.
-            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
-        """
+        """Return the rows and columns of the entries, int64; errors as of ``Piece.read``."""
         file = self.file
         path, lines_there = file.source.path, file.shape[1 if file.layout == "csc" else 0]
         reading = Reading(path, self.limits, 1)
@@ -159,10 +151,6 @@ class MatrixFile(FileEdges):
     def cut(self, piece_edges: int) -> Sequence[MatrixPiece]:  # noqa: ARG002 - one piece of any size
         """Return the one piece: an archive is a stream."""
         return [MatrixPiece(self, self.limits())]
-
-    def largest_piece(self, piece_edges: int, m: int) -> int:
-        """See ``EdgeList``: all of the edges."""
-        return super().largest_piece(max(piece_edges, m), m)
 
 
 @dataclass(frozen=True)
@@ -210,10 +198,6 @@ class ColumnsFile(TableFile):
         """Return the one piece: an archive is a stream."""
         return [ColumnsPiece(self.source, self.ends, not self.columns.names, self.limits())]
 
-    def largest_piece(self, piece_edges: int, m: int) -> int:
-        """See ``EdgeList``: all of the edges."""
-        return super().largest_piece(max(piece_edges, m), m)
-
 
 def _open_columns(source: Source, options: ReadOptions, members: dict[str, Member]) -> ColumnsFile:
     """Return the edge list of an archive of arrays of one length; errors as of ``open_npz``."""
@@ -238,11 +222,10 @@ def _open_columns(source: Source, options: ReadOptions, members: dict[str, Membe
         n=None,
         m=next(iter(sizes.values()))[0],
         directed=bool(options.directed),
-        mirrored=False,
         values=columns.others,
         source=source,
         columns=columns,
-        kinds=require_kinds(schema, columns.ends, source.path),
+        id_kinds=require_kinds(schema, columns.ends, source.path),
     )
 
 

@@ -5,7 +5,6 @@ pattern takes comments and blank lines out of the block. A block that still look
 which finds the wrong line.
 """
 
-import io
 import re
 from array import array
 from collections.abc import Sequence
@@ -14,21 +13,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbfs.edges.readers.file import FileEdges
-from dbfs.edges.readers.lines import (
-    INT64_MAX,
-    bad_line,
-    blocks,
-    byte_ranges,
-    count_lines,
-    line_start,
-    lines_by_samples,
-    slices,
-    unreadable,
-)
+from dbfs.edges.readers.file import TextFile, TextPiece
+from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, parsed, slices, unreadable
 from dbfs.edges.readers.source import Source
 from dbfs_workers.storage.pieces import Edges, Piece
-from dbfs_workers.storage.reading import Reading, ReadLimits
+from dbfs_workers.storage.reading import Reading
 
 # Bytes of memory for a byte of text, while a block of the shortest lines is parsed.
 _EXPANSION = 16
@@ -84,21 +73,6 @@ class PairGrammar:
 _SHOWN = {b"": "<tab or space>", b"\t": "<tab>"}
 
 
-@dataclass(frozen=True)
-class _Patterns:
-    """Patterns of a grammar.
-
-    Attributes:
-        block: a block of lines of edges, comments and blank lines.
-        line: one line; its groups are the two ids.
-        skipped: comments and blank lines.
-    """
-
-    block: re.Pattern[bytes]
-    line: re.Pattern[bytes]
-    skipped: re.Pattern[bytes]
-
-
 # All repeats are possessive: without backtracking a long block needs no stack, and junk fails in one pass.
 def _blanks(separator: bytes) -> bytes:
     """Return the pattern of blanks that may stand around a mark, or begin a line."""
@@ -129,24 +103,16 @@ def _tail(grammar: PairGrammar) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _patterns(grammar: PairGrammar) -> _Patterns:
+def _patterns(grammar: PairGrammar) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Return the pattern of a line, whose groups are the two ids, and that of comments and blank lines."""
     lead, gap, tail = _blanks(grammar.separator), _gap(grammar.separator), _tail(grammar)
     if grammar.prefix:
         lead += re.escape(grammar.prefix) + gap
     marks = rb"|".join(re.escape(mark) + (rb"(?![^ \t\r\n])" if mark.isalpha() else b"") for mark in grammar.comments)
     comment = rb"[ \t]*+(?:" + marks + rb")[^\n\r\0]*+\r?+\n"
     skipped = rb"[ \t]*+\r?+\n" + (rb"|" + comment if marks else b"")
-    data = lead + _ID + gap + _ID + tail
     ids = lead + rb"(" + _ID + rb")" + gap + rb"(" + _ID + rb")" + tail
-    return _Patterns(
-        block=re.compile(rb"(?:\n++|" + data + rb"|" + skipped + rb")*+"),
-        line=re.compile(ids + rb"|" + skipped),
-        skipped=re.compile(rb"^(?:\n++|" + skipped + rb")++", re.MULTILINE),
-    )
-
-
-class LineError(ValueError):
-    """A line breaks the grammar. Holds the reason, for a message that also names file and line."""
+    return re.compile(ids + rb"|" + skipped), re.compile(rb"^(?:\n++|" + skipped + rb")++", re.MULTILINE)
 
 
 def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
@@ -155,7 +121,7 @@ def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
     Raises:
         LineError: the line breaks the grammar.
     """
-    found = _patterns(grammar).line.fullmatch(line + b"\n")
+    found = _patterns(grammar)[0].fullmatch(line + b"\n")
     if found is None:
         reason = _why_wrong(line.removesuffix(b"\r"), grammar)
         raise LineError(f"{reason}; {grammar.expected}")
@@ -235,11 +201,9 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
     edges = _parse_edges(block, grammar)
     if edges is not None:
         return edges
-    patterns = _patterns(grammar)
-    if not patterns.block.fullmatch(block):
-        return None
+    skipped = _patterns(grammar)[1]
     # Python makes an object of each run of lines that stays: of a slice at a time, they take little memory.
-    return _parse_edges(b"".join(patterns.skipped.sub(b"", part) for part in slices(block)), grammar)
+    return _parse_edges(b"".join(skipped.sub(b"", part) for part in slices(block)), grammar)
 
 
 def _parse_edges(block: bytes, grammar: PairGrammar) -> Edges | None:
@@ -265,13 +229,8 @@ def parse_lines(source: Source, offset: int, block: bytes, grammar: PairGrammar,
     """
     # An array of the C type takes a tenth of the memory of Python's integers.
     ends = array("q")
-    for index, line in enumerate(io.BytesIO(block)):
-        text = line.removesuffix(b"\n")
-        try:
-            ends.extend(parse_line(text, grammar) or ())
-        except LineError as error:
-            number = count_lines(source, offset, reading) + index + 1
-            raise bad_line(source.path, number, text.removesuffix(b"\r"), str(error)) from None
+    for ids in each_line(source, offset, block, reading, lambda text: parse_line(text, grammar)):
+        ends.extend(ids or ())
     table = np.array(ends, dtype=np.int64).reshape(-1, 2)
     return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
 
@@ -287,78 +246,34 @@ def joined(parts: list[Edges]) -> Edges:
 
 
 @dataclass(frozen=True)
-class PairPiece:
-    """The lines that start in a byte range of a file of edges.
+class PairPiece(TextPiece):
+    """Lines of a file of edges; ``grammar`` is their grammar."""
 
-    Attributes:
-        source: the file.
-        grammar: grammar of its lines.
-        start, stop: the byte range, not on line boundaries; stop None is the end of the file.
-        aligned: whether ``start`` is the start of a line.
-        limits: limits of the read.
-    """
-
-    source: Source
     grammar: PairGrammar
-    start: int
-    stop: int | None
-    aligned: bool
-    limits: ReadLimits
 
     def read(self) -> Edges:
-        """Return sources and targets, int64.
-
-        Raises:
-            FormatError: a line breaks the grammar (the message names file and line), there are more edges than the
-                header promises, or much text holds few edges.
-            GraphTooLargeError: the edges take more memory than this worker has left.
-            TruncatedFileError: a compressed file is truncated.
-            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
-        """
+        """Return sources and targets, int64; errors as of ``Piece.read``."""
         reading = Reading(self.source.path, self.limits, _EXPANSION)
-        start = self.start if self.aligned else line_start(self.source, self.start, reading)
-        stop = None if self.stop is None else line_start(self.source, self.stop, reading)
         parts: list[Edges] = []
-        for offset, block in blocks(self.source, start, stop, reading):
-            edges = parse_block(block, self.grammar)
-            if edges is None:
-                edges = self._by_slices(offset, block, reading)
-            reading.take_edges(edges[0].size)
-            parts.append(edges)
-        return joined(parts)
-
-    def _by_slices(self, offset: int, block: bytes, reading: Reading) -> Edges:
-        """Parse a block that has a line which is, or may be, wrong; errors as of ``read``."""
-        parts: list[Edges] = []
-        for part in slices(block):
-            reading.look()
-            edges = parse_block(part, self.grammar)
-            parts.append(parse_lines(self.source, offset, part, self.grammar, reading) if edges is None else edges)
-            offset += len(part)
+        for offset, block in self.blocks(reading):
+            for edges in parsed(
+                offset,
+                block,
+                reading,
+                lambda part: parse_block(part, self.grammar),
+                lambda at, part: parse_lines(self.source, at, part, self.grammar, reading),
+            ):
+                reading.take_edges(edges[0].size)
+                parts.append(edges)
         return joined(parts)
 
 
 @dataclass(frozen=True)
-class PairFile(FileEdges):
-    """A file with one edge per line; ``body`` is the offset of those lines.
+class PairFile(TextFile):
+    """A file with one edge per line; ``grammar`` is that of the lines after the header."""
 
-    Attributes:
-        body: byte offset of the text after the header.
-        grammar: grammar of its lines after the header.
-        edge_bytes: estimate of the mean bytes of a line; sizes the pieces.
-    """
-
-    body: int
     grammar: PairGrammar
-    edge_bytes: float
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
-        """Cut into byte ranges of about ``piece_edges`` lines. A compressed file is one piece, since it is streamed."""
-        limits = self.limits()
-        ranges = byte_ranges(self.source, self.body, self.edge_bytes, piece_edges)
-        return [PairPiece(self.source, self.grammar, *at, limits) for at in ranges]
-
-    def sampled_edges(self) -> int | None:
-        """See ``EdgeList``. Comments and blank lines among the edges count as edges."""
-        return lines_by_samples(self.source, self.body)
+        """See ``TextFile.ranges``."""
+        return [PairPiece(*at, self.grammar) for at in self.ranges(piece_edges)]

@@ -12,19 +12,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs.edges.readers.file import TableFile
+from dbfs.edges.readers.file import (
+    BATCH_ROWS,
+    SYSTEM_POOL,
+    TableFile,
+    TablePiece,
+    decoded_bytes,
+    decoding,
+    require_rows,
+)
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.tables import SYSTEM_POOL, decoded_bytes, decoding, require_rows
-from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, edges_of, in_batches, joined_ids, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of, require_kinds
 from dbfs.errors import FormatError
 from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+from dbfs_workers.storage.reading import Reading, require_room
 
 _WHAT = "Parquet file"
-# Rows decoded at a time: few enough to look at the limits often, and enough to decode at full speed.
-_BATCH_ROWS = 1 << 18
 # Rows of strings decoded at a time: a few bytes of a file may say that one long string is the value of all rows.
 _BATCH_STRINGS = 1 << 12
 # Bytes of strings between two looks at the free memory, each of which takes 0.2 ms.
@@ -59,55 +63,36 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
         n=None if options.named else n,
         m=sum(groups),
         directed=bool(stated) if options.directed is None else options.directed,
-        mirrored=False,
         values=columns.others,
         source=source,
         groups=groups,
         columns=columns,
-        kinds=kinds,
+        id_kinds=kinds,
     )
 
 
 @dataclass(frozen=True)
-class ParquetPiece:
+class ParquetPiece(TablePiece):
     """Some row groups of a Parquet file.
 
     Attributes:
-        source: the file.
-        ends: the columns of an edge's ends.
         groups: indices of the row groups.
         rows: number of rows of each of these groups.
         first: number of the first row.
-        limits: limits of the read.
         first_id: the id of vertex 0 if the rows become vertices; else 0.
     """
 
-    source: Source
-    ends: Ends
     groups: tuple[int, ...]
     rows: tuple[int, ...]
     first: int
-    limits: ReadLimits
     first_id: int
 
     def read(self) -> IdEdges:
-        """Return the ids of the rows; errors as of ``batches``."""
+        """See ``TablePiece``. The memory for all rows is checked first."""
         require_rows(self.source.path, sum(self.rows), len(self.ends.columns), self.limits)
-        return joined_ids(list(self.batches()))
+        return super().read()
 
-    def batches(self) -> Iterator[IdEdges]:
-        """Yield the ids of ``_BATCH_ROWS`` rows at a time, or somewhat more; see ``tables.ids.edges_of``.
-
-        Raises:
-            EdgeInputError: a row has no two ids; the message names the row group and the row.
-            FormatError: a row group is broken, or holds another number of rows than the footer says.
-            GraphTooLargeError: the rows take more memory than this worker has left.
-            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
-            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
-        """
-        return in_batches(self._parts(), _BATCH_ROWS)
-
-    def _parts(self) -> Iterator[IdEdges]:
+    def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of parts of the row groups."""
         reading = Reading(self.source.path, self.limits, 1)
         require_rows(self.source.path, _batch_rows(sum(self.rows)), len(self.ends.columns), self.limits)
@@ -130,15 +115,15 @@ class ParquetPiece:
                     raise FormatError(f"{where} holds {found:,} rows; its footer promises {rows:,}")
 
     def _tables(self, file: Any, group: int, where: str, reading: Reading) -> Iterator[Any]:
-        """Yield the columns of a row group as Arrow tables of about ``_BATCH_ROWS`` rows."""
+        """Yield the columns of a row group as Arrow tables of about ``BATCH_ROWS`` rows."""
         import pyarrow as pa
 
         textual = any(not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
         # Decoded in this thread: Dask's nannies leave Arrow's pool one thread, for which all readers would wait.
-        size = _BATCH_STRINGS if textual else _BATCH_ROWS
+        size = _BATCH_STRINGS if textual else BATCH_ROWS
         decoded = file.iter_batches(size, [group], self.ends.columns, use_threads=False)
         # As of ``in_batches``.
-        most = _BATCH_ROWS // 4 if textual else _BATCH_ROWS
+        most = BATCH_ROWS // 4 if textual else BATCH_ROWS
         batches, rows, taken, looked = list[Any](), 0, 0, 0
         while True:
             with decoding(where, _WHAT):
@@ -181,9 +166,9 @@ class ParquetFile(TableFile):
             if stop == len(self.groups) or taken + self.groups[stop] > piece_edges:
                 groups = tuple(range(start, stop))
                 sizes = self.groups[start:stop]
-                pieces.append(ParquetPiece(self.source, self.ends, groups, sizes, first, limits, first_id))
+                pieces.append(ParquetPiece(self.source, self.ends, limits, groups, sizes, first, first_id))
                 start, first, taken = stop, first + taken, 0
-        return pieces or [ParquetPiece(self.source, self.ends, (), (), 0, limits, first_id)]
+        return pieces or [ParquetPiece(self.source, self.ends, limits, (), (), 0, first_id)]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``. A row group is never cut."""
@@ -199,7 +184,7 @@ def _batch_rows(rows: int) -> int:
 
     An edge of a batch takes 80 bytes. The compressed values and codes of all rows take at most about 20 bytes a row.
     """
-    return min(rows, max(_BATCH_ROWS, rows // 4))
+    return min(rows, max(BATCH_ROWS, rows // 4))
 
 
 def _opened(raw: Any) -> Any:

@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import IdKind
+from dbfs.edges.edge_list import EdgeList, IdKind
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.schemes import require_listed
-from dbfs.edges.readers.source import explained
+from dbfs.edges.readers.source import explained, require_listed
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs_workers.storage.id_table import INTEGER
 from dbfs_workers.storage.pieces import Edges
@@ -29,8 +27,8 @@ from dbfs_workers.storage.reading import require_room
 from dbfs_workers.storage.saved import manifest as manifests
 from dbfs_workers.storage.saved.blocks import Content
 from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.saved.ids import id_table
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank
+from dbfs_workers.storage.saved.parts import id_table
 from dbfs_workers.storage.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -57,11 +55,6 @@ class SavedEdges(EdgeList):
         """See ``EdgeList``: a copy of the vertices by position."""
         needed = self.manifest.order is not None and not self.manifest.keeps_edges
         return 4 * self.manifest.n if needed and not self.folder.mapped else 0
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return tuple("integer" if column == INTEGER else "string" for column in self.manifest.ids.columns)
 
     @property
     def has_names(self) -> bool:
@@ -243,8 +236,11 @@ def open_saved(folder: Folder, options: ReadOptions) -> SavedEdges:
     # The kept edges of a graph whose file listed each edge in both directions are mirrored, as its partitions are.
     mirrored = not manifest.directed and (not manifest.keeps_edges or manifest.input_edges == manifest.m)
     m = manifest.input_edges if manifest.keeps_edges else manifest.m
-    facts = (manifest.n, m, manifest.directed, mirrored)
-    return SavedEdges(folder.path, *facts, folder, manifest, first_id=manifest.ids.first_id)
+    facts = (manifest.n, m, manifest.directed)
+    ids = manifest.ids
+    kinds = tuple[IdKind, ...]("integer" if column == INTEGER else "string" for column in ids.columns)
+    options: dict[str, Any] = {"mirrored": mirrored, "first_id": ids.first_id, "id_kinds": kinds}
+    return SavedEdges(folder.path, *facts, folder, manifest, **options)
 
 
 @functools.lru_cache(maxsize=1)

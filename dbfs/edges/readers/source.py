@@ -12,14 +12,21 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, cast
 
-from dbfs.edges.readers.schemes import require_listed
-from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
+from dbfs import config
+from dbfs.errors import (
+    DbfsError,
+    FormatError,
+    InvalidOptionError,
+    MissingFileError,
+    TruncatedFileError,
+    UnreadableFileError,
+)
 from dbfs_workers.storage.files import file_system, open_file
 from dbfs_workers.storage.saved.folder import is_refused, own_error
 
@@ -85,7 +92,7 @@ class Source:
     @property
     def seekable(self) -> bool:
         """Whether workers can start to read in the middle: the file is not compressed, and its size is known."""
-        return self.compression is None and self.size is not None
+        return self.compression is None and self.size is not None and self.content != "npz"
 
     def chunks(
         self,
@@ -162,7 +169,7 @@ class Source:
                 raw.close()
 
 
-class _Watched(io.RawIOBase):
+class _Watched:
     """A stream that calls a function before each of its reads: a read of much text may decompress for long.
 
     Args:
@@ -174,17 +181,8 @@ class _Watched(io.RawIOBase):
         self._raw = raw
         self._look = look
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._raw.seekable()
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._raw.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._raw.tell()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
 
     def read(self, size: int = -1) -> bytes:
         self._look()
@@ -360,3 +358,60 @@ def explained(path: str, compression: Compression | None) -> Iterator[None]:
             raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({own})") from own
         reason = getattr(own, "strerror", None) or str(own) or type(own).__name__
         raise UnreadableFileError(f"{path} can't be read: {reason}") from own
+
+
+_LOCAL = ("file", "local")
+
+
+def schemes(path: str) -> list[str]:
+    """Return the schemes of a path or URL; ``file`` for a path. fsspec's chains (``zip://a::s3://b``) have several."""
+    if "://" not in path:
+        return ["file"]
+    # The first part of a chain may be a scheme alone: ``simplecache::s3://bucket/file``.
+    return [part.partition("://")[0].lower() for part in path.split("::")]
+
+
+def require_listed(path: str) -> None:
+    """Refuse a file whose scheme is not in this process's list. The value ``auto`` allows any scheme here.
+
+    Raises:
+        InvalidOptionError: a scheme is not in the list, or the value is neither a list nor ``auto``.
+    """
+    allowed = _listed()
+    if allowed is not None:
+        _require(path, allowed, "dbfs.read.schemes has")
+
+
+def require_readable(path: str, *, shared: bool) -> None:
+    """Refuse a file that the workers of a cluster should not read, by this client's configuration.
+
+    Args:
+        path: path or URL of the file.
+        shared: whether other programs may use the cluster. With ``auto``, such a cluster reads local files only.
+
+    Raises:
+        InvalidOptionError: see ``require_listed``.
+    """
+    require_listed(path)
+    if shared and _listed() is None:
+        _require(path, _LOCAL, "a cluster that this program did not start reads")
+
+
+def _listed() -> list[str] | None:
+    """Return the configured list, in lower case; None for ``auto``."""
+    value = config.get("read.schemes")
+    if value == "auto":
+        return None
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidOptionError(f"dbfs.read.schemes: {value!r} is neither auto nor a list such as [file, https]")
+    return [name.lower() for name in names]
+
+
+def _require(path: str, allowed: Iterable[str], rule: str) -> None:
+    refused = [scheme for scheme in schemes(path) if scheme not in allowed]
+    if refused:
+        raise InvalidOptionError(
+            f"{path}: {rule} only {', '.join(allowed)}, not {', '.join(refused)}; add the scheme to dbfs.read.schemes "
+            "of client and workers, or copy the file to a disk that all of them see"
+        )

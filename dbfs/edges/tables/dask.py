@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import IdKind
+from dbfs.edges.edge_list import EdgeList, IdKind
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, require_kinds
 from dbfs.edges.tables.memory import TablePiece, open_columns, open_table
@@ -38,16 +37,9 @@ class DaskEdges(EdgeList):
 
     Attributes:
         pieces: one for each partition.
-        kinds: kind of each part of an id, as far as the collection says; else integers.
     """
 
     pieces: tuple[DelayedPiece, ...]
-    kinds: tuple[IdKind, ...]
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.kinds
 
     def cut(self, piece_edges: int) -> Sequence[DelayedPiece]:  # noqa: ARG002 - the collection is cut already
         """Return the partitions."""
@@ -88,7 +80,7 @@ def open_dask(edges: Any, *, source: ColumnNames, target: ColumnNames, directed:
         DelayedPiece(delayed(_piece_of_columns, pure=False)(src, dst, f"dask arrays, partition {place}"))
         for place, (src, dst) in enumerate(zip(*parts, strict=True))
     )
-    return DaskEdges("dask arrays", None, None, directed, mirrored=False, pieces=pieces, kinds=("integer",))
+    return DaskEdges("dask arrays", None, None, directed, pieces=pieces)
 
 
 def _open_frame(frame: Any, source: ColumnNames, target: ColumnNames, directed: bool) -> DaskEdges:
@@ -105,7 +97,7 @@ def _open_frame(frame: Any, source: ColumnNames, target: ColumnNames, directed: 
         for place, part in enumerate(picked.to_delayed())
     )
     kinds = _kinds(picked, ends, name)
-    return DaskEdges(str(ends), None, None, directed, mirrored=False, pieces=pieces, kinds=kinds)
+    return DaskEdges(str(ends), None, None, directed, pieces=pieces, id_kinds=kinds)
 
 
 def _kinds(frame: Any, ends: Ends, name: str) -> tuple[IdKind, ...]:

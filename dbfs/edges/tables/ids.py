@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbfs.edges.kinds import IdKind
+from dbfs.edges.edge_list import IdKind
 from dbfs.edges.tables.ends import Ends
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.id_table import joined

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds, IdKind, are_dense
+from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
@@ -85,19 +84,12 @@ class TableEdges(EdgeList):
     Attributes:
         table: the columns of ``ends``; nothing is copied of them here.
         ends: the columns of an edge's ends.
-        kinds: kind of each part of an id.
         lone: the columns of the source of vertices that may have no edge; None for none.
     """
 
     table: pa.Table
     ends: Ends
-    kinds: tuple[IdKind, ...]
     lone: pa.Table | None = None
-
-    @property
-    def id_kinds(self) -> tuple[IdKind, ...]:
-        """See ``EdgeList``."""
-        return self.kinds
 
     def cut(self, piece_edges: int) -> Sequence[TablePiece]:
         """Cut the table into slices of ``piece_edges`` rows; the last one may be shorter."""
@@ -156,9 +148,7 @@ def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed
         labels = table.index
     kinds = require_kinds(columns.schema, ends, title, dtypes)
     require_values(columns, ends, Place(title, labels=labels))
-    return TableEdges(
-        name or str(ends), None, columns.num_rows, directed, mirrored=False, table=columns, ends=ends, kinds=kinds
-    )
+    return TableEdges(name or str(ends), None, columns.num_rows, directed, table=columns, ends=ends, id_kinds=kinds)
 
 
 def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:

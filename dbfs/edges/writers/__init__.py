@@ -12,10 +12,9 @@ from pathlib import Path
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.writers.matrix import write_metis, write_npz
+from dbfs.edges.writers.rows import write_edge_list, write_gr, write_matrix_market, write_parquet
 from dbfs.edges.writers.stream import EdgeStream, Written
-from dbfs.edges.writers.table import write_parquet
 from dbfs.edges.writers.target import COMPRESSIONS, Sink, Target
-from dbfs.edges.writers.text import write_edge_list, write_gr, write_matrix_market
 from dbfs.errors import InvalidOptionError
 
 __all__ = ["SUFFIXES", "Written", "write_edges"]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dbfs.edges.writers.places import require_listed
+from dbfs.edges.writers.target import require_listed
 from dbfs.errors import DbfsError, OutputError
 from dbfs_workers.storage.reading import require_wanted
 from dbfs_workers.storage.saved.folder import Folder

@@ -1,4 +1,4 @@
-"""The workers' steps of saving a graph: take the folder, write the files of their ranks, publish the manifest.
+"""The workers' steps of saving a graph: take the folder, write the files of their ranks (``on_listed``), publish.
 
 Each function checks the worker's own configuration first. ``dbfs.graph.saving`` submits them as tasks.
 """
@@ -6,21 +6,20 @@ Each function checks the worker's own configuration first. ``dbfs.graph.saving``
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dbfs.edges.writers.places import require_listed
+from dbfs.edges.writers.target import require_listed
 from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileError, OutputError
-from dbfs_workers.storage.id_table import IdTable
-from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.partition import InputEdges, Partition
 from dbfs_workers.storage.saved import lock as locks
 from dbfs_workers.storage.saved import manifest as manifests
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.lock import Busy, Lock, Saver, Sign
-from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedRank, SavedTable
-from dbfs_workers.tasks import saved as tasks
+from dbfs_workers.storage.saved.manifest import Manifest
+
+T = TypeVar("T")
 
 # Longest wait for the tasks of a failed save to notice that no client waits for them.
 _END_SECONDS = 10.0
@@ -49,29 +48,10 @@ def prepare(folder: Folder, replace: bool, saver: Saver, silent: Sign | None) ->
     return locks.take(folder, saver, silent)
 
 
-def save_rank(
-    folder: Folder,
-    token: str,
-    partition: Partition,
-    edges: list[InputEdges] | None,
-    seconds: float,
-    memory_share: float,
-) -> SavedRank:
-    """See ``dbfs_workers.tasks.saved.save_rank``."""
+def on_listed(function: Callable[..., T], folder: Folder, *arguments: Any) -> T:
+    """Check this worker's configuration, and call a function of ``dbfs_workers.tasks.saved`` that writes."""
     require_listed(folder.path)
-    return tasks.save_rank(folder, token, partition, edges, seconds, memory_share)
-
-
-def save_order(folder: Folder, token: str, order: DegreeOrder, seconds: float) -> SavedFile:
-    """See ``dbfs_workers.tasks.saved.save_order``."""
-    require_listed(folder.path)
-    return tasks.save_order(folder, token, order, seconds)
-
-
-def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: float) -> SavedTable | None:
-    """See ``dbfs_workers.tasks.saved.save_ids``."""
-    require_listed(folder.path)
-    return tasks.save_ids(folder, token, rank, table, seconds)
+    return function(folder, *arguments)
 
 
 def publish(folder: Folder, lock: Lock, manifest: Manifest, replace: bool) -> None:

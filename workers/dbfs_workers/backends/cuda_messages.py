@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dbfs_workers.backends.cuda import SEARCH_WORDS
 from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
-from dbfs_workers.cuda.launch import Launch
-from dbfs_workers.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.cuda.module import PLAIN_DEFINES, Launch, load
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe

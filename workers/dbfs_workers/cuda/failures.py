@@ -29,6 +29,20 @@ def typed_errors(where: str) -> Iterator[None]:
         raise DeviceFailedError(f"{where}: its GPU failed: {error}") from None
 
 
+@contextmanager
+def on_gpu(where: str) -> Iterator[None]:
+    """Run a task's work on the GPU: raise typed errors that begin with ``where``, and wait for the GPU at the end."""
+    import cupy
+
+    with typed_errors(where):
+        try:
+            yield
+            cupy.cuda.get_current_stream().synchronize()
+        finally:
+            # Free blocks that CuPy's pool holds are missing for allocations outside it, and for ranks on the same GPU.
+            device_memory.release_pool()
+
+
 def free_bytes() -> int:
     """Return ``device_memory.free_bytes`` of this worker, for ``Client.run``.
 

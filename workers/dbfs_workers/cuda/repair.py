@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.cuda.launch import Launch
-from dbfs_workers.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.cuda.module import PLAIN_DEFINES, Launch, load
 from dbfs_workers.storage.change_log import EdgeChanges
-from dbfs_workers.storage.changed_rows import ChangedRows
-from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.labels import ChangedRows, RankLabels
 from dbfs_workers.storage.stripe import WORD_BITS
 
 # The share of a new traversal's time that a repair may take, its preparation included, before a new traversal takes its

@@ -23,21 +23,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.capacity import (
-    LEADER_VERTICES,
-    LIGHT_DEGREE,
-    SPARSE_EDGES_LEAST,
-    SPARSE_SHARE,
-    bin_capacity,
-    has_spare,
-    leader_capacity,
-    most_sparse_edges,
-)
 from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.cuda.device_memory import ExportedArray, address, export_array
-from dbfs_workers.cuda.launch import Launch
-from dbfs_workers.cuda.module import Variant, load
-from dbfs_workers.cuda.records import CAPACITY
+from dbfs_workers.cuda.module import Launch, Variant, load
+from dbfs_workers.cuda.records import CAPACITY, Slot
 from dbfs_workers.cuda.run import (
     AHEAD,
     UNLIMITED,
@@ -47,7 +36,16 @@ from dbfs_workers.cuda.run import (
     KernelOutcome,
     PeerInfo,
 )
-from dbfs_workers.cuda.slot import Slot
+from dbfs_workers.cuda.sizes import (
+    LEADER_VERTICES,
+    LIGHT_DEGREE,
+    SPARSE_EDGES_LEAST,
+    SPARSE_SHARE,
+    bin_capacity,
+    has_spare,
+    leader_capacity,
+    most_sparse_edges,
+)
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
 from dbfs_workers.reports import RunPosition

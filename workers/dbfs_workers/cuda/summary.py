@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.cuda.launch import Launch
-from dbfs_workers.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.cuda.module import PLAIN_DEFINES, Launch, load
 from dbfs_workers.cuda.run import AHEAD
 
 THREADS: Final = 1024

@@ -7,14 +7,12 @@ and checks about 2 GB/s of a file in the page cache; the copies overlap with the
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
 from dbfs_workers.cuda import device_memory
-from dbfs_workers.cuda.failures import typed_errors
+from dbfs_workers.cuda.failures import on_gpu
 from dbfs_workers.storage.saved.blocks import in_threads, read_blocks, require_size
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.manifest import SavedFile
@@ -68,17 +66,3 @@ def upload(folder: Folder, file: SavedFile, threads: int) -> list[Any]:
 
         in_threads(copy, range(0, file.nbytes, step), threads)
         return arrays
-
-
-@contextmanager
-def on_gpu(where: str) -> Iterator[None]:
-    """Run a task's work on the GPU: raise typed errors that begin with ``where``, and wait for the GPU at the end."""
-    import cupy
-
-    with typed_errors(where):
-        try:
-            yield
-            cupy.cuda.get_current_stream().synchronize()
-        finally:
-            # Free blocks that CuPy's pool holds are missing for allocations outside it.
-            device_memory.release_pool()

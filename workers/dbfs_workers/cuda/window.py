@@ -85,12 +85,7 @@ class Window:
 
     def array(self, name: str, count: int, dtype: Any) -> Any:
         """Return a part as a CuPy array, valid until ``free``."""
-        import cupy
-
-        address = self.address + self.layout.offsets[name]
-        dtype = np.dtype(dtype)
-        memory = cupy.cuda.UnownedMemory(address, count * dtype.itemsize, self)
-        return cupy.ndarray((count,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+        return device_memory.array_at(self.address + self.layout.offsets[name], count, dtype, self)
 
     def clear_flags(self) -> None:
         """Clear the flags that a failed run left."""

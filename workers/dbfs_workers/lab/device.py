@@ -101,8 +101,7 @@ class Gpu:
 
     def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
         """See ``Device``."""
-        from dbfs_workers.cuda.launch import Launch
-        from dbfs_workers.cuda.module import load
+        from dbfs_workers.cuda.module import Launch, load
 
         if (source, kernel) not in self._launches:
             function = load(source, self._defines, cooperative=cooperative).get_function(kernel)

@@ -36,7 +36,7 @@ from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.levels.traversals import Watch, never, traverse_each
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, LevelRecords, RankRun
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage import host_memory
+from dbfs_workers.storage import reading
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import own_rows
@@ -60,7 +60,7 @@ def traverse(
     *,
     watch: Watch,
     deadline: float,
-    free_bytes: Callable[[], int] = lambda: host_memory.room(None, 1),
+    free_bytes: Callable[[], int] = lambda: reading.room(None, 1),
     stops: Callable[[], bool] = never,
 ) -> list[RankRun]:
     """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.

@@ -35,8 +35,7 @@ from dbfs_workers.levels.loop import LevelLoop
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.change_log import EdgeChanges
-from dbfs_workers.storage.changed_rows import ChangedRows
-from dbfs_workers.storage.labels import UNREACHED, RankLabels
+from dbfs_workers.storage.labels import UNREACHED, ChangedRows, RankLabels
 from dbfs_workers.storage.partition import Partition, Rows, require_present
 
 # Edges that could be looked at in the time of a crossing from Python.

@@ -11,7 +11,7 @@ from dbfs_workers.cuda import device_memory, failures
 from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.changed_rows import ChangedRows
+from dbfs_workers.storage.labels import ChangedRows
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.update_spec import UpdateSpec
 

@@ -12,8 +12,8 @@ import distributed
 from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import NoRoomForLabelsError
-from dbfs_workers.storage import host_memory
 from dbfs_workers.storage.labels import RankLabels, label_bytes
+from dbfs_workers.storage.reading import room
 from dbfs_workers.storage.stripe import Stripe
 
 
@@ -46,7 +46,7 @@ class LabelRoom:
 
     def free_bytes(self) -> int:
         """Return the bytes that labels in the worker's memory may still take; below 0 if too much is taken already."""
-        return host_memory.room(self.limit, self.share)
+        return room(self.limit, self.share)
 
 
 def require(

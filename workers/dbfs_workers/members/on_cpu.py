@@ -10,8 +10,7 @@ from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankRun, RunPosition
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.label_pool import LabelPool
-from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.labels import LabelPool, RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.team import Team
 

@@ -16,8 +16,7 @@ from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import GridPartition
 from dbfs_workers.storage.grid import nbytes as partition_nbytes
-from dbfs_workers.storage.label_pool import LabelPool
-from dbfs_workers.storage.labels import RankLabels, label_bytes
+from dbfs_workers.storage.labels import LabelPool, RankLabels, label_bytes
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 

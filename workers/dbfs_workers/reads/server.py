@@ -30,9 +30,8 @@ from dbfs_workers.reads.messages import (
     WriteWindow,
 )
 from dbfs_workers.reads.window import LabelWindow, OpenWindows
-from dbfs_workers.storage.id_table import ABSENT, IdTable
+from dbfs_workers.storage.id_table import ABSENT, IdTable, LaterIds
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.later_ids import LaterIds
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Partition, array_module, on_host
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid import Grid, GridPartition
-from dbfs_workers.storage.label_pool import LabelPool
-from dbfs_workers.storage.labels import RankLabels, set_bits
+from dbfs_workers.storage.labels import LabelPool, RankLabels, set_bits
 from dbfs_workers.storage.stripe import Stripe, own_rows
 from dbfs_workers.team import Team
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.id_table import ABSENT
-from dbfs_workers.storage.later_ids import LaterIds
+from dbfs_workers.storage.id_table import ABSENT, LaterIds
 from dbfs_workers.storage.pages import NO_CHANGES, Changes, FreeBytes, Order, Pages
 from dbfs_workers.storage.partition import Csr, Partition, Rows, no_vertices, require_present
 from dbfs_workers.storage.stripe import Stripe

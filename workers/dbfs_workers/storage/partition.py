@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.storage.later_ids import LaterIds
+from dbfs_workers.storage.id_table import LaterIds
 from dbfs_workers.storage.stripe import Stripe
 
 InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]

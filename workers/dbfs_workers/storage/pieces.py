@@ -36,7 +36,17 @@ class Piece(Protocol):
     """A part of an edge list, small enough for one task. It is picklable, and ``read`` runs on a worker."""
 
     def read(self) -> Edges | IdEdges:
-        """Return the piece's sources and targets: vertices if the edge list has a number of vertices, else ids."""
+        """Return the piece's sources and targets: vertices if the edge list has a number of vertices, else ids.
+
+        A piece of a file raises:
+            FormatError: the file is not what its format says (the message names the line, or the part of the file),
+                there are more edges than the header promises, or much text holds few edges.
+            EdgeInputError: a row of a table has no two ids; the message names the row.
+            TruncatedFileError: the file ends too early.
+            GraphTooLargeError: the edges take more memory than this worker has left.
+            MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
+            RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
+        """
         ...
 
 

@@ -15,9 +15,10 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import distributed
+import psutil
+from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import DeadlineExceededError, FormatError, GraphTooLargeError, RunCancelledError
-from dbfs_workers.storage.host_memory import room
 from dbfs_workers.text import counted
 
 IDLE_BYTES = 1 << 24
@@ -204,3 +205,15 @@ def _memory_limit(worker: Any) -> int | None:
         return None
     limit: int | None = worker.memory_manager.memory_limit
     return limit
+
+
+def room(limit: int | None, share: float) -> int:
+    """Return the bytes that this process may still take: below 0 if the process has more than its share already.
+
+    Args:
+        limit: the process's memory limit; None or 0 for none. Then the machine's memory, or the container's, is the
+            limit.
+        share: share of the limit, and of the machine's available memory, that the process may take.
+    """
+    own = int(share * (limit or MEMORY_LIMIT)) - int(psutil.Process().memory_info().rss)
+    return min(own, int(share * psutil.virtual_memory().available))

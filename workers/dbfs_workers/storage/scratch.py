@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.label_pool import LabelPool
-from dbfs_workers.storage.labels import RankLabels, label_sources
+from dbfs_workers.storage.labels import LabelPool, RankLabels, label_sources
 from dbfs_workers.storage.partition import Partition, require_present
 from dbfs_workers.storage.shared_rows import token_of
 from dbfs_workers.storage.stripe import WORD_BITS, Stripe

@@ -58,7 +58,7 @@ def imbalance_and_largest(rows: Csr, first_id: int, threads: int) -> tuple[int, 
     """Return the imbalance of a rank's edges on the host, and their largest column (0 without edges), in one pass."""
     offsets, columns = rows.row_offsets, rows.columns
     # Imported here because the import compiles kernels, and GPUs need none of these.
-    from dbfs_workers.storage.symmetry_kernels import imbalance_of_rows
+    from dbfs_workers.storage.row_kernels import imbalance_of_rows
 
     cuts = np.searchsorted(offsets, np.linspace(0, columns.size, threads + 1)[1:-1]).tolist()
     parts = list(pairwise([0, *cuts, offsets.size - 1]))

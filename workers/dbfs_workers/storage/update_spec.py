@@ -31,7 +31,7 @@ class UpdateSpec:
         vertices: int64, the vertices to delete (positions, if the graph is ordered by degree).
         edges: the batch's edges if they are few, each as int64 vertices (positions, if the graph is ordered by degree):
             sources and targets, with the reverses of an undirected graph. None if the ranks have bins of the edges.
-        ids: new ids, of the vertices from ``n`` on, that the edges to insert may have as ends; see ``later_ids``.
+        ids: new ids, of the vertices from ``n`` on, that the edges to insert may have as ends; see ``LaterIds``.
         n: number of vertices of the version by which they were numbered.
     """
 

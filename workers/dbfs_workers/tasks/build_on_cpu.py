@@ -40,7 +40,7 @@ def read_piece(piece: Piece) -> Edges | InputEdges:
 
 def keep_edges(source: Piece | Edges, n: int, name: str) -> InputEdges:
     """Return a piece's edges as uint32 vertex ids, reading the piece if needed. Errors as for ``check_ids``."""
-    src, dst = check_ids(*_as_vertices(source), n, name)
+    src, dst = check_ids(*_int64(source if isinstance(source, tuple) else source.read()), n, name)
     return src.astype(np.uint32), dst.astype(np.uint32)
 
 
@@ -201,12 +201,6 @@ def _narrowed(src: NDArray[np.int64], dst: NDArray[np.int64]) -> Edges | InputEd
 
 def _int64(edges: Edges | IdEdges | InputEdges) -> Edges:
     src, dst = edges
-    return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
-
-
-def _as_vertices(source: Piece | Edges | InputEdges) -> Edges:
-    """Return a piece's edges as int64 vertices, reading the piece if needed."""
-    src, dst = source if isinstance(source, tuple) else source.read()
     return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbfs_workers.cuda.failures import on_gpu
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.storage.partition import describe as partition_info
@@ -51,7 +51,7 @@ def keep_edges(source: EdgeSource, n: int, name: str) -> InputEdges:
     """
     from dbfs_workers.cuda.building import check_ids
 
-    with _on_gpu(f"keeping edges of {name}"):
+    with on_gpu(f"keeping edges of {name}"):
         src, dst = _as_vertices(source)
         check_ids(src, dst, n, name)
         return DeviceEdges((src.astype(np.uint32), dst.astype(np.uint32)))
@@ -67,7 +67,7 @@ def count_degrees(
     from dbfs_workers.cuda import building, device_memory
 
     where = f"rank {rank}, counting degrees of {name}"
-    with _on_gpu(where):
+    with on_gpu(where):
         device_memory.require(8 * n, where)
         degrees = device_memory.own_allocation(n, np.uint64)
         degrees.fill(0)
@@ -92,7 +92,7 @@ def order_by_degree(
     from dbfs_workers.cuda import building, device_memory
 
     where = f"rank {rank}, ordering {name}"
-    with _on_gpu(where):
+    with on_gpu(where):
         # The sums and the sorted keys; beside them a peer's degrees, or the sort's second buffer.
         device_memory.require(2 * 8 * stripe.n + building.sort_bytes(8 * stripe.n), where)
         degrees = own.degrees[0].copy()
@@ -164,7 +164,7 @@ def bin_edges(
         rows=bins.rows,
         position=position,
     )
-    with _on_gpu(where):
+    with on_gpu(where):
         for src, dst in _all_vertices(sources, ranks_here):
             bins.read += src.size
             bins.out.append(bin_piece(src, dst))
@@ -194,7 +194,7 @@ def collect_keys(
     if unused is not None:
         unused.degrees.clear()
     where = f"rank {rank}, collecting {name}"
-    with _on_gpu(where):
+    with on_gpu(where):
         out = [_collect(binned, [offer.out for offer in offers], rank, where) for binned in own.out]
         from_peers = [offer.into for offer in offers if offer.into is not None]
         into = [_collect(binned, from_peers, rank, where) for binned in own.into]
@@ -226,7 +226,7 @@ def sort_rows(
 
     where = f"rank {rank}, sorting {name}"
     rows: TurnEdges[CsrSlice] = TurnEdges(collected.read, collected.rows)
-    with _on_gpu(where):
+    with on_gpu(where):
         for keys, slices in ((collected.out, rows.out), (collected.into, rows.into)):
             if keys:
                 make_csr = partial(building.make_csr, rows=collected.rows, by_position=by_position, where=where)
@@ -244,7 +244,7 @@ def make_partition(
     from dbfs_workers.cuda import building
 
     where = f"rank {rank}, joining {name}"
-    with _on_gpu(where):
+    with on_gpu(where):
         out = building.join([rows.out.pop() for rows in turns], where)
         edges = Csr(out.row_offsets, out.columns)
         into = building.join([rows.into.pop() for rows in turns], where) if turns[0].into else None
@@ -264,7 +264,7 @@ def make_partition(
 
 def describe(partition: Partition) -> PartitionInfo:
     """Return the partition's counts: see ``storage.partition.describe``."""
-    with _on_gpu(f"rank {partition.rank}, describing its partition"):
+    with on_gpu(f"rank {partition.rank}, describing its partition"):
         return partition_info(partition)
 
 
@@ -311,20 +311,3 @@ def _as_vertices(source: EdgeSource) -> Edges:
         ends = source if isinstance(source, tuple) else source.read()
     src, dst = (cupy.asarray(side).astype(np.int64, copy=False) for side in ends)
     return cupy.ascontiguousarray(src), cupy.ascontiguousarray(dst)
-
-
-@contextmanager
-def _on_gpu(where: str) -> Iterator[None]:
-    """Run a task's work on the GPU: raise typed errors that begin with ``where``, and wait for the GPU at the end."""
-    import cupy
-
-    from dbfs_workers.cuda.device_memory import release_pool
-    from dbfs_workers.cuda.failures import typed_errors
-
-    with typed_errors(where):
-        try:
-            yield
-            cupy.cuda.get_current_stream().synchronize()
-        finally:
-            # Free blocks that CuPy's pool holds are missing for allocations outside it, and for ranks on the same GPU.
-            release_pool()

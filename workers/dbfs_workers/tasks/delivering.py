@@ -5,11 +5,13 @@ stored them. So a rank has one piece's bins under way for each of its threads, h
 tasks, bins would be p * p tasks a round.
 """
 
+from __future__ import annotations
+
 import asyncio
 import concurrent.futures
 import pickle
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import distributed
@@ -19,7 +21,43 @@ from dbfs_workers.errors import DeadlineExceededError, StaleRunError
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
 from dbfs_workers.storage.reading import require_wanted
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks.unspilled import Unspilled
+
+
+class Unspilled:
+    """Base class of a task's result that stays in memory, since other tasks of its worker change the result.
+
+    Dask spills a worker's results, the longest unused first, once the worker's memory fills. A result that can't be
+    pickled would end that at once: all others would stay in memory, and the nanny would end the worker. So the file
+    that Dask writes of this result holds only its key.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._key: Any = distributed.get_worker().get_current_task()
+        except ValueError:
+            # Outside a task: no Dask key, and nothing that would spill the object.
+            self._key = None
+
+    def __reduce__(self) -> tuple[Callable[..., Unspilled], tuple[Any]]:
+        if self._key is None:
+            raise TypeError(f"{type(self).__name__} made outside a task can't be pickled")
+        _spilled[self._key] = self
+        return _find, (self._key,)
+
+
+# By Dask key: the objects that Dask believes to be on the disk.
+_spilled: dict[Any, Unspilled] = {}
+
+
+def forget(keys: Iterable[Any]) -> None:
+    """Free the objects of some Dask keys, which Dask has dropped."""
+    for key in keys:
+        _spilled.pop(key, None)
+
+
+def _find(key: Any) -> Unspilled:
+    return _spilled[key]
+
 
 OPERATION = "dbfs_take_edges"
 """Dask's name of the handler ``take_edges``."""

@@ -38,7 +38,7 @@ from dbfs_workers.storage.id_table import (
 from dbfs_workers.storage.pieces import PieceWithLoneIds, batches_of
 from dbfs_workers.storage.reading import require_room
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
-from dbfs_workers.tasks.unspilled import Unspilled
+from dbfs_workers.tasks.delivering import Unspilled
 
 if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids

@@ -135,19 +135,19 @@ def join_parts(
     memory_share: float,
     name: str,
 ) -> Partition:
-    """Return a rank's 1-D partition; see ``grid_joining.join``.
+    """Return a rank's 1-D partition; see ``grid_building.join``.
 
     Args:
-        stripe, rank, out, into, input_edges, directed, hub_first: as of ``grid_joining.join``.
+        stripe, rank, out, into, input_edges, directed, hub_first: as of ``grid_building.join``.
         memory_share: share of the worker's memory limit that the worker's process may reach.
         name: the graph's name, for errors.
 
     Errors as for ``save_rank``.
     """
-    from dbfs_workers.storage import grid_joining
+    from dbfs_workers.storage import grid_building
 
-    require_room(grid_joining.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
-    return grid_joining.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
+    require_room(grid_building.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
+    return grid_building.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
 
 
 class _Watch:
@@ -178,6 +178,6 @@ def _on(backend: str, where: str) -> AbstractContextManager[None]:
     """Return a context for work on the GPU, whose errors become dbfs's; for the CPU, one that does nothing."""
     if backend == "cpu":
         return nullcontext()
-    from dbfs_workers.cuda.upload import on_gpu
+    from dbfs_workers.cuda.failures import on_gpu
 
     return on_gpu(where)

@@ -1,4 +1,4 @@
-"""A rank's part of a saved graph as it is in memory: the partition, the kept edges, the degree order.
+"""A rank's part of a saved graph as it is in memory: the partition, the kept edges, the order, the ids.
 
 Checksums find damage. The checks here find arrays that are whole and wrong, because a program other than dbfs wrote
 them: no kernel may meet a column or a row offset that leads out of its arrays.
@@ -6,18 +6,25 @@ them: no kernel may meet a column or a row offset that leads out of its arrays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbfs_workers.errors import FormatError
+from dbfs_workers.storage.id_table import INTEGER, IdTable, IdType, as_python, from_python, joined, sort_keys
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.partition import Csr, InputEdges, Partition, array_module, on_host
-from dbfs_workers.storage.saved.manifest import SavedRank
+from dbfs_workers.storage.saved.blocks import Content
+from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.storage.saved.manifest import SavedRank, SavedTable, array
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.symmetry import imbalance, imbalance_and_largest
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids
+
 
 # Items that are checked at once: few enough for the cache of a core.
 _HOST_ITEMS = 2**17
@@ -119,7 +126,8 @@ def check_rows(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
     owned = int(offsets[stripe.owned(rank)])
     if owned != columns.size:
         raise FormatError(f"{path}: {columns.size - owned:,} columns are of rows past the last vertex of rank {rank}")
-    items, ascend = (_HOST_ITEMS, _ascend_here) if array_module(columns) is np else (_GPU_ITEMS, _ascend)
+    on_cpu = array_module(columns) is np
+    items, ascend = (_HOST_ITEMS, _kernels().ascend) if on_cpu else (_GPU_ITEMS, _ascend)
     for at in range(0, offsets.size - 1, items):
         if not ascend(offsets[at : at + items + 1]):
             raise FormatError(f"{path}: its row offsets do not ascend between the rows {at:,} and {at + items:,}")
@@ -132,10 +140,10 @@ def check_columns(csr: Csr, stripe: Stripe, path: str) -> None:
         FormatError: a column is none.
     """
     on_cpu = array_module(csr.columns) is np
-    items, are_vertices = (_HOST_ITEMS, _are_vertices_here) if on_cpu else (_GPU_ITEMS, _are_vertices)
+    items, are_vertices = (_HOST_ITEMS, _kernels().are_vertices) if on_cpu else (_GPU_ITEMS, _are_vertices)
     for at in range(0, csr.columns.size, items):
         ids = csr.columns[at : at + items]
-        if not are_vertices(ids, stripe):
+        if not are_vertices(ids, stripe.n, stripe.p, stripe.n_local):
             raise _no_vertex(stripe, path, at, at + ids.size)
 
 
@@ -165,19 +173,11 @@ def _no_vertex(stripe: Stripe, path: str, start: int, stop: int) -> FormatError:
     )
 
 
-def _ascend_here(offsets: NDArray[np.int64]) -> bool:
-    """Return whether row offsets on the host ascend."""
-    # Imported here because the import compiles kernels, and GPUs need none of these.
-    from dbfs_workers.storage.saved import check_kernels as kernels
+def _kernels() -> Any:
+    """Return the checks on the host. The import compiles kernels, and GPUs need none of these."""
+    from dbfs_workers.storage import row_kernels
 
-    return bool(kernels.ascend(offsets))
-
-
-def _are_vertices_here(columns: NDArray[np.uint32], stripe: Stripe) -> bool:
-    """Return whether columns on the host are internal ids of vertices."""
-    from dbfs_workers.storage.saved import check_kernels as kernels
-
-    return bool(kernels.are_vertices(columns, stripe.n, stripe.p, stripe.n_local))
+    return row_kernels
 
 
 def _ascend(offsets: Any) -> bool:
@@ -185,16 +185,86 @@ def _ascend(offsets: Any) -> bool:
     return not bool((offsets[1:] < offsets[:-1]).any())
 
 
-def _are_vertices(columns: Any, stripe: Stripe) -> bool:
+def _are_vertices(columns: Any, n: int, p: int, n_local: int) -> bool:
     """Return whether columns on the GPU, at least one, are internal ids of vertices and not of padding rows."""
-    if int(columns.max()) >= stripe.p * stripe.n_local:
+    if int(columns.max()) >= p * n_local:
         return False
-    n_local = np.uint32(stripe.n_local)
-    owner = columns // n_local
-    row = columns - owner * n_local
+    owner = columns // np.uint32(n_local)
+    row = columns - owner * np.uint32(n_local)
     # A row below n // p is a vertex's on every rank.
-    last = np.uint32(stripe.n // stripe.p)
-    past = row >= last
+    past = row >= np.uint32(n // p)
     if not bool(past.any()):
         return True
-    return bool((row[past].astype(np.int64) * stripe.p + owner[past] < stripe.n).all())
+    return bool((row[past].astype(np.int64) * p + owner[past] < n).all())
+
+
+Ends = tuple[Any, Any] | None
+"""The first and the last id of a table; None if the table is empty."""
+
+
+def id_table(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, first: int, stop: int) -> IdTable:
+    """Return the ids of the vertices from ``first`` to ``stop``; those of one whole file as they are in it.
+
+    Raises:
+        FormatError: the ids do not ascend, or are no ids.
+        MissingFileError, UnreadableFileError, TruncatedFileError: see ``blocks.Content``.
+    """
+    parts = []
+    for table in tables:
+        low, high = max(first, table.first), min(stop, table.first + table.length)
+        if low < high:
+            parts.append(_ids(folder, table, id_type, low - table.first, high - table.first))
+    if not parts:
+        return IdTable(first, from_python([], id_type))
+    ids = parts[0] if len(parts) == 1 else joined(parts)
+    _require_ascending(ids, folder)
+    return IdTable(first, ids)
+
+
+def ends(table: IdTable) -> Ends:
+    """Return the first and the last id of a table as Python's values."""
+    if len(table) == 0:
+        return None
+    first, last = (as_python(table.ids[at : at + 1])[0] for at in (0, len(table) - 1))
+    return first, last
+
+
+def _ids(folder: Folder, table: SavedTable, id_type: IdType, start: int, stop: int) -> Ids:
+    """Return the ids of some rows of a table's file."""
+    import pyarrow as pa
+
+    content = Content(folder, table.file)
+    columns: list[Any] = []
+    for index, kind in enumerate(id_type.columns):
+        if kind == INTEGER:
+            columns.append(content.part(array(table.file, f"id.{index}"), start, stop))
+            continue
+        place = array(table.file, f"text.{index}")
+        found: Any = content.part(array(table.file, f"ends.{index}"), start, stop + 1)
+        low, high = int(found[0]), int(found[-1])
+        if not 0 <= low <= high <= place.length or bool((found[1:] < found[:-1]).any()):
+            raise FormatError(f"{folder.file(table.file.name)}: a string begins or ends outside of the text")
+        text: Any = content.part(place, low, high)
+        buffers = [pa.py_buffer(found - low if low else found), pa.py_buffer(text)]
+        column = pa.LargeStringArray.from_buffers(stop - start, *buffers)
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise FormatError(f"{folder.file(table.file.name)}: {error}") from None
+        columns.append(column)
+    if not id_type.is_tuple:
+        return columns[0]
+    return pa.StructArray.from_arrays([pa.array(column) for column in columns], names=list(id_type.names))
+
+
+def _require_ascending(ids: Ids, folder: Folder) -> None:
+    """Refuse ids that are negative, or that do not ascend: lookups would find wrong vertices."""
+    keys: Any = sort_keys(ids)
+    if isinstance(keys, np.ndarray):
+        right = bool(keys[0] >= 0) and bool((keys[1:] > keys[:-1]).all())
+    else:
+        import pyarrow.compute as pc
+
+        right = len(keys) < 2 or bool(pc.all(pc.less(keys[:-1], keys[1:])).as_py())
+    if not right:
+        raise FormatError(f"{folder.path}: the ids of the vertices are negative, or do not ascend")
