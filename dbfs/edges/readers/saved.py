@@ -239,8 +239,8 @@ def open_saved(folder: Folder, options: ReadOptions) -> SavedEdges:
     facts = (manifest.n, m, manifest.directed)
     ids = manifest.ids
     kinds = tuple[IdKind, ...]("integer" if column == INTEGER else "string" for column in ids.columns)
-    options: dict[str, Any] = {"mirrored": mirrored, "first_id": ids.first_id, "id_kinds": kinds}
-    return SavedEdges(folder.path, *facts, folder, manifest, **options)
+    named: dict[str, Any] = {"mirrored": mirrored, "first_id": ids.first_id, "id_kinds": kinds}
+    return SavedEdges(folder.path, *facts, folder, manifest, **named)
 
 
 @functools.lru_cache(maxsize=1)
