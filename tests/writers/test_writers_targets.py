@@ -63,16 +63,14 @@ def test_an_error_leaves_what_was_there(tmp_path: Path, suffix: str, error: Base
     old.write_text("old")
     for out in (old, tmp_path / f"new{suffix}"):
         with pytest.raises(type(error)):
-            write_edges(BrokenEdges("broken", 5, 300_000, False, False, error), out)
+            write_edges(BrokenEdges("broken", 5, 300_000, False, error), out)
     assert [file.name for file in tmp_path.iterdir()] == [old.name]
     assert old.read_text() == "old"
 
 
 def test_a_failing_disk_under_the_input_is_not_blamed_on_the_output(tmp_path: Path) -> None:
     # Of the class of OSError, as the errors of a full disk are.
-    broken = BrokenEdges(
-        "input", 5, 300_000, False, False, UnreadableFileError("input can't be read: Input/output error")
-    )
+    broken = BrokenEdges("input", 5, 300_000, False, UnreadableFileError("input can't be read: Input/output error"))
     with pytest.raises(UnreadableFileError, match=r"^input can't be read: Input/output error$"):
         write_edges(broken, tmp_path / "graph.mtx")
 
