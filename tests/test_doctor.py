@@ -117,7 +117,7 @@ def test_a_driver_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_nvrtc(without_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     assert "NCCL, UCX, GPU kernels." in by_name(examine())["GPUs"].found
     monkeypatch.setattr(probe, "driver", lambda: TWO_GPUS)
     finding = by_name(examine())["GPU kernels"]

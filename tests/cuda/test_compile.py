@@ -183,7 +183,7 @@ def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         folder.mkdir(parents=True)
         (folder / "libcudadevrt.a").touch()
         assert module.device_runtime() == folder / "libcudadevrt.a"
-    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
     with pytest.raises(BackendUnavailableError, match="nvJitLink is not installed or does not load; kernels that laun"):
         module.linker_version()
 
@@ -270,6 +270,6 @@ def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(BackendUnavailableError, match="NVRTC, which compiles the kernels, is not installed"):
         compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)

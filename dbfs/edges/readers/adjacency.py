@@ -20,7 +20,7 @@ from dbfs.edges.edge_list import IdKind
 from dbfs.edges.readers.csv_table import unclear
 from dbfs.edges.readers.file import TextFile, TextPiece
 from dbfs.edges.readers.heading import Head, read_heading
-from dbfs.edges.readers.lines import INT64_MAX, LineError, bad_line, each_line, unreadable
+from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, unreadable
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import why_not_id
 from dbfs.edges.readers.source import is_utf8
@@ -117,16 +117,13 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
     unknown = AdjacencyLayout(separator, "string", options.marks, ())
     words: list[bytes] = []
     for line in chain([first], islice(heading.rest, _SAMPLE_LINES - 1)):
-        try:
-            words += unknown.words(line.text)
-        except LineError as error:
-            raise bad_line(source.path, line.number, line.text, str(error)) from None
+        words += line.parsed(source.path, unknown.words)
     layout = replace(unknown, kind="integer") if all(map(_ID.fullmatch, words)) else unknown
     if layout.kind == "string" and options.comment is None:
         layout = replace(layout, unclear=_UNCLEAR)
         top = next((line for line in heading.comments(head) if _MAY_BE_ROW.match(line.text)), None)
         if top is not None:
-            raise bad_line(source.path, top.number, top.text, str(unclear(top.text)))
+            raise top.wrong(source.path, unclear(top.text))
     return AdjacencyFile(
         name=source.path,
         n=None,

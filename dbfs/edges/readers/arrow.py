@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbfs.edges.readers.file import TableFile, TablePiece, decoded_bytes, decoding, require_rows
+from dbfs.edges.readers.file import TableFile, TablePiece, decoded_bytes, decoding, require_rows, table_facts
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, edges_of, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, require_room
 
@@ -26,21 +26,10 @@ def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
     with source.opened() as raw, decoding(source.path, _WHAT):
         file = _opened(raw)
         columns = options.columns(file.schema.names, source.path)
-        kinds = require_kinds(file.schema, columns.ends, source.path)
+        facts = table_facts(source, columns, file.schema, bool(options.directed))
         batches = int(file.num_record_batches)
         rows = _opened(raw, _places(file.schema, columns.ends)[:1]).get_batch(0).num_rows if batches else 0
-    return ArrowFile(
-        name=source.path,
-        n=None,
-        m=None,
-        directed=bool(options.directed),
-        values=columns.others,
-        source=source,
-        batches=batches,
-        batch_rows=rows,
-        columns=columns,
-        id_kinds=kinds,
-    )
+    return ArrowFile(n=None, m=None, batches=batches, batch_rows=rows, **facts)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import numpy as np
 from dbfs.edges.edge_list import IdKind
 from dbfs.edges.readers.file import TableFile, TextFile, TextPiece
 from dbfs.edges.readers.heading import Head, read_heading
-from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, bad_line, each_line, parsed, unreadable
+from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, each_line, parsed, unreadable
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
 from dbfs.edges.readers.pairs import why_not_id
 from dbfs.edges.readers.source import Source
@@ -215,16 +215,14 @@ class CsvPiece(TextPiece):
         reading = Reading(self.source.path, self.limits, _EXPANSION)
         place = Place(self.source.path)
         parts: list[Any] = []
-        for offset, block in self.blocks(reading):
-            for table in parsed(
-                offset,
-                block,
-                reading,
-                lambda part: _parse_block(part, self.layout),
-                lambda at, part: self._by_rows(at, part, reading),
-            ):
-                reading.take_edges(table.num_rows)
-                parts.append(edges_of(table, self.layout.ends, place))
+        for _, table in parsed(
+            self.blocks(reading),
+            reading,
+            lambda part: _parse_block(part, self.layout),
+            lambda at, part: self._by_rows(at, part, reading),
+        ):
+            reading.take_edges(table.num_rows)
+            parts.append(edges_of(table, self.layout.ends, place))
         return joined_ids(parts or [edges_of(self._table([]), self.layout.ends, place)])
 
     def _by_rows(self, offset: int, block: bytes, reading: Reading) -> Any:
@@ -271,11 +269,11 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
         raise TruncatedFileError(f"{source.path} holds no edges; expected rows after the line of column names")
     top = first if header is None else header
     separator = options.sep or _separator(top.text)
-    names = [name.strip() for name in _fields(source, top, separator)]
+    names = [name.strip() for name in top.parsed(source.path, lambda text: fields(text, separator))]
     if header is None:
         names = [str(place) for place in range(len(names))]
     if header is None and len(names) < 2:
-        raise bad_line(source.path, top.number, top.text, "one column; expected two ids")
+        raise top.wrong(source.path, "one column; expected two ids")
     columns = _columns(names, header, options, source.path)
     unknown = CsvLayout(
         separator,
@@ -320,13 +318,6 @@ def _separator(text: bytes) -> str:
     return found or (" " if b" " in text.strip() else ",")
 
 
-def _fields(source: Source, line: Line, separator: str) -> list[str]:
-    try:
-        return fields(line.text, separator)
-    except LineError as error:
-        raise bad_line(source.path, line.number, line.text, str(error)) from None
-
-
 def _columns(names: Sequence[str], header: Line | None, options: ReadOptions, path: str) -> Columns:
     if header is not None:
         return options.columns(names, path)
@@ -335,13 +326,8 @@ def _columns(names: Sequence[str], header: Line | None, options: ReadOptions, pa
 
 
 def _rows(source: Source, lines: Sequence[Line], layout: CsvLayout) -> Iterator[list[str]]:
-    for line in lines:
-        try:
-            row = row_of(line.text, layout)
-        except LineError as error:
-            raise bad_line(source.path, line.number, line.text, str(error)) from None
-        if row is not None:
-            yield row
+    rows = (line.parsed(source.path, lambda text: row_of(text, layout)) for line in lines)
+    return (row for row in rows if row is not None)
 
 
 def _may_be_row(text: bytes, layout: CsvLayout) -> bool:
@@ -363,8 +349,7 @@ def _require_no_padding(source: Source, lines: Sequence[Line], layout: CsvLayout
     padded = next((one for one in ids if one.strip(" ") != one and one.strip(" ") in ids), None)
     if padded is not None:
         ways = "put ids in quotes, or drop the blanks by pandas.read_csv(path, skipinitialspace=True)"
-        reason = f"{padded!r} and {padded.strip(' ')!r} would be two vertices; {ways}"
-        raise bad_line(source.path, ids[padded].number, ids[padded].text, reason)
+        raise ids[padded].wrong(source.path, f"{padded!r} and {padded.strip(' ')!r} would be two vertices; {ways}")
 
 
 def _kinds(rows: Sequence[Sequence[str]], layout: CsvLayout, path: str) -> tuple[IdKind, ...]:
@@ -404,7 +389,7 @@ def _require_no_edge(header: Line, rows: Sequence[Sequence[str]], layout: CsvLay
     found = [column for column in layout.ends.columns if column in ids]
     if found:
         reason = f"{found[0]!r} is an id in the next lines. Is this line an edge? Pass header=False, else header=True"
-        raise bad_line(path, header.number, header.text, reason)
+        raise header.wrong(path, reason)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
 from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
-from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, bad_line, require_bytes
+from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar, columns_of, parse_line
 from dbfs.edges.tables.ends import POSITIONS, Columns
@@ -65,13 +65,13 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         parse_line(first.text, grammar)
     except LineError as error:
         hint = f". {_IF_NAMES}" if options.header is None and is_names(b" ".join(row[:2])) else ""
-        raise bad_line(source.path, first.number, first.text, f"{error}{hint}") from None
+        raise first.wrong(source.path, f"{error}{hint}") from None
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
-        raise bad_line(source.path, first.number, first.text, reason)
+        raise first.wrong(source.path, reason)
     if options.sep is None and not remarks.konect and _may_be_neighbours(first.text, row):
         reason = "a tab, and then blanks: format='adjacency-list' reads neighbours, and sep=' ' reads values of an edge"
-        raise bad_line(source.path, first.number, first.text, reason)
+        raise first.wrong(source.path, reason)
     sides = _sides(heading, options)
     if sides is not None:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
@@ -127,8 +127,7 @@ def _named(header: Line, line: Line, grammar: PairGrammar, path: str) -> tuple[P
                 grammar = replace(grammar, separator=b"\t", tail=b"\t", extra=len(row) - 2)
             return grammar, row, [name.strip(b" \t\"'").decode("utf-8", "replace") for name in names]
     counts = [len(columns_of(text, *marks)) for text in (header.text, line.text)]
-    reason = f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column"
-    raise bad_line(path, header.number, header.text, reason)
+    raise header.wrong(path, f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column")
 
 
 def _may_be_neighbours(text: bytes, row: list[bytes]) -> bool:

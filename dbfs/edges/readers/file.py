@@ -16,7 +16,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.lines import LINE_BYTES, blocks, byte_ranges, line_start, lines_by_samples
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
-from dbfs.edges.tables.ids import in_batches, joined_ids
+from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, UnreadableFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
@@ -62,6 +62,23 @@ class TableFile(FileEdges):
     def ends(self) -> Ends:
         """The columns of an edge's ends."""
         return self.columns.ends
+
+
+def table_facts(source: Source, columns: Columns, schema: Any, directed: bool) -> dict[str, Any]:
+    """Return the fields of a ``TableFile`` that all formats of tables fill alike.
+
+    Args:
+        source: the file.
+        columns: its columns.
+        schema: the Arrow schema of the columns of the ends, and perhaps of others.
+        directed: whether edges can be crossed in one direction only.
+
+    Raises:
+        EdgeInputError: see ``tables.ids.require_kinds``.
+    """
+    kinds = require_kinds(schema, columns.ends, source.path)
+    found = {"name": source.path, "directed": directed, "values": columns.others, "id_kinds": kinds}
+    return {**found, "source": source, "columns": columns}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ The result is a ``PairFile`` with vertices 0..n-1.
 import re
 
 from dbfs.edges.readers.heading import Head
-from dbfs.edges.readers.lines import bad_line, header_number, require_bytes
+from dbfs.edges.readers.lines import header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.errors import TruncatedFileError
@@ -32,11 +32,11 @@ def open_gr(head: Head, options: ReadOptions) -> PairFile:
     else:
         raise TruncatedFileError(f"{source.path} ends before its header; expected 'p tw n m' or 'p sp n m'")
     if len(words) != 4 or words[0] != b"p" or words[1] not in (b"tw", b"sp"):
-        raise bad_line(source.path, line.number, line.text, "expected the header 'p tw n m' or 'p sp n m'")
+        raise line.wrong(source.path, "expected the header 'p tw n m' or 'p sp n m'")
     n = header_number(source, line, words[2], "the count of vertices")
     m = header_number(source, line, words[3], "the count of edges")
     if n == 0 and m > 0:
-        raise bad_line(source.path, line.number, line.text, "a graph without vertices has no edges")
+        raise line.wrong(source.path, "a graph without vertices has no edges")
     arcs = words[1] == b"sp"
     least = 8 if arcs else 4
     require_bytes(source, line.end, m * least, counted(m, "edge"))

@@ -217,7 +217,7 @@ class Remarks:
 
 def ask_direction(path: str, line: Line, reason: str) -> Exception:
     """Return the error for a line that leaves open whether edges are directed."""
-    return bad_line(path, line.number, line.text, f"{reason}; pass directed=True or directed=False")
+    return line.wrong(path, f"{reason}; pass directed=True or directed=False")
 
 
 @dataclass(frozen=True)

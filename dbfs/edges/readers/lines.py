@@ -5,7 +5,7 @@ No function here holds more text than a block and the longest line.
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -43,6 +43,21 @@ class Line:
     start: int
     end: int
     text: bytes
+
+    def wrong(self, path: str, reason: object) -> FormatError:
+        """Return the error for this line of a file; see ``bad_line``."""
+        return bad_line(path, self.number, self.text, str(reason))
+
+    def parsed(self, path: str, parse: Callable[[bytes], T]) -> T:
+        """Return what ``parse`` makes of this line of a file.
+
+        Raises:
+            FormatError: ``parse`` raised ``LineError``.
+        """
+        try:
+            return parse(self.text)
+        except LineError as error:
+            raise self.wrong(path, error) from None
 
 
 class LineError(ValueError):
@@ -134,21 +149,26 @@ def each_line(source: Source, offset: int, block: bytes, reading: Reading, parse
 
 
 def parsed(
-    offset: int, block: bytes, reading: Reading, fast: Callable[[bytes], T | None], slow: Callable[[int, bytes], T]
-) -> Iterator[T]:
-    """Yield what a block at ``offset`` holds, whole or in slices.
+    blocks: Iterable[tuple[int, bytes]],
+    reading: Reading,
+    fast: Callable[[bytes], T | None],
+    slow: Callable[[int, bytes], T],
+) -> Iterator[tuple[bytes, T]]:
+    """Yield lines and what they hold: each of some blocks (see ``blocks``), whole or in slices.
 
-    ``fast`` returns None for lines of which one is, or may be, wrong; ``slow`` then parses the slice that has it.
+    ``fast`` returns None for lines of which one is, or may be, wrong; ``slow`` then parses the slice that has it, given
+    its offset in the text.
     """
-    whole = fast(block)
-    if whole is not None:
-        yield whole
-        return
-    for part in slices(block):
-        reading.look()
-        found = fast(part)
-        yield slow(offset, part) if found is None else found
-        offset += len(part)
+    for offset, block in blocks:
+        whole = fast(block)
+        if whole is not None:
+            yield block, whole
+            continue
+        for part in slices(block):
+            reading.look()
+            found = fast(part)
+            yield part, slow(offset, part) if found is None else found
+            offset += len(part)
 
 
 def line_start(source: Source, at: int, reading: Reading, line_bytes: int = LINE_BYTES) -> int:
@@ -268,5 +288,5 @@ def header_number(source: Source, line: Line, token: bytes, what: str) -> int:
     """
     if not re.fullmatch(rb"[0-9]{1,19}", token) or int(token) > INT64_MAX:
         shown = token[:40].decode("utf-8", "replace")
-        raise bad_line(source.path, line.number, line.text, f"{what} is {shown!r}; expected an integer, 0 to 2^63-1")
+        raise line.wrong(source.path, f"{what} is {shown!r}; expected an integer, 0 to 2^63-1")
     return int(token)

@@ -7,11 +7,11 @@ is a ``PairFile`` with vertices 0..n-1; of a bipartite graph the rows are the fi
 import re
 
 from dbfs.edges.readers.heading import Head, Remarks, ask_direction, passed_over
-from dbfs.edges.readers.lines import Line, bad_line, header_number, require_bytes
+from dbfs.edges.readers.lines import Line, header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairFile, PairGrammar
 from dbfs.edges.readers.source import Source
-from dbfs.errors import FormatError, TruncatedFileError
+from dbfs.errors import TruncatedFileError
 
 # Values after the two ids of an entry, by field.
 _VALUE = ("value",)
@@ -25,6 +25,7 @@ _VALUES = {
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 # SciPy reads banners with one percent sign, and indented ones.
 BANNER = re.compile(rb"\s*+%%?+MatrixMarket(?=\s)")
+_EXPECTED = "expected '%%MatrixMarket matrix coordinate <field> <symmetry>'"
 _MARK = b"%"
 
 
@@ -55,17 +56,17 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
     sizes = line.text.split()
     if len(sizes) != 3:
         reason = "expected the size line 'rows columns entries'; format='edge-list' reads a file without one"
-        raise bad_line(source.path, line.number, line.text, reason)
+        raise line.wrong(source.path, reason)
     names = ("the count of rows", "the count of columns", "the count of entries")
     rows, columns, m = (header_number(source, line, size, name) for size, name in zip(sizes, names, strict=True))
     bipartite = bool(options.bipartite)
     if rows != columns and not bipartite:
         reason = "not square; bipartite=True makes a vertex of each row, and another of each column"
-        raise bad_line(source.path, line.number, line.text, reason)
+        raise line.wrong(source.path, reason)
     if bipartite and symmetric:
-        raise bad_line(source.path, first.number, first.text, "a symmetric matrix is not bipartite=True")
+        raise first.wrong(source.path, "a symmetric matrix is not bipartite=True")
     if min(rows, columns) == 0 and m > 0:
-        raise bad_line(source.path, line.number, line.text, "a matrix without rows or columns has no entries")
+        raise line.wrong(source.path, "a matrix without rows or columns has no entries")
     if not (symmetric or bipartite) and options.directed is None and remarks.undirected is not None:
         raise ask_direction(source.path, remarks.undirected, "the banner says general, and a comment undirected")
     least = 4 + 2 * len(values)
@@ -89,19 +90,15 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
 def _banner(source: Source, line: Line) -> tuple[tuple[str, ...], bool]:
     """Return the names of the values of an entry, and whether the matrix is symmetric, skew-symmetric or hermitian."""
     words = line.text.decode("utf-8", "replace").lower().split()
-
-    def wrong(reason: str) -> FormatError:
-        return bad_line(source.path, line.number, line.text, reason)
-
     if not BANNER.match(line.text):
-        raise wrong("not a Matrix Market file; expected '%%MatrixMarket matrix coordinate <field> <symmetry>'")
+        raise line.wrong(source.path, f"not a Matrix Market file; {_EXPECTED}")
     if len(words) != 5 or words[1] != "matrix":
-        raise wrong("expected '%%MatrixMarket matrix coordinate <field> <symmetry>'")
+        raise line.wrong(source.path, _EXPECTED)
     _, _, layout, field, symmetry = words
     if layout != "coordinate":
-        raise wrong(f"layout {layout!r} is not supported; only coordinate is")
+        raise line.wrong(source.path, f"layout {layout!r} is not supported; only coordinate is")
     if field not in _VALUES:
-        raise wrong(f"field {field!r} is unknown; expected one of {', '.join(_VALUES)}")
+        raise line.wrong(source.path, f"field {field!r} is unknown; expected one of {', '.join(_VALUES)}")
     if symmetry not in _SYMMETRIES:
-        raise wrong(f"symmetry {symmetry!r} is unknown; expected one of {', '.join(_SYMMETRIES)}")
+        raise line.wrong(source.path, f"symmetry {symmetry!r} is unknown; expected one of {', '.join(_SYMMETRIES)}")
     return _VALUES[field], symmetry != "general"

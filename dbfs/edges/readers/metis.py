@@ -23,13 +23,12 @@ from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.lines import (
     LINE_BYTES,
     LineError,
-    bad_line,
     blocks,
     count_lines,
     each_line,
     header_number,
+    parsed,
     require_bytes,
-    slices,
     split_points,
     unreadable,
 )
@@ -101,11 +100,16 @@ class MetisPiece:
         reading = Reading(self.source.path, self.limits, EXPANSION)
         vertex = self.vertex
         parts: list[Edges] = []
-        for offset, block in blocks(self.source, self.start, self.stop, reading, self.layout.line_bytes):
-            edges = parse_block(block, vertex, self.layout)
-            if edges is None:
-                edges = self._by_slices(offset, block, vertex, reading)
-            rows = count_vertex_lines(block)
+
+        def fast(part: bytes) -> Edges | None:
+            return parse_block(part, vertex, self.layout)
+
+        def slow(at: int, part: bytes) -> Edges:
+            return parse_lines(self.source, at, part, vertex, self.layout, reading)
+
+        text = blocks(self.source, self.start, self.stop, reading, self.layout.line_bytes)
+        for lines, edges in parsed(text, reading, fast, slow):
+            rows = count_vertex_lines(lines)
             # Blank lines may follow the last vertex's line.
             reading.take_edges(edges[0].size, min(rows, max(self.layout.n - vertex, 0)))
             vertex += rows
@@ -114,19 +118,6 @@ class MetisPiece:
             raise TruncatedFileError(
                 f"{self.source.path} ends after {vertex} vertex lines; its header promises {self.layout.n}"
             )
-        return joined(parts)
-
-    def _by_slices(self, offset: int, block: bytes, vertex: int, reading: Reading) -> Edges:
-        """Parse a block that has a wrong line; errors as of ``read``."""
-        parts: list[Edges] = []
-        for part in slices(block):
-            reading.look()
-            edges = parse_block(part, vertex, self.layout)
-            if edges is None:
-                edges = parse_lines(self.source, offset, part, vertex, self.layout, reading)
-            parts.append(edges)
-            offset += len(part)
-            vertex += count_vertex_lines(part)
         return joined(parts)
 
 
@@ -252,22 +243,21 @@ def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
         raise TruncatedFileError(f"{source.path} ends before its header; expected 'n m [fmt [ncon]]'")
     words = line.text.split()
     if not 2 <= len(words) <= 4:
-        raise bad_line(source.path, line.number, line.text, "expected the header 'n m [fmt [ncon]]'")
+        raise line.wrong(source.path, "expected the header 'n m [fmt [ncon]]'")
     n = header_number(source, line, words[0], "the count of vertices")
     m = header_number(source, line, words[1], "the count of edges")
     fmt = words[2] if len(words) > 2 else b"0"
     if not re.fullmatch(rb"[01]{1,3}", fmt):
         shown = fmt[:40].decode("utf-8", "replace")
-        reason = f"fmt, the third number, is {shown!r}; expected one to three digits, each 0 or 1"
-        raise bad_line(source.path, line.number, line.text, reason)
+        raise line.wrong(source.path, f"fmt, the third number, is {shown!r}; expected one to three digits, each 0 or 1")
     sizes, weights, edge_weights = (digit == "1" for digit in fmt.decode().zfill(3))
     ncon = header_number(source, line, words[3], "the count of vertex weights") if len(words) > 3 else 0
     if ncon > _MOST_WEIGHTS:
-        raise bad_line(source.path, line.number, line.text, f"ncon is {ncon}; expected at most {_MOST_WEIGHTS}")
+        raise line.wrong(source.path, f"ncon is {ncon}; expected at most {_MOST_WEIGHTS}")
     if ncon and not weights:
-        raise bad_line(source.path, line.number, line.text, "ncon counts vertex weights, but fmt says there are none")
+        raise line.wrong(source.path, "ncon counts vertex weights, but fmt says there are none")
     if n == 0 and m > 0:
-        raise bad_line(source.path, line.number, line.text, "a graph without vertices has no edges")
+        raise line.wrong(source.path, "a graph without vertices has no edges")
     layout = MetisLayout(n, m, lead=int(sizes) + max(ncon, 1) * int(weights), step=1 + int(edge_weights))
     # A line takes at least its line end, a number two bytes.
     least = max(n, 2 * (2 * m * layout.step + n * layout.lead))

@@ -7,17 +7,17 @@ array of Python objects is pickled, and refused: unpickling runs code of the fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dbfs.edges.readers.file import TableFile, decoding, require_rows
+from dbfs.edges.readers.file import TableFile, decoding, require_rows, table_facts
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import POSITIONS, Columns, choose_ends
-from dbfs.edges.tables.ids import Place, edges_of, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import EdgeInputError, FormatError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
@@ -47,22 +47,10 @@ def open_npy(source: Source, options: ReadOptions) -> NpyFile:
             f"{source.path}: its header promises {rows:,} rows, which take {size:,} bytes, and "
             f"{source.size - start:,} follow"
         )
-    file = NpyFile(
-        name=source.path,
-        n=None,
-        m=rows,
-        directed=bool(options.directed),
-        values=columns.others,
-        source=source,
-        columns=columns,
-        rows=rows,
-        start=start,
-        dtype=dtype,
-        split=fortran == rowwise and not dtype.names,
-    )
-    none = np.empty(0 if dtype.names else (0, 2), dtype)
-    kinds = require_kinds(NpyPiece(file, 0, 0, file.limits()).table(none).schema, columns.ends, source.path)
-    return replace(file, id_kinds=kinds)
+    schema = schema_of({name: dtype[name] if dtype.names else dtype for name in columns.ends.columns}, source.path)
+    split = fortran == rowwise and not dtype.names
+    facts = table_facts(source, columns, schema, bool(options.directed))
+    return NpyFile(n=None, m=rows, rows=rows, start=start, dtype=dtype, split=split, **facts)
 
 
 def read_header(raw: Any, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -98,6 +86,13 @@ def as_arrow(values: Any, column: str, name: str) -> Any:
         return pa.array(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise EdgeInputError(f"{name}: column {column!r} holds {values.dtype}; expected ids ({error})") from None
+
+
+def schema_of(dtypes: Mapping[str, np.dtype[Any]], name: str) -> Any:
+    """Return the Arrow schema of columns of NumPy's types; errors as of ``as_arrow``."""
+    import pyarrow as pa
+
+    return pa.schema([(column, as_arrow(np.empty(0, dtype), column, name).type) for column, dtype in dtypes.items()])
 
 
 def _columns(

@@ -20,12 +20,12 @@ import numpy as np
 from dbfs import config
 from dbfs.edges.arrays import from_scipy
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.file import FileEdges, TableFile, decoding, require_rows
-from dbfs.edges.readers.npy import as_arrow, read_header
+from dbfs.edges.readers.file import FileEdges, TableFile, decoding, require_rows, table_facts
+from dbfs.edges.readers.npy import as_arrow, read_header, schema_of
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import POSITIONS, Columns, Ends
-from dbfs.edges.tables.ids import Place, edges_of, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
@@ -201,8 +201,6 @@ class ColumnsFile(TableFile):
 
 def _open_columns(source: Source, options: ReadOptions, members: dict[str, Member]) -> ColumnsFile:
     """Return the edge list of an archive of arrays of one length; errors as of ``open_npz``."""
-    import pyarrow as pa
-
     index = members.get(_EDGE_INDEX)
     if index is not None and len(index.shape) == 2 and index.shape[0] == 2 and not options.named:
         columns = Columns((), POSITIONS)
@@ -214,19 +212,9 @@ def _open_columns(source: Source, options: ReadOptions, members: dict[str, Membe
     if any(len(shape) != 1 for shape in sizes.values()) or len(set(sizes.values())) > 1:
         shown = ", ".join(f"{name!r} {' x '.join(map(str, shape)) or '()'}" for name, shape in sizes.items())
         raise FormatError(f"{source.path}: arrays of the shapes {shown}; expected one dimension and one length")
-    schema = pa.schema(
-        (name, as_arrow(np.empty(0, member.dtype), name, source.path).type) for name, member in arrays.items()
-    )
-    return ColumnsFile(
-        name=source.path,
-        n=None,
-        m=next(iter(sizes.values()))[0],
-        directed=bool(options.directed),
-        values=columns.others,
-        source=source,
-        columns=columns,
-        id_kinds=require_kinds(schema, columns.ends, source.path),
-    )
+    schema = schema_of({name: member.dtype for name, member in arrays.items()}, source.path)
+    facts = table_facts(source, columns, schema, bool(options.directed))
+    return ColumnsFile(n=None, m=next(iter(sizes.values()))[0], **facts)
 
 
 def _symmetric_or_not(source: Source, layout: str, members: dict[str, Member]) -> EdgeList:

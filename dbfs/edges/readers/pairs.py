@@ -255,16 +255,14 @@ class PairPiece(TextPiece):
         """Return sources and targets, int64; errors as of ``Piece.read``."""
         reading = Reading(self.source.path, self.limits, _EXPANSION)
         parts: list[Edges] = []
-        for offset, block in self.blocks(reading):
-            for edges in parsed(
-                offset,
-                block,
-                reading,
-                lambda part: parse_block(part, self.grammar),
-                lambda at, part: parse_lines(self.source, at, part, self.grammar, reading),
-            ):
-                reading.take_edges(edges[0].size)
-                parts.append(edges)
+        for _, edges in parsed(
+            self.blocks(reading),
+            reading,
+            lambda part: parse_block(part, self.grammar),
+            lambda at, part: parse_lines(self.source, at, part, self.grammar, reading),
+        ):
+            reading.take_edges(edges[0].size)
+            parts.append(edges)
         return joined(parts)
 
 

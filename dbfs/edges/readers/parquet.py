@@ -20,10 +20,11 @@ from dbfs.edges.readers.file import (
     decoded_bytes,
     decoding,
     require_rows,
+    table_facts,
 )
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.tables.ids import Place, edges_of, require_kinds
+from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, require_room
@@ -55,20 +56,9 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
         raise FormatError(
             f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
         )
-    kinds = require_kinds(schema, columns.ends, source.path)
     n, first_id, stated = _stated(schema, source.path)
-    return ParquetFile(
-        name=source.path,
-        first_id=first_id,
-        n=None if options.named else n,
-        m=sum(groups),
-        directed=bool(stated) if options.directed is None else options.directed,
-        values=columns.others,
-        source=source,
-        groups=groups,
-        columns=columns,
-        id_kinds=kinds,
-    )
+    facts = table_facts(source, columns, schema, bool(stated) if options.directed is None else options.directed)
+    return ParquetFile(n=None if options.named else n, m=sum(groups), first_id=first_id, groups=groups, **facts)
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,12 @@ from typing import IO, Any, Literal, cast
 
 from dbfs import config
 from dbfs.errors import (
-    DbfsError,
     FormatError,
     InvalidOptionError,
-    MissingFileError,
     TruncatedFileError,
-    UnreadableFileError,
 )
 from dbfs_workers.storage.files import file_system, open_file
-from dbfs_workers.storage.saved.folder import is_refused, own_error
+from dbfs_workers.storage.saved.folder import is_refused, reading
 
 Compression = Literal["gzip", "xz", "bz2", "zstd"]
 Content = Literal["text", "parquet", "arrow", "npy", "npz"]
@@ -330,34 +327,21 @@ def is_utf8(start: bytes) -> bool:
 
 @contextmanager
 def explained(path: str, compression: Compression | None) -> Iterator[None]:
-    """Turn the errors of opening, reading and decompressing a file into dbfs's.
-
-    Each file system has errors of its own: those of a network's libraries are no ``OSError``. So this stands around
-    calls of files only, and takes any error.
-    """
-    try:
-        yield
-    except DbfsError:
-        raise
-    except EOFError as error:
-        raise TruncatedFileError(f"{path} is truncated: its {compression} stream ends before its end mark") from error
-    except (zlib.error, lzma.LZMAError) as error:
-        raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({error})") from error
-    except Exception as raised:
-        own = own_error(raised)
-        if is_refused(own):
-            raise FormatError(f"{path} can't be read: permission denied") from own
-        if isinstance(own, FileNotFoundError | NotADirectoryError):
-            raise MissingFileError(f"{path}: no such file") from own
-        # Decompressors raise OSError itself, without a number. Errors with a number come from the machine or the
-        # network.
-        corrupt = isinstance(own, OSError) and type(own) in (OSError, gzip.BadGzipFile) and own.errno is None
-        if corrupt and "Truncated compressed stream" in str(own):
-            raise TruncatedFileError(f"{path} is truncated: its {compression} stream ends before its end mark") from own
-        if compression is not None and corrupt:
-            raise FormatError(f"{path} is corrupt: its {compression} stream can't be decompressed ({own})") from own
-        reason = getattr(own, "strerror", None) or str(own) or type(own).__name__
-        raise UnreadableFileError(f"{path} can't be read: {reason}") from own
+    """Turn the errors of opening, reading and decompressing a file into dbfs's; see ``reading``."""
+    with reading(path):
+        try:
+            yield
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            # Decompressors raise OSError itself, without a number. Errors with a number come from the machine or the
+            # network.
+            plain = type(error) in (OSError, gzip.BadGzipFile) and compression is not None and not is_refused(error)
+            if isinstance(error, OSError) and (not plain or error.errno is not None):
+                raise
+            if isinstance(error, EOFError) or "Truncated compressed stream" in str(error):
+                reason = f"truncated: its {compression} stream ends before its end mark"
+                raise TruncatedFileError(f"{path} is {reason}") from error
+            reason = f"corrupt: its {compression} stream can't be decompressed ({error})"
+            raise FormatError(f"{path} is {reason}") from error
 
 
 _LOCAL = ("file", "local")

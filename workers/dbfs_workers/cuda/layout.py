@@ -200,31 +200,11 @@ PEER: Final = _PEER.dtype
 RECORD: Final = _RECORD.dtype
 PARAMS: Final = _PARAMS.dtype
 HOST_HEADER: Final = _HOST_VIEW.before("records")
-CONTROL_BYTES: Final = _CONTROL.nbytes
 HEADER: Final = header(
-    {
-        "LEADER": LEADER,
-        "MAX_RANKS": MAX_RANKS,
-        "FLAG_WORDS": FLAG_WORDS,
-        "FLAG_SLOTS": FLAG_SLOTS,
-        "LARGE_DEGREE": LARGE_DEGREE,
-        "CHUNK_EDGES": CHUNK_EDGES,
-        "GROUP_ROWS": GROUP_ROWS,
-        "FEW_SOURCES": FEW_SOURCES,
-        "LEVEL_SLOTS": LEVEL_SLOTS,
-        "SETTLE_SLOTS": SETTLE_SLOTS,
-        "STATUS_RANK": STATUS_RANK,
-        "STATUS_STEP": STATUS_STEP,
-        "STATUS_LEVEL": STATUS_LEVEL,
-        "TAG_SHIFT": TAG_SHIFT,
-        "TAG_LEVEL": TAG_LEVEL,
-        "TAG_SET": TAG_SET,
-        "TOTALS": TOTALS,
-        "TOTAL_COUNT": TOTAL_COUNT,
-        "RECORD_WORDS_SINGLE": RECORD_WORDS_SINGLE,
-        "RECORD_WORDS_GANG": RECORD_WORDS_GANG,
-    },
+    # All numbers of this module.
+    {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
     scoped=(Direction, Mode, Step, Reason),
     indexes=(Counter, Total),
     structs=(_CSR, _PEER, _RECORD, _HOST_VIEW, _LINE, _SLOT, _CONTROL, _PARAMS),
 )
+CONTROL_BYTES: Final = _CONTROL.nbytes

@@ -10,6 +10,7 @@ Kernels that launch kernels are linked with CUDA's device runtime by nvJitLink, 
 """
 
 import hashlib
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -89,14 +90,21 @@ def link(cubin: bytes, arch: str, name: str) -> bytes:
 
 
 def _linker() -> Any:
-    try:
-        from cuda.bindings import nvjitlink
+    return _binding("nvjitlink", "version", f"nvJitLink is not installed or does not load; {_ADVICE}")
 
-        # The library itself is loaded by the first call.
-        nvjitlink.version()
+
+def _binding(module: str, version: str, missing: str) -> Any:
+    """Return a module of CUDA's bindings, whose library is loaded by the call of its function ``version``.
+
+    Raises:
+        BackendUnavailableError: the module or its library is not there; ``missing`` begins the message.
+    """
+    try:
+        found = importlib.import_module(f"cuda.bindings.{module}")
+        getattr(found, version)()
     except (ImportError, RuntimeError) as error:
-        raise BackendUnavailableError(f"nvJitLink is not installed or does not load; {_ADVICE}: {error}") from error
-    return nvjitlink
+        raise BackendUnavailableError(f"{missing}: {error}") from error
+    return found
 
 
 KERNEL_FOLDER: Final = Path(__file__).parent / "kernels"
@@ -248,16 +256,7 @@ def _read(size_of: Callable[..., tuple[Any, ...]], get: Callable[..., tuple[Any,
 
 
 def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc
-
-        # The library itself is loaded by the first call.
-        nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError) as error:
-        raise BackendUnavailableError(
-            f"NVRTC, which compiles the kernels, is not installed or does not load: {error}"
-        ) from error
-    return nvrtc
+    return _binding("nvrtc", "nvrtcVersion", "NVRTC, which compiles the kernels, is not installed or does not load")
 
 
 def nvrtc_version() -> tuple[int, int]:

@@ -26,16 +26,10 @@ MOST_COPIES: Final = 3
 # The kernel's arguments.
 _ARGUMENTS: Final = np.dtype(
     [
-        ("offsets", np.uint64),
-        ("common", np.uint64),
-        ("distances", np.uint64),
+        *((name, np.uint64) for name in ("offsets", "common", "distances")),
         ("rows", np.int64),
-        ("sums", np.uint64),
-        ("finished", np.uint64),
-        ("on_host", np.uint64),
-        ("bins", np.uint32),
-        ("shared_bins", np.uint32),
-        ("copies", np.uint32),
+        *((name, np.uint64) for name in ("sums", "finished", "on_host")),
+        *((name, np.uint32) for name in ("bins", "shared_bins", "copies")),
     ]
 )
 

@@ -106,16 +106,7 @@ def build_csr(stripe: Stripe, rank: int, bins: BinStore, hub_first: bool, thread
             kernels.place_columns(rows, targets, starts, bucket, cursor, columns)
         # Ends where the next bucket begins, which another thread may write at this moment.
         own_offsets = np.append(row_offsets[first:end], offsets[bucket + 1])
-        largest = stripe.p * stripe.n_local - 1
-        counts: tuple[int, int]
-        if not hub_first:
-            counts = sort_rows(own_offsets, columns, rank * stripe.n_local + first, 1, largest)
-            return counts
-        placed = columns[offsets[bucket] : offsets[bucket + 1]]
-        kernels.to_positions(placed, stripe.p, stripe.n_local)
-        counts = sort_rows(own_offsets, columns, first * stripe.p + rank, stripe.p, largest)
-        kernels.to_internal(placed, stripe.p, stripe.n_local)
-        return counts
+        return sort_columns(stripe, rank, first, own_offsets, columns, hub_first)
 
     self_loops = duplicates = 0
     # A step is a run of buckets with at least a share of all edges; the bins of a step are returned after it.
@@ -128,6 +119,25 @@ def build_csr(stripe: Stripe, rank: int, bins: BinStore, hub_first: bool, thread
             bins.release_before(end)
     bins.close()
     return Csr(row_offsets, columns), self_loops, duplicates
+
+
+def sort_columns(
+    stripe: Stripe,
+    rank: int,
+    first: int,
+    row_offsets: NDArray[np.int64],
+    columns: NDArray[np.uint32],
+    hub_first: bool,
+) -> tuple[int, int]:
+    """Sort the columns of each of a rank's rows from row ``first`` on; return the self-loops and the duplicates."""
+    largest = stripe.p * stripe.n_local - 1
+    if not hub_first:
+        return sort_rows(row_offsets, columns, rank * stripe.n_local + first, 1, largest)
+    placed = columns[row_offsets[0] : row_offsets[-1]]
+    kernels.to_positions(placed, stripe.p, stripe.n_local)
+    counts = sort_rows(row_offsets, columns, first * stripe.p + rank, stripe.p, largest)
+    kernels.to_internal(placed, stripe.p, stripe.n_local)
+    return counts
 
 
 def _steps(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

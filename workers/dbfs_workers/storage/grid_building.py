@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.storage import building_kernels as kernels
-from dbfs_workers.storage.building import bin_edges, build_csr
+from dbfs_workers.storage.building import bin_edges, build_csr, sort_columns
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
 from dbfs_workers.storage.grid import Blocks, Grid, GridPartition
 from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.pieces import check_ids
-from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
 
 _Groups = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -170,11 +169,4 @@ def _joined(stripe: Stripe, rank: int, parts: Sequence[Csr], hub_first: bool) ->
     cursor = row_offsets[:-1].copy()
     for part in parts:
         kernels.append_rows(part.row_offsets, part.columns, cursor, columns)
-    largest = stripe.p * stripe.n_local - 1
-    if not hub_first:
-        loops, repeats = sort_rows(row_offsets, columns, rank * stripe.n_local, 1, largest)
-    else:
-        kernels.to_positions(columns, stripe.p, stripe.n_local)
-        loops, repeats = sort_rows(row_offsets, columns, rank, stripe.p, largest)
-        kernels.to_internal(columns, stripe.p, stripe.n_local)
-    return Csr(row_offsets, columns), loops, repeats
+    return Csr(row_offsets, columns), *sort_columns(stripe, rank, 0, row_offsets, columns, hub_first)

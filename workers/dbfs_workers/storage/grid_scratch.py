@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid import Grid, GridPartition
-from dbfs_workers.storage.labels import LabelPool, RankLabels, set_bits
-from dbfs_workers.storage.stripe import Stripe, own_rows
+from dbfs_workers.storage.labels import LabelPool, RankLabels, label_sources
+from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.team import Team
 
 
@@ -97,12 +97,7 @@ class GridScratch:
         self.visited[:] = 0
         stripe, rank = self.stripe, self.partition.rank
         labels = RankLabels.unreached(self.xp, stripe, predecessors=spec.predecessors, pool=self._pool)
-        own = own_rows(stripe, rank, spec.sources)
-        set_bits(self.xp, self.own_visited, own.astype(np.int64))
-        rows = self.xp.asarray(own)
-        labels.distances[rows] = 0
-        if labels.predecessors is not None:
-            labels.predecessors[rows] = rows + np.uint32(rank * stripe.n_local)
+        rows = label_sources(self.xp, stripe, rank, spec.sources, self.own_visited, labels)
         self.next_queue[: rows.size] = rows
         self.advance(rows.size)
         return labels

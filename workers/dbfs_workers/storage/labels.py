@@ -184,19 +184,18 @@ def label_sources(
         stripe: how the graph lies on the ranks.
         rank: the rank.
         sources: vertices, repetitions allowed.
-        visited: uint32[stripe.words], the rank's bitmap over all internal ids; updated.
+        visited: uint32[stripe.words_local], the rank's bitmap of its own rows; updated.
         labels: the rank's labels; updated.
 
     Returns:
         uint32 local ids of the labelled vertices, ascending and each once.
     """
     own = own_rows(stripe, rank, sources)
-    ids = own.astype(np.int64) + rank * stripe.n_local
-    set_bits(xp, visited, ids)
+    set_bits(xp, visited, own.astype(np.int64))
     rows: NDArray[np.uint32] = xp.asarray(own)
     labels.distances[rows] = 0
     if labels.predecessors is not None:
-        labels.predecessors[rows] = xp.asarray(ids.astype(np.uint32))
+        labels.predecessors[rows] = rows + np.uint32(rank * stripe.n_local)
     return rows
 
 

@@ -158,7 +158,7 @@ class Scratch:
         self.visited[:] = 0
         if self._unreachable is not None:
             self.own_visited[:] = self._unreachable
-        rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.visited, labels)
+        rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.own_visited, labels)
         if self._begun:
             self._keep_unreached(rows, labels)
         self.next_queue[: rows.size] = rows

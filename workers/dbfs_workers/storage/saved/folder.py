@@ -42,7 +42,7 @@ class Folder:
             name = name.removeprefix(scheme)
         if "://" in name:
             return cls(name.rstrip("/"))
-        with _reading(name):
+        with reading(name):
             return cls(str(Path(name).expanduser().absolute()))
 
     @property
@@ -61,7 +61,7 @@ class Folder:
             FormatError: the path is that of a file, or its folder may not be listed.
             UnreadableFileError: the file system or the network fails.
         """
-        with _reading(self.path):
+        with reading(self.path):
             files, inner = self._file_system()
             # Stores list what they listed before.
             files.invalidate_cache(inner)
@@ -83,7 +83,7 @@ class Folder:
             FormatError, UnreadableFileError: see ``names``.
         """
         path = self.file(name)
-        with _reading(path):
+        with reading(path):
             if self.local:
                 with LocalFile(path) as raw:
                     return raw.seek(0, os.SEEK_END)
@@ -99,7 +99,7 @@ class Folder:
         Raises:
             MissingFileError, FormatError, UnreadableFileError: see ``size``.
         """
-        with _reading(self.file(name)):
+        with reading(self.file(name)):
             if not self.local:
                 files, inner = self._file_system()
                 found: bytes = files.cat_file(f"{inner}/{name}", start=start, end=start + len(to))
@@ -131,7 +131,7 @@ class Folder:
         Raises:
             MissingFileError, FormatError, UnreadableFileError: see ``size``.
         """
-        with _reading(self.file(name)), LocalFile(self.file(name)) as raw:
+        with reading(self.file(name)), LocalFile(self.file(name)) as raw:
             size = raw.seek(0, os.SEEK_END)
             # An empty file can't be mapped.
             return mmap.mmap(raw.fileno(), size, prot=mmap.PROT_READ) if size else b""
@@ -215,7 +215,7 @@ class Folder:
         Raises:
             MissingFileError, UnreadableFileError: see ``size``.
         """
-        with _reading(self.file(name)):
+        with reading(self.file(name)):
             return Path(self.path, name).stat().st_mtime_ns if self.local else 0
 
     def put(self, name: str, content: bytes, part: str, check: Callable[[], None]) -> None:
@@ -290,7 +290,7 @@ def _sync(raw: IO[bytes]) -> None:
     os.fsync(raw.fileno())
 
 
-def own_error(error: Exception) -> Exception:
+def _own_error(error: Exception) -> Exception:
     """Return the error of a network behind fsspec's ``FileNotFoundError`` for any failure of a web server."""
     cause = error.__cause__
     failed = isinstance(error, FileNotFoundError) and isinstance(cause, OSError | TimeoutError)
@@ -308,14 +308,18 @@ def is_refused(error: Exception) -> bool:
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Turn the errors of reading a file into dbfs's. Each file system has errors of its own, so any error counts."""
+def reading(path: str) -> Iterator[None]:
+    """Turn the errors of reading a file into dbfs's.
+
+    Each file system has errors of its own: those of a network's libraries are no ``OSError``. So this stands around
+    calls of files only, and takes any error.
+    """
     try:
         yield
     except DbfsError:
         raise
     except Exception as raised:
-        error = own_error(raised)
+        error = _own_error(raised)
         if is_refused(error):
             raise FormatError(f"{path} can't be read: permission denied") from error
         if isinstance(error, FileNotFoundError | NotADirectoryError):
