@@ -17,11 +17,7 @@ MAX_SEED = 2**64 - 1
 
 
 def integer(generator: str, parameter: str, value: SupportsIndex, low: int, high: int) -> int:
-    """Return the value as an int.
-
-    Raises:
-        InvalidOptionError: the value is not an integer (a bool is not one), or not in low..high.
-    """
+    """Return the value as an int; raise ``InvalidOptionError`` unless it is an integer, and no bool, in low..high."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise InvalidOptionError(f"{generator}: {parameter} must be an integer in {low}..{high}, not {value!r}")
     if not low <= (number := index(value)) <= high:
@@ -30,11 +26,7 @@ def integer(generator: str, parameter: str, value: SupportsIndex, low: int, high
 
 
 def number(generator: str, parameter: str, value: object, low: float, high: float) -> float:
-    """Return the value as a float.
-
-    Raises:
-        InvalidOptionError: the value is not a number (a bool is not one), or not in low..high.
-    """
+    """Return the value as a float; raise ``InvalidOptionError`` unless it is a number, and no bool, in low..high."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat) or isinstance(value, str):
         raise InvalidOptionError(f"{generator}: {parameter} must be a number in {low}..{high}, not {value!r}")
     if not low <= (found := float(value)) <= high:
@@ -43,11 +35,7 @@ def number(generator: str, parameter: str, value: object, low: float, high: floa
 
 
 def boolean(generator: str, parameter: str, value: object) -> bool:
-    """Return the value, a bool.
-
-    Raises:
-        InvalidOptionError: the value is not a bool.
-    """
+    """Return the value; raise ``InvalidOptionError`` unless it is a bool."""
     if not isinstance(value, bool):
         raise InvalidOptionError(f"{generator}: {parameter} must be true or false, not {value!r}")
     return value

@@ -380,11 +380,7 @@ def _kind(values: Sequence[str]) -> IdKind:
 
 
 def _require_no_edge(header: Line, rows: Sequence[Sequence[str]], layout: CsvLayout, path: str) -> None:
-    """Refuse a line of column names that may be an edge: one of its names is an id in the first rows.
-
-    Raises:
-        FormatError: there is such a name.
-    """
+    """Raise ``FormatError`` if the line of column names may be an edge: a name is an id in the first rows."""
     ids = {row[place] for row in rows for place in layout.places}
     found = [column for column in layout.ends.columns if column in ids]
     if found:

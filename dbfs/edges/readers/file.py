@@ -73,8 +73,7 @@ def table_facts(source: Source, columns: Columns, schema: Any, directed: bool) -
         schema: the Arrow schema of the columns of the ends, and perhaps of others.
         directed: whether edges can be crossed in one direction only.
 
-    Raises:
-        EdgeInputError: see ``tables.ids.require_kinds``.
+    Errors as for ``tables.ids.require_kinds``.
     """
     kinds = require_kinds(schema, columns.ends, source.path)
     found = {"name": source.path, "directed": directed, "values": columns.others, "id_kinds": kinds}

@@ -64,10 +64,7 @@ def members(path: str | os.PathLike[str]) -> list[str] | None:
     In a folder, names that begin with a dot or an underscore are passed over, as Spark and Hive do. A name with a star
     that exists is a file, not a pattern.
 
-    Raises:
-        MissingFileError: the folder has no files, or none matches the pattern.
-        InvalidOptionError: the configuration does not allow the URL's scheme.
-        UnreadableFileError: the file system or the network fails.
+    Raise ``MissingFileError`` if there is no file; other errors as for ``find_source``.
     """
     name = os.fsdecode(path)
     if "::" in name and "://" in name:

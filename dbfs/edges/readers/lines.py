@@ -214,8 +214,7 @@ def byte_ranges(source: Source, body: int, line_bytes: float, piece_edges: int) 
     Returns:
         Of each range the start, the end (None: the end of the file), and whether the start is that of a line.
 
-    Raises:
-        InvalidOptionError: ``piece_edges`` is below 1.
+    Raise ``InvalidOptionError`` if ``piece_edges`` is below 1.
     """
     if piece_edges < 1:
         raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
@@ -233,10 +232,7 @@ def lines_by_samples(source: Source, body: int) -> int | None:
     A compressed text can't be read in the middle: its first 8 MiB stand for the rest, lines and compression alike.
     Exact for a text of up to 2 MiB, and a compressed one of up to 8 MiB; None for a longer one of unknown size.
 
-    Raises:
-        TruncatedFileError: the compressed stream ends before its end mark.
-        FormatError: the compressed stream is corrupt.
-        MissingFileError, UnreadableFileError: the file can't be read.
+    Errors as for ``Source.chunks``.
     """
     if not source.seekable or source.size is None:
         return _lines_by_beginning(source, body)

@@ -206,8 +206,7 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
 def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout, reading: Reading) -> Edges:
     """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
-    Raises:
-        FormatError: a line is wrong; the message names the first one.
+    Errors as for ``lines.each_line``.
     """
     neighbours, degrees = array("q"), array("q")
 
@@ -296,9 +295,7 @@ class MetisFile(FileEdges):
         To cut several ranges, the client reads the whole file once, in blocks: a range's first vertex is the number of
         vertex lines before it.
 
-        Raises:
-            TruncatedFileError, FormatError, UnreadableFileError: the file can't be read to its end, or a line is too
-                long.
+        Errors as for ``lines.blocks`` and ``Source.chunks``.
         """
         if piece_edges < 1:
             raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")

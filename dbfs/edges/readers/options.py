@@ -78,15 +78,12 @@ class ReadOptions:
         return Columns(tuple(names), choose_ends(names, self.source, self.target, path, self.like))
 
     def require_only(self, taken: Sequence[str], format: str, path: str) -> None:  # noqa: A002
-        """Refuse options that say something of a file which its format has no place for.
+        """Raise ``InvalidOptionError`` for options that a file's format has no place for.
 
         Args:
             taken: options that the format takes, apart from those that all formats take.
             format: the format's name.
             path: the file.
-
-        Raises:
-            InvalidOptionError: another option is given.
         """
         if self.named and "source" not in taken:
             raise InvalidOptionError(

@@ -224,8 +224,7 @@ def _parse_edges(block: bytes, grammar: PairGrammar) -> Edges | None:
 def parse_lines(source: Source, offset: int, block: bytes, grammar: PairGrammar, reading: Reading) -> Edges:
     """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
-    Raises:
-        FormatError: a line breaks the grammar; the message names the first one.
+    Errors as for ``lines.each_line``.
     """
     # An array of the C type takes a tenth of the memory of Python's integers.
     ends = array("q")

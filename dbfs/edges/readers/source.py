@@ -152,9 +152,7 @@ class Source:
     def opened(self) -> Iterator[Any]:
         """Open a binary file for a library that seeks in it.
 
-        Raises:
-            MissingFileError, FormatError, UnreadableFileError, InvalidOptionError: as of ``chunks``, for errors of the
-                opening. What the library raises while the file is open passes.
+        Errors of the opening are those of ``chunks``. What the library raises while the file is open passes.
         """
         require_listed(self.path)
         with explained(self.path, None):
@@ -373,8 +371,7 @@ def require_readable(path: str, *, shared: bool) -> None:
         path: path or URL of the file.
         shared: whether other programs may use the cluster. With ``auto``, such a cluster reads local files only.
 
-    Raises:
-        InvalidOptionError: see ``require_listed``.
+    Errors as for ``require_listed``.
     """
     require_listed(path)
     if shared and _listed() is None:

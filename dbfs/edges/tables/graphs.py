@@ -57,10 +57,9 @@ def _opener(graph: Any) -> Callable[[Any, bool], EdgeList] | None:
 
 
 def require_both_ways(graph: Any) -> None:
-    """Check that an undirected graph of NetworkX has each edge at both of its ends, which a filter may break.
+    """Raise ``EdgeInputError`` unless an undirected graph of NetworkX has each edge at both ends.
 
-    Raises:
-        EdgeInputError: an edge can be crossed in one direction only.
+    A filter may hide one of the two.
     """
     keyed = graph.is_multigraph()
     ends = {(u, v, key) for u, row in graph.adjacency() for v in row for key in (row[v] if keyed else ("",))}

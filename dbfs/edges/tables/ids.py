@@ -97,8 +97,7 @@ def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
     Strings become ``large_string``. Ids of several columns become a struct whose fields, each int64 or
     ``large_string``, have the names of the source's columns.
 
-    Raises:
-        EdgeInputError: see ``require_kinds`` and ``require_values``; or a string is not valid UTF-8.
+    Errors as for ``require_kinds`` and ``require_values``, and ``EdgeInputError`` for a string that is not valid UTF-8.
     """
     require_kinds(table.schema, ends, place.name)
     return ids_of(table, ends.source, ends.source, place), ids_of(table, ends.target, ends.source, place)
@@ -129,8 +128,7 @@ def in_batches(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Id
 def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Place) -> Ids:
     """Return the ids in columns of an Arrow table; ``names`` are the fields of ids that are tuples.
 
-    Raises:
-        EdgeInputError: as of ``edges_of``.
+    Errors as for ``edges_of``.
     """
     import pyarrow as pa
 

@@ -40,11 +40,7 @@ class TablePiece:
     lone: pa.Table | None = None
 
     def read(self) -> IdEdges:
-        """Return the rows' ids; see ``ids.edges_of``.
-
-        Raises:
-            EdgeInputError: a row has no two ids.
-        """
+        """Return the rows' ids. See ``ids.edges_of``, also for errors."""
         return edges_of(self.table, self.ends, self.place)
 
     def lone_ids(self) -> Ids | None:
@@ -154,8 +150,7 @@ def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed
 def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:
     """Make an edge list of two columns that are no arrays of integers: arrays, Series or Arrow arrays of one length.
 
-    Raises:
-        EdgeInputError: the columns differ in length, hold no ids, or miss a value.
+    Errors as for ``open_table``, and ``EdgeInputError`` if the columns differ in length.
     """
     source, target = _array(src, "src", name), _array(dst, "dst", name)
     if len(source) != len(target):

@@ -68,8 +68,7 @@ def with_lone(table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: boo
         lone: ids of further vertices, with as many columns as an end; None for none.
         directed, name: as of ``open_pairs``.
 
-    Raises:
-        EdgeInputError: the ends, or the further vertices, have ids of different kinds, or integers below 0.
+    Errors as for ``require_kinds`` and ``require_values``, and ``EdgeInputError`` for further ids of another type.
     """
     import pyarrow as pa
 

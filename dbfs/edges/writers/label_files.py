@@ -59,12 +59,7 @@ def write_part(folder: Folder, token: str, rank: int, table: pa.Table, compressi
 
 
 def publish_part(folder: Folder, token: str, rank: int) -> None:
-    """Give a rank's file its final name.
-
-    Raises:
-        OutputError: the file can't be renamed.
-        InvalidOptionError: see ``write_part``.
-    """
+    """Give a rank's file its final name. Errors as for ``write_part``."""
     require_listed(folder.path)
     folder.rename(_temporary(token, rank), _final(rank))
 

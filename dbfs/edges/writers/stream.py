@@ -148,9 +148,7 @@ class EdgeStream:
     def _missing(self, read: int) -> Edges:
         """Return the reverses that ``read`` edges lack, those from a higher to a lower vertex; all edges are read anew.
 
-        Raises:
-            FormatError: the edge list does not say that missing reverses are to be added.
-            GraphTooLargeError: the memory will not hold all edges.
+        Errors as for ``missing_among`` and ``require_room``.
         """
         share, what = float(config.get("build.memory-share")), "a search for edges that are listed at one end only"
         require_room(MISSING_BYTES * read, share, f"{self.edges.name}: {what}")

@@ -122,8 +122,7 @@ def require_writable(path: str, *, shared: bool) -> None:
         path: absolute path or URL.
         shared: whether other programs may use the cluster. With ``auto``, nothing is written for such a cluster.
 
-    Raises:
-        InvalidOptionError: see ``require_listed``.
+    Errors as for ``require_listed``.
     """
     require_listed(path)
     if shared and _listed() is None:

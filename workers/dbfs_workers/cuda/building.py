@@ -121,8 +121,7 @@ def merge(pieces: list[Binned], p: int, where: str) -> Binned:
     A peer takes 4 to 5 ms to map an allocation, however large (docs/decisions/building-on-gpus.md), so each rank
     offers only one.
 
-    Raises:
-        GraphTooLargeError: the merged keys don't fit the GPU beside the pieces.
+    Errors as for ``device_memory.require``.
     """
     if len(pieces) == 1:
         return pieces.pop()
@@ -168,8 +167,7 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
         by_position: the keys hold positions of a degree order, so each row's hubs come first.
         where: the rank and what it does, for errors.
 
-    Raises:
-        GraphTooLargeError: the sort's buffers or the CSR don't fit the GPU.
+    Errors as for ``device_memory.require``.
     """
     import cupy
 
@@ -193,8 +191,7 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
 def join(slices: list[CsrSlice], where: str) -> CsrSlice:
     """Join slices of consecutive rows, given in order, to one. Empties the list to free each slice early.
 
-    Raises:
-        GraphTooLargeError: the joined slice doesn't fit the GPU beside the others.
+    Errors as for ``device_memory.require``.
     """
     import cupy
 
@@ -218,8 +215,7 @@ def join(slices: list[CsrSlice], where: str) -> CsrSlice:
 def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, degrees: Any) -> None:
     """Add each vertex's number of edges, at either end, to ``degrees`` (uint64[n]): see ``ordering.count_degrees``.
 
-    Raises:
-        InvalidVertexError: an id is outside 0..n-1.
+    Errors as for ``check_ids``.
     """
     import cupy
 

@@ -74,8 +74,7 @@ def require(nbytes: int, where: str) -> None:
         nbytes: bytes about to be allocated.
         where: the rank and what it does, for the message.
 
-    Raises:
-        GraphTooLargeError: with the bytes needed and the bytes free.
+    Raise ``GraphTooLargeError``, with the bytes needed and the bytes free.
     """
     free = free_bytes()
     if nbytes > free:
@@ -103,20 +102,12 @@ def own_allocation(count: int, dtype: Any) -> Any:
 
 
 def export_allocation(array: Any) -> bytes:
-    """Return the IPC handle of an array from ``own_allocation``, for other processes.
-
-    Raises:
-        ExchangeUnavailableError: the system does not allow it.
-    """
+    """Return the IPC handle of an array from ``own_allocation``. Errors as for ``ipc_handle``."""
     return ipc_handle(int(array.data.ptr))
 
 
 def export_array(array: Any) -> ExportedArray:
-    """Export an array from any allocation, including CuPy's pool.
-
-    Raises:
-        ExchangeUnavailableError: the system does not allow it.
-    """
+    """Export an array from any allocation, including CuPy's pool. Errors as for ``ipc_handle``."""
     if not array.size:
         return ExportedArray(b"", 0)
     address = int(array.data.ptr)
@@ -127,8 +118,7 @@ def export_array(array: Any) -> ExportedArray:
 def ipc_handle(address: int) -> bytes:
     """Return the IPC handle of the allocation that starts at ``address``.
 
-    Raises:
-        ExchangeUnavailableError: the system does not allow it.
+    Raise ``ExchangeUnavailableError`` if the system does not allow it.
     """
     import cupy
 
@@ -188,8 +178,7 @@ def array_at(at: int, count: int, dtype: Any, owner: object) -> Any:
 def mapped(handle: bytes) -> Iterator[int]:
     """Map another process's array, and yield its address on this GPU. Copies begun inside end before it is unmapped.
 
-    Raises:
-        ExchangeUnavailableError: see ``open_handle``.
+    Errors as for ``open_handle``.
     """
     import cupy
 

@@ -44,12 +44,7 @@ def on_gpu(where: str) -> Iterator[None]:
 
 
 def free_bytes() -> int:
-    """Return ``device_memory.free_bytes`` of this worker, for ``Client.run``.
-
-    Raises:
-        GraphTooLargeError: the GPU has no memory left for CUDA's context.
-        DeviceFailedError: CUDA failed.
-    """
+    """Return ``device_memory.free_bytes`` of this worker, for ``Client.run``. Errors as for ``typed_errors``."""
     with typed_errors("reading its GPU's free memory"):
         return device_memory.free_bytes()
 

@@ -38,8 +38,7 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
         delete: whether the edges are deleted; else they are inserted.
         where: the rank and what it does, for errors.
 
-    Raises:
-        GraphTooLargeError: the merged CSR, or what finds it, does not fit the GPU.
+    Errors as for ``device_memory.require``.
     """
     import cupy
 
@@ -89,15 +88,7 @@ _END_BYTES = 24
 
 
 def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges) -> Updated:
-    """Return a partition's next version, on the GPU. The partition stays as it is.
-
-    Arguments as for ``storage.living.updated``.
-
-    Raises:
-        GraphTooLargeError: the version does not fit the GPU, or the stripe has no room for the new vertices.
-        InvalidVertexError: an edge to insert has an end that was deleted.
-        NumberedBeforeError: see ``storage.living.with_ids``.
-    """
+    """Return a partition's next version, on the GPU. Arguments and errors as for ``storage.living.updated``."""
     import cupy
 
     partition = partition.on(cupy)
@@ -140,12 +131,9 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
 def batch_keys(
     partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], *, symmetrise: bool
 ) -> tuple[Any, Any | None]:
-    """Return the keys of a batch's edges on the GPU and, if the partition has in-edges, those of their reverses.
+    """Return the keys of a batch's edges and, if the partition has in-edges, those of their reverses, on the GPU.
 
-    Arguments as for ``storage.living.batch_keys``.
-
-    Raises:
-        GraphTooLargeError: the batch does not fit the GPU.
+    Arguments and errors as for ``storage.living.batch_keys``.
     """
     import cupy
 

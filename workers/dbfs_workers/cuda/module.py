@@ -36,11 +36,7 @@ _ADVICE: Final = (
 
 
 def device_runtime() -> Path:
-    """Return the path of CUDA's device runtime.
-
-    Raises:
-        BackendUnavailableError: it is not installed.
-    """
+    """Return the path of CUDA's device runtime; raise ``BackendUnavailableError`` if it is not installed."""
     toolkits = [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT]
     folders = [Path(folder, below) for folder in sys.path for below in _IN_PACKAGES]
     folders += [Path(folder, below) for folder in toolkits if folder for below in _IN_TOOLKITS]
@@ -51,11 +47,7 @@ def device_runtime() -> Path:
 
 
 def linker_version() -> tuple[int, int]:
-    """Return nvJitLink's version, such as (13, 0).
-
-    Raises:
-        BackendUnavailableError: it is not installed.
-    """
+    """Return nvJitLink's version, such as (13, 0). Errors as for ``_binding``."""
     major, minor = _linker().version()
     return int(major), int(minor)
 
@@ -260,11 +252,7 @@ def _nvrtc() -> Any:
 
 
 def nvrtc_version() -> tuple[int, int]:
-    """Return NVRTC's version, such as (13, 0).
-
-    Raises:
-        BackendUnavailableError: NVRTC is not installed.
-    """
+    """Return NVRTC's version, such as (13, 0). Errors as for ``_binding``."""
     major, minor = _call(_nvrtc().nvrtcVersion)
     return major, minor
 

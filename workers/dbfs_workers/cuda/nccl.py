@@ -27,11 +27,7 @@ _PAUSE_SECONDS: Final = 5e-4
 
 
 def require() -> None:
-    """Check that nccl4py and NCCL are installed.
-
-    Raises:
-        ExchangeUnavailableError: one of them is missing, with how to install it.
-    """
+    """Raise ``ExchangeUnavailableError``, with how to install them, unless nccl4py and NCCL are installed."""
     try:
         version()
     except CommunicatorFailedError as error:

@@ -25,8 +25,7 @@ def write(
         order: the graph's order by degree, attributes as in ``DegreeOrder``.
         predecessors: whether the labels are predecessors, which are written as vertices.
 
-    Raises:
-        GraphTooLargeError, DeviceFailedError: the GPU is full, or failed.
+    Errors as for ``typed_errors``.
     """
     import cupy
 

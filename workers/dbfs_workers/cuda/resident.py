@@ -418,11 +418,7 @@ class ResidentKernel:
         return slot.outcome(self.graph.rank, self._timeout, give_up)
 
     def drop(self) -> None:
-        """Stop the runs under way and wait until their kernels have ended.
-
-        Raises:
-            KernelHungError: see ``wait``.
-        """
+        """Stop the runs under way and wait until their kernels have ended. Errors as for ``wait``."""
         self.abort()
         while self._under_way:
             with contextlib.suppress(KernelAbortedError, DeadlineExceededError):

@@ -91,11 +91,7 @@ class Sampler:
 
 
 def used() -> int:
-    """Return the bytes in use on this process's GPU, by all processes.
-
-    Raises:
-        DeviceFailedError: CUDA failed.
-    """
+    """Return the bytes in use on this process's GPU, by all processes. Errors as for ``typed_errors``."""
     import cupy
 
     with failures.typed_errors("reading a GPU's memory in use"):

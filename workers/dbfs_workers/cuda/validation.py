@@ -84,11 +84,7 @@ class PeerWords:
     count: int
 
     def on(self, xp: ModuleType) -> Any:
-        """Return a copy of the words as an array of a module, NumPy or CuPy.
-
-        Raises:
-            ExchangeUnavailableError: the owner has ended, or its memory can't be mapped.
-        """
+        """Return a copy of the words as an array of a module, NumPy or CuPy. Errors as for ``device_memory.mapped``."""
         import cupy
 
         self.token.verify(self.graph_id, f"the labels of process {self.token.pid} can't be mapped")

@@ -40,8 +40,7 @@ def bin_blocks(
         src, dst, stripe, symmetrise, name: as of ``building.bin_edges``.
         bottom_up: whether the reversed edges are binned as well.
 
-    Raises:
-        InvalidVertexError: an id is outside 0..n-1; nothing is binned.
+    Errors as for ``building.bin_edges``.
     """
     src, dst = check_ids(src, dst, stripe.n, name)
     grid = Grid.of(stripe.p)

@@ -71,8 +71,7 @@ def encode(
         parts: the ids, all of one type.
         require: called with the bytes that the next step takes at most.
 
-    Raises:
-        GraphTooLargeError: the parts hold more than 2^31 distinct ids.
+    Errors as for ``IdCodes.encode``.
     """
     found: IdCodes | None = None
     codes = list[NDArray[np.int32]]()

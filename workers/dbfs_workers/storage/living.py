@@ -245,8 +245,7 @@ def batch_keys(
         symmetrise: whether each edge's reverse belongs to the batch too.
         free_bytes: the memory that the keys, and the version made from them, may take.
 
-    Raises:
-        GraphTooLargeError: the batch may not fit.
+    Raise ``GraphTooLargeError`` if the batch may not fit.
     """
     order, directions = Order(partition.stripe, partition.rank, hub_first=False), 2 if symmetrise else 1
     has_in_edges = partition.directed and partition.parent_rows is not None
@@ -295,11 +294,7 @@ def _keys(order: Order, spec: UpdateSpec, edges: BatchEdges, *, reverse: bool) -
 
 
 def _on_pages(partition: Partition, hub_first: bool, free_bytes: FreeBytes) -> LivingPartition:
-    """Return a partition on pages: itself if it is, else a copy of the same version.
-
-    Raises:
-        GraphTooLargeError: the pages do not fit.
-    """
+    """Return a partition on pages: itself, or a copy of the same version. Errors as for ``Pages.of``."""
     if isinstance(partition, LivingPartition):
         return partition
 

@@ -79,8 +79,7 @@ def count_degrees(
     In a symmetrised graph this is the degree. In a directed graph it is the sum of both degrees, so that vertices with
     many in-edges are hubs as well.
 
-    Raises:
-        InvalidVertexError: an id is outside 0..n-1.
+    Errors as for ``check_ids``.
     """
     # Imported here because the import compiles CPU kernels, which an order made on a GPU does not need.
     from dbfs_workers.storage import building_kernels as kernels

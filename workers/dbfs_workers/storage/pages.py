@@ -243,8 +243,7 @@ class Pages:
             delete: whether the edges are deleted; else they are inserted.
             free_bytes: the memory that a larger pool may take.
 
-        Raises:
-            GraphTooLargeError: the rows need a larger pool, which does not fit.
+        Errors as for ``of``.
         """
         rows, size = self.rows, keys.size
         takes, counts = np.zeros(size, bool), np.zeros(7, np.int64)

@@ -155,11 +155,7 @@ class Partition:
 
 
 def require_present(partition: Partition, vertices: Sequence[int] | NDArray[np.int64]) -> None:
-    """Check that no vertex was deleted.
-
-    Raises:
-        InvalidVertexError: a vertex was deleted.
-    """
+    """Raise ``InvalidVertexError`` if a vertex was deleted."""
     if partition.deleted.size:
         gone = np.intersect1d(np.asarray(vertices, np.int64), partition.deleted)
         if gone.size:

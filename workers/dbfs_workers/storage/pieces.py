@@ -18,11 +18,7 @@ IdEdges = tuple[Any, Any]
 
 
 def check_ids(src: NDArray[np.int64], dst: NDArray[np.int64], n: int, name: str) -> Edges:
-    """Return the edges as the kernels take them: contiguous int64 arrays.
-
-    Raises:
-        InvalidVertexError: an id is outside 0..n-1.
-    """
+    """Return edges as contiguous int64 arrays, for kernels; raise ``InvalidVertexError`` for an id outside 0..n-1."""
     src = np.ascontiguousarray(src, dtype=np.int64)
     dst = np.ascontiguousarray(dst, dtype=np.int64)
     for ids in (src, dst):

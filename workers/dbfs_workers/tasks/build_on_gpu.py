@@ -187,9 +187,7 @@ def collect_keys(
 ) -> TurnEdges[Any]:
     """Copy an owner's keys from all ranks' bins. Degrees that are ``unused`` by now are freed first.
 
-    Raises:
-        GraphTooLargeError: the keys don't fit the GPU.
-        ExchangeUnavailableError: a peer's memory can't be mapped.
+    Errors as for ``Offer.copy_part``, and ``GraphTooLargeError`` if the keys don't fit the GPU.
     """
     if unused is not None:
         unused.degrees.clear()

@@ -82,10 +82,7 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
         backend: ``cpu`` or ``cuda``.
         ranks_here: number of ranks of the graph on this host, which share its cores.
 
-    Raises:
-        MissingFileError, UnreadableFileError, TruncatedFileError, FormatError: the file is not there, can't be read, is
-            damaged, or holds no partition of the graph.
-        GraphTooLargeError, DeviceFailedError: the GPU is full, or failed.
+    Errors as for ``blocks.Content`` and ``upload``.
     """
     with _on(backend, f"loading rank {facts.rank} of {folder.path}"):
         arrays = _arrays(folder, saved.partition, backend, ranks_here)

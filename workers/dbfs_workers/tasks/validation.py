@@ -141,9 +141,7 @@ def check_partition(
 ) -> EdgeCheck:
     """Check the edges of a rank's partition; see ``check_edges`` for the arguments.
 
-    Raises:
-        ValidationError: an edge of the partition joins ids past the last vertex.
-        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
+    Errors as for ``partition_edges`` and ``failures.typed_errors``.
     """
     parts = list(parts_of(partition))
     xp = array_module(parts[0].columns)

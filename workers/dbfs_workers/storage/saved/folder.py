@@ -96,8 +96,7 @@ class Folder:
     def read(self, name: str, start: int, to: memoryview) -> int:
         """Read bytes of a file from ``start`` on into ``to``; return their number: fewer if the file ends before.
 
-        Raises:
-            MissingFileError, FormatError, UnreadableFileError: see ``size``.
+        Errors as for ``size``.
         """
         with reading(self.file(name)):
             if not self.local:
@@ -114,11 +113,7 @@ class Folder:
             return done
 
     def content(self, name: str, most: int) -> bytes:
-        """Return all bytes of a file of at most ``most`` bytes.
-
-        Raises:
-            FormatError: the file is longer; other errors as of ``size``.
-        """
+        """Return all bytes of a file of at most ``most`` bytes, else raise ``FormatError``; errors as for ``size``."""
         size = self.size(name)
         if size > most:
             raise FormatError(f"{self.file(name)} has {size:,} bytes; expected at most {most:,}")
@@ -126,11 +121,7 @@ class Folder:
         return bytes(found[: self.read(name, 0, memoryview(found))])
 
     def map(self, name: str) -> mmap.mmap | bytes:
-        """Return a file of a local folder as read-only memory that is the system's page cache.
-
-        Raises:
-            MissingFileError, FormatError, UnreadableFileError: see ``size``.
-        """
+        """Return a file of a local folder as read-only memory, the system's page cache. Errors as for ``size``."""
         with reading(self.file(name)), LocalFile(self.file(name)) as raw:
             size = raw.seek(0, os.SEEK_END)
             # An empty file can't be mapped.
@@ -139,8 +130,7 @@ class Folder:
     def make(self) -> bool:
         """Make the folder and those above it, where the store has folders; return whether a disk did not have it.
 
-        Raises:
-            OutputError: the file system refuses.
+        Errors as for ``create``.
         """
         with _writing(self.path):
             files, inner = self._file_system()
@@ -175,8 +165,7 @@ class Folder:
 
         A store whose file system in fsspec has no exclusive write may let several calls create it.
 
-        Raises:
-            OutputError: the file system refuses, or is full.
+        Errors as for ``create``.
         """
         with _writing(self.file(name)):
             files, inner = self._file_system()
@@ -199,8 +188,7 @@ class Folder:
     def renew(self, name: str, content: bytes) -> None:
         """Change the ``stamp`` of a small file: on a disk its time, in a store its content.
 
-        Raises:
-            OutputError: there is no such file on the disk, or the file system refuses.
+        Errors as for ``create``.
         """
         with _writing(self.file(name)):
             files, inner = self._file_system()
@@ -210,11 +198,7 @@ class Folder:
                 files.pipe_file(f"{inner}/{name}", content)
 
     def stamp(self, name: str) -> int:
-        """Return the time of a file's last change on a disk, in nanoseconds; 0 for a store.
-
-        Raises:
-            MissingFileError, UnreadableFileError: see ``size``.
-        """
+        """Return the time of a file's last change on a disk, in nanoseconds; 0 for a store. Errors as for ``size``."""
         with reading(self.file(name)):
             return Path(self.path, name).stat().st_mtime_ns if self.local else 0
 
@@ -227,8 +211,7 @@ class Folder:
             part: name of the file until it is complete, on a disk. If another process removes that file, ``put`` fails.
             check: called immediately before the step; what it raises ends the call.
 
-        Raises:
-            OutputError: the file system refuses, or is full.
+        Errors as for ``create``.
         """
         with _writing(self.file(name)):
             files, inner = self._file_system()
@@ -251,11 +234,7 @@ class Folder:
             sync(self.path)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name.
-
-        Raises:
-            OutputError: there is no such file, or the file system refuses.
-        """
+        """Give a file another name. Errors as for ``create``."""
         with _writing(self.file(new)):
             files, inner = self._file_system()
             files.mv(f"{inner}/{old}", f"{inner}/{new}")

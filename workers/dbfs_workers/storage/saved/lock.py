@@ -202,21 +202,13 @@ def take(folder: Folder, saver: Saver, silent: Sign | None) -> Lock | Busy:
 
 
 def renew(folder: Folder, lock: Lock) -> None:
-    """Give a sign of life.
-
-    Raises:
-        FolderBusyError: the lock does not count any more. Other errors as of ``Folder.renew``.
-    """
+    """Give a sign of life. Errors as for ``require_held`` and ``Folder.renew``."""
     require_held(folder, lock)
     folder.renew(_name(lock.number), dataclasses.replace(lock, beat=time.time()).to_json())
 
 
 def require_held(folder: Folder, lock: Lock) -> None:
-    """Check that a lock counts.
-
-    Raises:
-        FolderBusyError: it does not.
-    """
+    """Raise ``FolderBusyError`` unless a lock counts."""
     token = lock.saver.token
     with suppress(MissingFileError):
         if max(_numbers(folder.names()), default=0) == lock.number and _Seen.at(folder, lock.number).token == token:
@@ -230,9 +222,7 @@ def require_held(folder: Folder, lock: Lock) -> None:
 def publish(folder: Folder, lock: Lock, manifest: Manifest) -> None:
     """Write the manifest, remove the files of the graph that was there before, and give the lock back.
 
-    Raises:
-        FolderBusyError: the lock does not count any more.
-        OutputError: the manifest can't be written.
+    Errors as for ``require_held`` and ``Folder.put``.
     """
     replaced = _replaced(folder)
     try:

@@ -238,11 +238,7 @@ def read(folder: Folder) -> Manifest:
 
 
 def parse(text: bytes, path: str) -> Manifest:
-    """Return the manifest in a text; ``path`` begins the messages.
-
-    Raises:
-        FormatError: see ``read``.
-    """
+    """Return the manifest in a text; ``path`` begins the messages. Errors as for ``read``."""
     try:
         found = json.loads(text.decode())
     except (ValueError, RecursionError) as error:

@@ -83,11 +83,7 @@ def partition(saved: SavedRank, facts: RankFacts, arrays: list[Any], path: str, 
 
 
 def input_edges(n: int, arrays: list[Any], path: str) -> list[InputEdges]:
-    """Return the batches of edges in the arrays of a file of kept edges.
-
-    Raises:
-        FormatError: an id is not that of one of the ``n`` vertices.
-    """
+    """Return the batches of edges in a file of kept edges; raise ``FormatError`` for an id past the last vertex."""
     for ids in arrays:
         if ids.size and int(ids.max()) >= n:
             raise FormatError(f"{path} has an edge of the vertex {int(ids.max())}; vertices are 0..{n - 1}")
@@ -113,11 +109,7 @@ def degree_order(vertex: Any, path: str) -> DegreeOrder:
 
 
 def check_rows(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
-    """Check that row offsets ascend over all columns, and that rows past the last vertex are empty.
-
-    Raises:
-        FormatError: a row offset is wrong.
-    """
+    """Raise ``FormatError`` unless row offsets ascend over all columns, and rows past the last vertex are empty."""
     offsets, columns = csr.row_offsets, csr.columns
     if int(offsets[0]) != 0 or int(offsets[-1]) != columns.size:
         raise FormatError(
@@ -134,11 +126,7 @@ def check_rows(csr: Csr, stripe: Stripe, rank: int, path: str) -> None:
 
 
 def check_columns(csr: Csr, stripe: Stripe, path: str) -> None:
-    """Check that columns are internal ids of vertices.
-
-    Raises:
-        FormatError: a column is none.
-    """
+    """Raise ``FormatError`` unless columns are internal ids of vertices."""
     on_cpu = array_module(csr.columns) is np
     items, are_vertices = (_HOST_ITEMS, _kernels().are_vertices) if on_cpu else (_GPU_ITEMS, _are_vertices)
     for at in range(0, csr.columns.size, items):
@@ -153,8 +141,7 @@ def balance_columns(csr: Csr, stripe: Stripe, rank: int, path: str, threads: int
     On the host one pass does both: a column that is none of the rows of all ranks is found here. One that is a row past
     the last vertex has no reverse, since those rows are empty, and so the graph's imbalance is not 0.
 
-    Raises:
-        FormatError: a column is no internal id.
+    Errors as for ``check_columns``.
     """
     first_id = rank * stripe.n_local
     if array_module(csr.columns) is not np:
