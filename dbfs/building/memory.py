@@ -18,7 +18,7 @@ from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment, stream
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.levels import level_table
-from dbfs_workers.storage import grid, grid_scratch, page_sizes, scratch
+from dbfs_workers.storage import grid, grid_scratch, row_versions, scratch
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import Stripe
@@ -281,7 +281,7 @@ def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: 
         version = sum(sizes.partition(stripe, m_local, in_edges=copies == 2).values())
         updated = replace(needed, update={"next version": version})
         return replace(updated, peaks=(updated.peak_bytes,))
-    pages = copies * page_sizes.most_bytes(stripe.n_local, m_local)
+    pages = copies * row_versions.most_bytes(stripe.n_local, m_local)
     # The pages take the place of the CSR.
     csr = copies * (8 * (stripe.n_local + 1) + 4 * m_local)
     later = {"later ids": _LATER_ID_BYTES * stripe.room} if "ids" in needed.partition and stripe.room else {}

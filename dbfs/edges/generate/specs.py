@@ -117,7 +117,11 @@ def parse(spec: str) -> EdgeList:
             raise InvalidOptionError(f"{name}: unknown parameter {key!r}{hint} Parameters: {generator.usage}")
         if key in values:
             raise InvalidOptionError(f"{name}: {key} is given twice; parameters: {generator.usage}")
-        values[key] = _PARSERS[parameters[key].annotation](name, key, text)
+        convert, form = _PARSERS[parameters[key].annotation]
+        value = convert(text)
+        if value is None:
+            raise InvalidOptionError(f"{name}: {key} must be {form}, not {text!r}")
+        values[key] = value
     missing = [
         key for key, parameter in parameters.items() if parameter.default is Parameter.empty and key not in values
     ]
@@ -135,38 +139,20 @@ def describe() -> str:
     )
 
 
-def _integer(generator: str, key: str, text: str) -> int:
+def _integer(text: str) -> int | None:
     match = _INTEGER.fullmatch(text)
-    if match is None:
-        raise InvalidOptionError(f"{generator}: {key} must be an integer such as 1000, 1_000 or 1e3, not {text!r}")
-    digits, exponent = match.groups(default="0")
-    return int(digits + "0" * int(exponent))
+    return int(match[1] + "0" * int(match[2] or 0)) if match else None
 
 
-def _boolean(generator: str, key: str, text: str) -> bool:
-    value = _BOOLEANS.get(text.lower())
-    if value is None:
-        raise InvalidOptionError(f"{generator}: {key} must be true or false, not {text!r}")
-    return value
-
-
-def _number(generator: str, key: str, text: str) -> float:
-    if _NUMBER.fullmatch(text) is None:
-        raise InvalidOptionError(f"{generator}: {key} must be a number such as 0.25 or 1e-3, not {text!r}")
-    return float(text)
-
-
-def _text(_generator: str, _key: str, text: str) -> str:
-    return text
-
-
-_PARSERS: dict[Any, Callable[[str, str, str], int | float | bool | str]] = {
-    int: _integer,
-    int | None: _integer,
-    float: _number,
-    bool: _boolean,
-    str: _text,
+_WHOLE = (_integer, "an integer such as 1000, 1_000 or 1e3")
+_PARSERS: dict[Any, tuple[Callable[[str], int | float | bool | str | None], str]] = {
+    int: _WHOLE,
+    int | None: _WHOLE,
+    float: (lambda text: float(text) if _NUMBER.fullmatch(text) else None, "a number such as 0.25 or 1e-3"),
+    bool: (lambda text: _BOOLEANS.get(text.lower()), "true or false"),
+    str: (str, "a text"),
 }
+"""By a parameter's type: what makes a value of its text, None if the text has another form; and that form."""
 
 
 def _usage(parameter: Parameter) -> str:

@@ -94,11 +94,7 @@ def codes_for(part: Ids) -> IdCodes:
 
 
 class _IntegerCodes:
-    """The codes of integers: a hash table that grows with the number of distinct integers.
-
-    Attributes:
-        count: number of distinct integers so far.
-    """
+    """The codes of integers: a hash table that grows with the number of distinct integers. See ``IdCodes``."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -107,12 +103,10 @@ class _IntegerCodes:
         self._distinct = np.empty(self._most, np.int64)
 
     def growth(self, ids: NDArray[np.int64]) -> int:
-        """Return the bytes that encoding these ids takes at most."""
         # The codes, and copies of the hash table and the distinct integers that have grown.
         return 30 * self.count + 44 * ids.size
 
     def encode(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the code of each integer."""
         # Imported here because the import compiles kernels.
         from dbfs_workers.storage import integer_kernels as kernels
 
@@ -162,11 +156,7 @@ class _IntegerCodes:
 
 
 class _StringCodes:
-    """The codes of strings: a hash table that grows with the number of distinct strings.
-
-    Attributes:
-        count: number of distinct strings so far.
-    """
+    """The codes of strings: a hash table that grows with the number of distinct strings. See ``IdCodes``."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -174,7 +164,6 @@ class _StringCodes:
         self._offsets, self._held = np.zeros(_LEAST_SLOTS, np.int64), np.empty(0, np.uint8)
 
     def growth(self, ids: Any) -> int:
-        """Return the bytes that encoding these ids takes at most."""
         # The codes; and copies of the hash table, the offsets and the strings that have grown.
         return 60 * (self.count + len(ids)) + 2 * (int(self._offsets[self.count]) + nbytes(ids))
 
@@ -239,11 +228,9 @@ class _TupleCodes:
 
     @property
     def count(self) -> int:
-        """Number of distinct tuples so far."""
         return self._keys.count
 
     def growth(self, ids: Any) -> int:
-        """Return the bytes that encoding these ids takes at most."""
         # A key has up to 2 bytes for each byte of a tuple.
         return self._keys.growth(ids) + 4 * nbytes(ids) + 8 * len(ids)
 
@@ -260,7 +247,6 @@ class _TupleCodes:
         return codes
 
     def distinct(self) -> Any:
-        """Return the distinct tuples, by code, as an Arrow array of structs."""
         return joined(self._distinct)
 
 

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from dbfs_workers.errors import GraphTooLargeError
 from dbfs_workers.storage import pages_kernels as kernels
 from dbfs_workers.storage.edge_bins import BinStore, bucket_bits
-from dbfs_workers.storage.page_sizes import PAGE, SPARE
 from dbfs_workers.storage.partition import Csr, Rows
-from dbfs_workers.storage.row_versions import RowVersion
+from dbfs_workers.storage.row_versions import PAGE, SPARE, RowVersion
 from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
 

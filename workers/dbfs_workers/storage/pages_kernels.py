@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT32, int64, kernel, void
-from dbfs_workers.storage.page_sizes import PAGE
+from dbfs_workers.storage.row_versions import PAGE
 
 _UINT64 = types.Array(types.uint64, 1, "C")
 _READ_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
@@ -16,6 +16,8 @@ _BOOL = types.Array(types.boolean, 1, "C")
 _READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 _READ_STARTS = types.Array(types.int64, 2, "C", readonly=True)
 _LOW = np.uint64(0xFFFFFFFF)
+# The arguments of a batch and the rows before it: those of ``plan`` up to ``takes``.
+_BATCH = (_READ_UINT64, READ_INT64, READ_INT64, READ_UINT32, *(3 * (int64,)), *(2 * (types.boolean,)), _BOOL)
 
 
 @kernel(types.uint32, types.uint32, types.uint32, types.uint32)
@@ -63,22 +65,7 @@ def _first_at_least(columns, start, stop, place, ranks, n_local):
     return start
 
 
-@kernel(
-    int64,
-    _READ_UINT64,
-    READ_INT64,
-    READ_INT64,
-    READ_UINT32,
-    int64,
-    int64,
-    int64,
-    types.boolean,
-    types.boolean,
-    _BOOL,
-    INT64,
-    INT64,
-    INT64,
-)
+@kernel(int64, *_BATCH, INT64, INT64, INT64)
 def plan(keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes, groups, degrees, counts):
     """Find out what sorted keys change; return the number of rows changed.
 
@@ -130,19 +117,8 @@ def plan(keys, starts, ends, columns, first_id, ranks, n_local, directed, delete
 
 
 @kernel(
-    void,
-    _READ_UINT64,
-    _READ_BOOL,
-    READ_INT64,
-    int64,
-    READ_INT64,
-    READ_INT64,
-    READ_UINT32,
-    int64,
-    int64,
-    types.boolean,
-    READ_INT64,
-    UINT32,
+    *(void, _READ_UINT64, _READ_BOOL, READ_INT64, int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64),
+    *(types.boolean, READ_INT64, UINT32),
 )
 def merge(keys, takes, groups, changed, starts, ends, columns, ranks, n_local, delete, new_starts, merged):
     """Write the changed rows to their new places in ``merged``: the same pool as ``columns``, or another one.
@@ -199,38 +175,9 @@ def add_degrees(keys, degrees):
     return rows
 
 
-@kernel(
-    types.UniTuple(int64, 2),
-    _READ_UINT64,
-    READ_INT64,
-    READ_INT64,
-    READ_UINT32,
-    int64,
-    int64,
-    int64,
-    types.boolean,
-    types.boolean,
-    _BOOL,
-    INT64,
-    INT64,
-    INT64,
-    UINT32,
-)
+@kernel(types.UniTuple(int64, 2), *_BATCH, INT64, INT64, INT64, UINT32)
 def rewrite(
-    keys,
-    starts,
-    ends,
-    columns,
-    first_id,
-    ranks,
-    n_local,
-    directed,
-    delete,
-    takes,
-    counts,
-    new_starts,
-    new_ends,
-    rewritten,
+    keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes, counts, new_starts, new_ends, pool
 ):
     """Write all rows to another pool, one after another, changed by sorted keys: ``plan`` and ``merge`` in one pass.
 
@@ -238,7 +185,7 @@ def rewrite(
         keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes: see ``plan``.
         counts: int64[7], set to the counts of ``plan``, and to the number of rows changed.
         new_starts, new_ends: int64[n_local], set to the rows' places.
-        rewritten: uint32, the pool, with room for all rows and keys.
+        pool: uint32, the other pool, with room for all rows and keys.
 
     Returns:
         The columns used of the pool, and the largest degree.
@@ -253,7 +200,7 @@ def rewrite(
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             place = np.uint32(keys[at] & _LOW)
             while read < stop and _place(columns[read], order, width) < place:
-                rewritten[write] = columns[read]
+                pool[write] = columns[read]
                 read += 1
                 write += 1
             copies = 0
@@ -272,7 +219,7 @@ def rewrite(
                 if delete:
                     read += copies
                 else:
-                    rewritten[write] = column
+                    pool[write] = column
                     write += 1
             else:
                 counts[1] += counted
@@ -280,7 +227,7 @@ def rewrite(
                     counts[5] = at
             at += 1
         while read < stop:
-            rewritten[write] = columns[read]
+            pool[write] = columns[read]
             read += 1
             write += 1
         degree = write - begin

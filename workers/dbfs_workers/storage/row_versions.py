@@ -3,6 +3,8 @@
 A version that changes a few rows of millions would copy both arrays to change a few entries. Instead the next version
 takes over the memory of an old version that is out of use, and writes only the rows that differ. A version is in use
 while any of its arrays or slices exists.
+
+Also the sizes of the pages on which rows lie (see ``pages``), for estimates.
 """
 
 import itertools
@@ -13,6 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+PAGE: Final = 4
+"""Columns of a page: 16 bytes. A row of a road network fills one; a row of degree 32 wastes 1.5 columns on average."""
+
+SPARE: Final = 0.25
+"""Room of a pool beyond the rows that it was made for, as a part of these."""
 
 # Versions back to which a memory's content can be brought up to date. Two are in use in turn, a third after a batch
 # that was forgotten.
@@ -97,3 +105,12 @@ def _differing(before: tuple[Step, ...], now: tuple[Step, ...]) -> NDArray[np.in
         return None
     later = [rows for steps in (before, now) for number, rows in steps if number > common]
     return np.concatenate([np.empty(0, np.int64), *later])
+
+
+def most_bytes(rows: int, columns: int) -> int:
+    """Return the most bytes that the pages of rows take, with the room for batches to come.
+
+    A short row wastes less than a page, a longer one less than a quarter of its columns (``pages.run_pages``).
+    """
+    pool = columns + (PAGE - 1) * rows + columns // 4
+    return 16 * rows + 4 * (pool + int(SPARE * pool))
