@@ -41,9 +41,7 @@ class Missing:
 def find_missing(edges: EdgeList, gang: Gang) -> Missing:
     """Find the reverses that an edge list lacks, unless it has to be refused. The caller releases the pieces.
 
-    Raises:
-        FormatError: the edge list does not say that missing reverses are to be added; the message names one.
-        Other errors as for ``build``.
+    Raise ``FormatError``, which names an edge, if missing reverses are not to be added. Other errors as for ``build``.
     """
     builder = HostBuilder(replace(edges, directed=True), gang, BuildOptions(in_edges=True))
     futures: dict[Key, distributed.Future] = {}

@@ -53,10 +53,7 @@ class RankCalls(Generic[A]):
     def answers(self, watch: Callable[[], None] | None = None) -> dict[int, A]:
         """Wait, and return the answers by rank; ``watch`` is called at intervals during the wait.
 
-        Raises:
-            WorkerLostError: a worker of the gang is lost.
-            SchedulerLostError, DeadlineExceededError: see ``Gang.gather``.
-            Exception: a worker's handler raised it.
+        Errors as for ``Gang.gather``, and that of a worker's handler.
         """
         gang, doing = self._gang, self._doing
         try:

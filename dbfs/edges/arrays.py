@@ -141,8 +141,7 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = F
 def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:
     """Return the ids as contiguous int64.
 
-    Raises:
-        EdgeInputError: the values are not a 1-D array of integers, or one is past int64, or missing.
+    Raise ``EdgeInputError`` unless the values are a 1-D array of integers that fit int64, none missing.
     """
     ids = np.asarray(values)
     if ids.ndim != 1:

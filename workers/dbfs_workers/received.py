@@ -34,11 +34,7 @@ def check(message: object, kind: Any, operation: str) -> None:
 
 
 def require(value: object, hint: Any, what: str) -> None:
-    """Check that a value is of a type, given as the annotation of a field; ``what`` is its name in the message.
-
-    Raises:
-        InvalidOptionError: the value is of another type, or a text that is not printable.
-    """
+    """Raise ``InvalidOptionError`` unless a value is of a type, the annotation of a field; ``what`` names it."""
     if not _fits(value, hint):
         length = f" of {len(value):,} characters" if isinstance(value, str) else ""
         found = f"{printable(repr(value), _SHOWN)} ({type(value).__name__}{length})"

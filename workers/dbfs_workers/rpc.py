@@ -162,11 +162,7 @@ def _answering(
 
 
 def _received(kind: type[Message[Any]], pickled: bytes) -> Message[Any]:
-    """Return a message that arrived, unpickled and checked.
-
-    Raises:
-        VersionMismatchError, InvalidOptionError: it is no message of the class; see ``received.check``.
-    """
+    """Return a message that arrived, unpickled and checked. Errors as for ``received.check``."""
     try:
         message: Message[Any] = pickle.loads(pickled)
     except Exception as error:

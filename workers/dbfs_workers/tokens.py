@@ -81,8 +81,7 @@ class Token:
     def open(self, graph_id: str, what: str) -> int:
         """Open the owner's file to read and write, and return the descriptor; ``what`` begins the message.
 
-        Raises:
-            ExchangeUnavailableError: see ``verify``; or the owner has closed the file.
+        Errors as for ``verify``, and ``ExchangeUnavailableError`` if the owner has closed the file.
         """
         self.verify(graph_id, what)
         try:
@@ -98,11 +97,7 @@ class Token:
         return descriptor
 
     def require_label(self, link: Path, what: str) -> None:
-        """Check that a link of ``/proc`` is to the owner's file.
-
-        Raises:
-            ExchangeUnavailableError: the link is to another file, or can't be read.
-        """
+        """Raise ``ExchangeUnavailableError`` unless a link of ``/proc`` is to the owner's file."""
         try:
             found = str(link.readlink())
         except OSError as error:

@@ -115,8 +115,7 @@ def _grammar(header: Line | None, line: Line, options: ReadOptions) -> PairGramm
 def _named(header: Line, line: Line, grammar: PairGrammar, path: str) -> tuple[PairGrammar, list[bytes], list[str]]:
     """Return the grammar of a file, the columns of its first row, and the names in the line above.
 
-    Raises:
-        FormatError: there are more or fewer names than columns.
+    Raise ``FormatError`` if there are more or fewer names than columns.
     """
     marks, tabs = (grammar.separator, grammar.tail), (b"\t", b"\t")
     # Between tabs, names may hold blanks, and a value may be empty.

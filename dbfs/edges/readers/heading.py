@@ -270,8 +270,7 @@ def read_heading(head: Head, options: ReadOptions, is_header: Callable[[bytes], 
         options: what the caller says: whether there is a line of column names, and what begins a comment.
         is_header: whether the first line that is no comment, stripped of blanks, names columns, if nobody says so.
 
-    Raises:
-        FormatError: a line is no text, or a comment's number is none.
+    Raise ``FormatError`` if a line is no text, or a comment's number is none.
     """
     marks, remarks = options.marks, Remarks(head)
     lines = head.lines(passed_over(marks))

@@ -206,8 +206,7 @@ def byte_ranges(source: Source, body: int, line_bytes: float, piece_edges: int) 
     """Cut a text of one edge a line into byte ranges of about ``piece_edges`` lines.
 
     Args:
-        source: the file. A compressed file is one range, since it is streamed.
-        body: offset of the first line.
+        source, body: the file, and the offset of the first line; a compressed file is one range, since it is streamed.
         line_bytes: estimate of the mean bytes of a line.
         piece_edges: at least 1.
 
@@ -258,16 +257,13 @@ def _lines_by_beginning(source: Source, body: int) -> int | None:
 
 
 def require_bytes(source: Source, body: int, least: int, promised: str) -> None:
-    """Refuse a file that is too small for the edges that its header promises. Compressed files are not checked.
+    """Raise ``TruncatedFileError`` for a file too small for the edges of its header. Compressed files are not checked.
 
     Args:
         source: the file.
         body: offset of the text after the header.
         least: fewest bytes that the promised edges take, the last line end included.
         promised: the header's numbers, for the message.
-
-    Raises:
-        TruncatedFileError: there are fewer bytes.
     """
     if source.seekable and source.size is not None and source.size - body + 1 < least:
         raise TruncatedFileError(

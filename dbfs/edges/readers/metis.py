@@ -81,11 +81,10 @@ class MetisPiece:
     """Whole lines of a METIS graph.
 
     Attributes:
-        source: the file.
+        source, limits: as of ``TextPiece``.
         layout: its numbers of vertices and edges, and the numbers in a line.
         vertex: 0-based vertex of the first line.
         start, stop: byte range of the lines; stop None is the end of the file.
-        limits: limits of the read.
     """
 
     source: Source
@@ -166,8 +165,7 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
 def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | None:
     """Parse one vertex's line (without line end) to 0-based neighbours; return None for a comment.
 
-    Raises:
-        LineError: the line is wrong.
+    Raise ``LineError`` if the line is wrong.
     """
     text = line.removesuffix(b"\r")
     if reason := unreadable(text):

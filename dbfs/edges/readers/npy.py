@@ -73,11 +73,7 @@ def read_header(raw: Any, path: str) -> tuple[tuple[int, ...], bool, np.dtype[An
 
 
 def as_arrow(values: Any, column: str, name: str) -> Any:
-    """Return a one-dimensional NumPy array of the native or the other byte order as an Arrow array.
-
-    Raises:
-        EdgeInputError: Arrow has no such values.
-    """
+    """Return a one-dimensional array of NumPy as Arrow's; raise ``EdgeInputError`` if Arrow has no such values."""
     import pyarrow as pa
 
     if values.dtype.kind == "S":

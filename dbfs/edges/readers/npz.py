@@ -97,12 +97,7 @@ def open_npz(source: Source, options: ReadOptions) -> EdgeList:
 
 @dataclass(frozen=True)
 class MatrixPiece:
-    """All entries of a sparse matrix in an archive.
-
-    Attributes:
-        file: the matrix.
-        limits: limits of the read.
-    """
+    """All entries of the sparse matrix ``file`` in an archive, read within ``limits``."""
 
     file: MatrixFile
     limits: ReadLimits
@@ -158,10 +153,8 @@ class ColumnsPiece:
     """Arrays of an archive as columns of a table.
 
     Attributes:
-        source: the file.
-        ends: the arrays of an edge's ends.
+        source, ends, limits: as of ``TablePiece``.
         index: whether these are the rows of one array.
-        limits: limits of the read.
     """
 
     source: Source

@@ -118,8 +118,7 @@ def _patterns(grammar: PairGrammar) -> tuple[re.Pattern[bytes], re.Pattern[bytes
 def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
     """Parse one line (without line end) to two ids in Python; return None for a blank line or a comment.
 
-    Raises:
-        LineError: the line breaks the grammar.
+    Raise ``LineError`` if the line breaks the grammar.
     """
     found = _patterns(grammar)[0].fullmatch(line + b"\n")
     if found is None:

@@ -187,10 +187,8 @@ def _opened(raw: Any) -> Any:
 def _stated(schema: Any, path: str) -> tuple[int | None, int, bool | None]:
     """Return the number of vertices, the first one's id and the direction in the metadata ``dbfs``.
 
-    The number and the direction are None where the metadata lack them.
-
-    Raises:
-        FormatError: the metadata exists, and is not of the form that ``writers.table`` writes.
+    The number and the direction are None where the metadata lack them. Raise ``FormatError`` for other metadata than
+    those that ``writers.rows`` writes.
     """
     stored = (schema.metadata or {}).get(b"dbfs")
     if stored is None:

@@ -189,8 +189,7 @@ def _label(labels: list[Any], column: str) -> Any:
 def _array(values: Any, column: str, name: str) -> Any:
     """Return a column as an Arrow array or chunked array.
 
-    Raises:
-        EdgeInputError: the values are of several types, or of none that Arrow has.
+    Raise ``EdgeInputError`` if the values are of several types, or of none that Arrow has.
     """
     import pyarrow as pa
 

@@ -86,10 +86,9 @@ def with_lone(table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: boo
 
 
 def _transposed(chunk: list[Any], name: str, first: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the sources and the targets of pairs; ``first`` is the number of the first pair.
+    """Return the sources and the targets of pairs, of which the first is number ``first``.
 
-    Raises:
-        EdgeInputError: an element is no pair; the message names it.
+    Raise ``EdgeInputError``, which names the element, if one is no pair.
     """
     if all(issubclass(kind, tuple | list) for kind in set(map(type, chunk))) and set(map(len, chunk)) == {2}:
         source, target = zip(*chunk, strict=True)

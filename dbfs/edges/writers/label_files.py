@@ -68,9 +68,7 @@ def discard_part(folder: Folder, token: str, rank: int, published: bool) -> None
     """Remove a rank's file if it is there, and the folder if it is empty; errors are ignored.
 
     Args:
-        folder: the folder.
-        token: the token of the call.
-        rank: the rank.
+        folder, token, rank: as of ``write_part``.
         published: whether the file may have its final name already.
     """
     with suppress(DbfsError):

@@ -29,8 +29,7 @@ _BLOCK_ENTRIES = 2**20
 def write_metis(stream: EdgeStream, sink: Sink) -> Written:
     """Write a METIS graph: a line of neighbours for each vertex. Self-loops and duplicates are left out.
 
-    Raises:
-        InvalidOptionError: the edges are directed.
+    Raise ``InvalidOptionError`` if the edges are directed.
     """
     if stream.edges.directed:
         raise InvalidOptionError(

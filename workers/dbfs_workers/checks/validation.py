@@ -165,8 +165,7 @@ def share_words(
     """Write a rank's words into the table that the ranks share; return the labels with that table as their words.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        rank: the rank that owns the labels.
+        stripe, rank: as of ``pack_labels``.
         packed: the rank's labels.
         table: the table of all ranks.
         order: the graph's order by degree if the table is by vertex; None if it is by position.
@@ -273,11 +272,9 @@ def merge_findings(
     """Merge the findings of all ranks into one verdict, and check that every reached vertex is supported by an edge.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        packed: the labels by rank.
+        stripe, packed, predecessors: as of ``check_edges``.
         checks: the findings by rank.
         order: the graph's order by degree, if it has one.
-        predecessors: whether the labels have predecessors.
         of_input: whether the edges checked join vertices; else they join positions.
     """
     violations = [violation for labels in packed for violation in labels.violations]

@@ -74,10 +74,7 @@ def device_graph(
     """Derive the facts on the GPU. The arrays are CuPy's, and the result refers to them without a copy.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        rank: the rank that owns the rows.
-        row_offsets: int64[n_local + 1].
-        columns: uint32[m_local].
+        stripe, rank, row_offsets, columns: as of ``DeviceGraph``.
         symmetric: every edge is stored in both directions, so the out-edges are also the in-edges.
         in_csr: offsets and columns of a directed graph's in-edges; None leaves only top-down levels.
     """

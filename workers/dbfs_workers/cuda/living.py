@@ -33,9 +33,7 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
     Args:
         csr: the CSR before, on the GPU: it is returned if the batch changes nothing.
         keys: uint64 on the GPU, in any order (see ``Order.keys``); sorted afterwards.
-        order: the order of a row's columns.
-        directed: whether each key counts as an edge.
-        delete: whether the edges are deleted; else they are inserted.
+        order, directed, delete: as of ``Pages.changed``.
         where: the rank and what it does, for errors.
 
     Errors as for ``device_memory.require``.

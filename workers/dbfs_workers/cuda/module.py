@@ -131,54 +131,21 @@ class Variant:
 
 # The other sources that include types.cuh need values for its options. No code of theirs depends on the values.
 PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
-
-# Every compilation that a run can need: source and options.
-KERNELS: Final = (
-    *(
-        ("resident/resident.cu", Variant(gang, predecessors).defines)
-        for gang, predecessors in product((False, True), repeat=2)
-    ),
-    *(
-        (source, PLAIN_DEFINES)
-        for source in (
-            "resident/summary.cu",
-            "phases/phases.cu",
-            "phases/levels.cu",
-            "phases/grid.cu",
-            "phases/messages.cu",
-            "repair/repair.cu",
-        )
-    ),
-    *(
-        (source, ())
-        for source in (
-            "building/kronecker.cu",
-            "building/binning.cu",
-            "building/csr.cu",
-            "building/degree_order.cu",
-            "building/facts.cu",
-            "building/merging.cu",
-            "lab/expand_contract.cu",
-            "lab/contract_expand.cu",
-            "lab/two_phase.cu",
-            "lab/masks.cu",
-            "lab/warp_centric.cu",
-            "lab/matrix_vector.cu",
-            "lab/status_array.cu",
-            "lab/status_scan.cu",
-            "lab/atomic_queue.cu",
-            "lab/degree_classes.cu",
-            "lab/hierarchical.cu",
-            "lab/phases.cu",
-            "checks/validation.cu",
-            "reads/by_vertex.cu",
-        )
-    ),
-)
-
+_RESIDENT: Final = "resident/resident.cu"
+_WITH_OPTIONS: Final = ("phases/", "repair/", "resident/")
 
 LAUNCHING: Final = ("lab/device_loop.cu", "lab/child_kernels.cu")
 """Sources whose kernels launch kernels. They are linked with CUDA's device runtime; no other strategy needs them."""
+
+KERNELS: Final = (
+    *((_RESIDENT, Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
+    *(
+        (source, PLAIN_DEFINES if source.startswith(_WITH_OPTIONS) else ())
+        for source in sorted(path.relative_to(KERNEL_FOLDER).as_posix() for path in KERNEL_FOLDER.rglob("*.cu"))
+        if source not in (_RESIDENT, *LAUNCHING)
+    ),
+)
+"""Every other compilation that a run can need: source and options."""
 
 
 @cache

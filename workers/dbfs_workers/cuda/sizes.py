@@ -95,8 +95,7 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
     """Return the peak bytes of a build, the partition included.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        m_local: directed edges that a rank sends, and about as many that it receives.
+        stripe, m_local: as of ``partition``; a rank sends so many edges, and receives about as many.
         piece_edges: edges of a piece.
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.

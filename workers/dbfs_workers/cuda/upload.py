@@ -26,9 +26,7 @@ def upload(folder: Folder, file: SavedFile, threads: int) -> list[Any]:
     """Return the arrays of a saved file as CuPy's, in the manifest's order.
 
     Args:
-        folder: the folder.
-        file: the file.
-        threads: number of threads that read.
+        folder, file, threads: as of ``blocks.Content``.
 
     Raises:
         MissingFileError, UnreadableFileError, TruncatedFileError, FormatError: see ``blocks.Content``.

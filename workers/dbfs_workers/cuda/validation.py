@@ -47,11 +47,8 @@ def pack(stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], 
     """Return the words of a rank's labels, as ``checks.validation.pack_labels`` makes them; None if they break a rule.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        rank: the rank that owns the labels.
+        stripe, rank, sources, farthest: as of ``checks.validation.pack_labels``.
         labels: the labels, CuPy's.
-        sources: positions at distance 0.
-        farthest: largest distance allowed; None for no bound.
     """
     import cupy
 

@@ -40,9 +40,7 @@ class MappedGridExchange(GridExchange):
     def offer(self) -> OfferedMessages:
         """Allocate the rank's messages once, and return what its peers need in order to map them.
 
-        Raises:
-            ExchangeUnavailableError: the system does not allow GPU memory to be exported.
-            GraphTooLargeError: the messages do not fit in the GPU's free memory.
+        Errors as for ``device_memory.export_allocation`` and ``device_memory.require``.
         """
         if self._offered is None:
             words, rank = 2 * self.carrier.p * self.entries, self.carrier.rank
@@ -53,11 +51,7 @@ class MappedGridExchange(GridExchange):
         return self._offered
 
     def connect(self, offers: Sequence[OfferedMessages]) -> None:
-        """Map the messages of all peers that are not mapped yet.
-
-        Raises:
-            ExchangeUnavailableError: a peer's memory can't be mapped.
-        """
+        """Map the messages of all peers that are not mapped yet. Errors as for ``device_memory.open_handle``."""
         rank = self.carrier.rank
         for offer in offers:
             if offer.rank != rank and offer.rank not in self._opened:

@@ -112,11 +112,7 @@ class Link:
         self._row[envoy.DESCRIPTOR] = -1 if self.stream is None else self.stream.plain_descriptor
 
     def live(self) -> Stream:
-        """Return the stream.
-
-        Raises:
-            LineClosedError: there is none.
-        """
+        """Return the stream; raise ``LineClosedError`` if there is none."""
         if self.stream is None:
             raise LineClosedError("the connection was closed")
         return self.stream
@@ -135,8 +131,7 @@ class Link:
             words: the head of the segment. The records of this host's ranks are of this crossing.
             stride: words of a rank's part of the head.
 
-        Raises:
-            LineClosedError: the stream is broken.
+        Errors as for ``Stream.send``.
         """
         row, header = self._row, self._header
         if row[envoy.SENT]:
@@ -157,11 +152,7 @@ class Link:
         self.live().send(header, payload)
 
     def send_abort(self, abort: Abort) -> None:
-        """Send the end of a run, or close the stream if it is in the middle of a frame.
-
-        Raises:
-            LineClosedError: the stream is broken.
-        """
+        """Send the end of a run, or close the stream in the middle of a frame. Errors as for ``Stream.send``."""
         stream = self.live()
         if not stream.push():
             self.close()
@@ -181,9 +172,7 @@ class Link:
             words: the head of the segment.
             stride: words of a rank's part of the head.
 
-        Raises:
-            LineClosedError: the stream is broken.
-            StaleRunError: the other host is in another run.
+        Errors as for ``Stream.complete``, and ``StaleRunError`` if the other host is in another run.
         """
         stream = self.live()
         if not stream.has_header():
@@ -206,8 +195,7 @@ class Link:
         Returns:
             Whether the header of a crossing's frame has arrived, for ``receive``; and the abort, if one has come.
 
-        Raises:
-            LineClosedError: the stream is broken.
+        Errors as for ``Stream.complete``.
         """
         stream = self.live()
         if not stream.has_header():
@@ -230,8 +218,7 @@ class Link:
     def _targets(self, header: NDArray[np.int64], sliced: bool) -> list[memoryview]:
         """Return the places of a frame's entries and slices in the segment.
 
-        Raises:
-            LineClosedError: the header does not fit the graph.
+        Raise ``LineClosedError`` if the header does not fit the graph.
         """
         new = kernels.count_new(header, self._others.size, self._own.size, self._entries)
         if new < 0:

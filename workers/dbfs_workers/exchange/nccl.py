@@ -211,9 +211,7 @@ class NcclExchange(NcclGroups):
             count: levels to queue, at most ``MOST_AHEAD``; 1 unless the frontier has at most ``most`` vertices.
             most: vertices over all ranks up to which a level is run ahead: see ``most_ahead``.
 
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
-                ``Exchange.cross``.
+        Errors as for ``Exchange.cross``.
         """
         messages, p = self._messages, self.p
         messages.results[:count, STATE] = _UNSEEN
@@ -276,9 +274,7 @@ class NcclExchange(NcclGroups):
             The rank's own counts of the crossing, their sums over all ranks, and when the level was queued, in seconds
             of ``time.perf_counter()``.
 
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
-                ``Exchange.cross``.
+        Errors as for ``Exchange.cross``.
         """
         tag = self._next_tag()
         self._messages.search(tag, self.slice(), scratch, labels, level + 1)

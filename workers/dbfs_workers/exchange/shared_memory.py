@@ -212,8 +212,7 @@ class SharedMemoryExchange:
         The others wait in ``cross`` until rank 0 calls ``cross`` too. Until then the bodies of all ranks are rank 0's:
         nobody else reads or writes them. So rank 0 may write each rank's log, whose ends it gives in ``bin_ends``.
 
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see ``cross``.
+        Errors as for ``cross``.
         """
         segment = self.segment
         self._crossing += 1
@@ -231,8 +230,7 @@ class SharedMemoryExchange:
     def look(self, level: int, phase: str) -> None:
         """Look for an abort, the deadline and lost peers, in place of the looks of a long wait.
 
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: see ``cross``.
+        Errors as for ``cross``.
         """
         where = self._where(level, phase)
         if kernels.get_abort(self.segment.words) >> kernels.RUN_SHIFT == self._number:
@@ -254,8 +252,7 @@ class SharedMemoryExchange:
             level: the level, named in errors.
             phase: the phase, named in errors.
 
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see ``cross``.
+        Errors as for ``cross``.
         """
         self._crossing = crossing
         self._finish(status, peer, level, phase)

@@ -103,8 +103,7 @@ class Stream:
     def send(self, header: NDArray[np.int64], payload: Sequence[NDArray[np.uint32]]) -> None:
         """Begin to send a frame; ``push`` goes on. The payload must not change until the frame is sent.
 
-        Raises:
-            LineClosedError: the stream is broken.
+        Errors as for ``push``.
         """
         length = sum(part.nbytes for part in payload)
         header[LENGTH] = length
@@ -120,11 +119,7 @@ class Stream:
         self._sending.append(rest)
 
     def push(self) -> bool:
-        """Send what the connection takes now; return whether all is sent.
-
-        Raises:
-            LineClosedError: the stream is broken.
-        """
+        """Send what the connection takes now; return whether all is sent. Raise ``LineClosedError`` if it is broken."""
         while self._sending:
             part = self._sending[0]
             try:
@@ -176,8 +171,7 @@ class Stream:
     def complete(self) -> bool:
         """Receive what has arrived of the payload; return whether the frame is complete. The stream then has the next.
 
-        Raises:
-            LineClosedError: the stream is broken, or the other end closed it.
+        Errors as for ``has_header``.
         """
         assert self._targets is not None
         while self._targets:
@@ -198,11 +192,7 @@ class Stream:
         self._targets = None
 
     def require_sound(self) -> None:
-        """Check that the other host still confirms what it is sent.
-
-        Raises:
-            LineClosedError: it does not.
-        """
+        """Raise ``LineClosedError`` unless the other host still confirms what it is sent."""
         with contextlib.suppress(OSError):
             info = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
             resent, silent = _TCP_INFO.unpack(info)

@@ -209,8 +209,7 @@ class Enactor:
         Returns:
             int64[levels, COUNTERS], sums over a level's steps.
 
-        Raises:
-            QueueOverflowError: an output queue is too short.
+        Raise ``QueueOverflowError`` if an output queue is too short.
         """
         steps = [step for level in levels for step in level]
         launches = [

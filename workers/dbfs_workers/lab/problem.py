@@ -75,8 +75,7 @@ class Problem:
     def in_edges(self) -> tuple[Any, Any]:
         """Return offsets and columns of the in-edges.
 
-        Raises:
-            InvalidOptionError: a directed graph was loaded without them.
+        Raise ``InvalidOptionError`` if a directed graph was loaded without them.
         """
         if self._in_edges is None:
             raise InvalidOptionError("the strategy needs the in-edges of a directed graph: load it with in_edges=True")

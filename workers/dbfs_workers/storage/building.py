@@ -70,8 +70,7 @@ def build_partition(
     with in-edges), and 8 bytes a row.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        rank: the rank that owns the rows.
+        stripe, rank: as of ``Partition``.
         edges: bins of the edges that start in the rank's rows.
         input_edges: edges read for the whole graph.
         directed: False if the bins hold every edge in both directions.

@@ -94,8 +94,7 @@ def as_ids(values: Any) -> Ids:
     Args:
         values: integers as a NumPy array, or an Arrow array of integers, strings, or structs of these, without nulls.
 
-    Raises:
-        EdgeInputError: the values are of another type, negative, above 2^63 - 1, or null.
+    Raise ``EdgeInputError`` for values of another type, and for those negative, above 2^63 - 1, or null.
     """
     if isinstance(values, np.ndarray):
         if values.size and values.min() < 0:

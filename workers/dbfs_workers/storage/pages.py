@@ -177,8 +177,7 @@ class Pages:
     def of(cls, rows: Rows, free_bytes: FreeBytes, *, spare: bool) -> "Pages":
         """Copy rows into a new pool without gaps; ``spare`` says whether batches will follow, which need free pages.
 
-        Raises:
-            GraphTooLargeError: the pool does not fit in the memory that is free.
+        Raise ``GraphTooLargeError`` if the pool does not fit in the memory that is free.
         """
         pages = cls._laid_out(rows.ends - rows.starts, SPARE if spare else 0, free_bytes)
         kernels.copy_rows(rows.starts, rows.ends, rows.columns, pages.rows.starts, pages.rows.columns)

@@ -105,8 +105,7 @@ class Reading:
     def take_edges(self, edges: int, rows: int = 0) -> None:
         """Count the edges, and the lines of vertices, that were parsed.
 
-        Raises:
-            FormatError: there are more edges than the file's header promises.
+        Raise ``FormatError`` if there are more than the file's header promises.
         """
         self._edges += edges
         self._rows += rows
