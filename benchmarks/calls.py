@@ -176,13 +176,13 @@ def _traversal(graph: Graph, result: dbfs.BFSResult) -> float:
 
 
 def _under_lease(graph: Graph, sources: Sequence[int]) -> tuple[float, float, float]:
-    """Send a run without results; return its seconds: in all, on rank 0, and of rank 0's own part."""
+    """Send a run without results; return its seconds: in all, on rank 0, and on rank 0's own rows."""
     sender, service = RunSender.of(graph.gang.client), ServiceClient.of(graph.gang.client)
     run_id = uuid.uuid4().hex
     options = TraversalSpec(run_id, (), predecessors=False, backend=graph.backend)
     specs = RunSpec(options, tuple((source,) for source in sources))
-    sending = sender.parts(graph.record.graph_id, specs, of_call(), None, graph.numbering.in_positions)
-    seconds, parts = seconds_of(lambda: list(sending))
+    sending = sender.send(graph.record.graph_id, specs, of_call(), None, graph.numbering.in_positions)
+    seconds, answers = seconds_of(lambda: list(sending))
     for index in range(len(specs)):
         service.drop(graph.record.graph_id, run_id, index)
-    return seconds, sum(part.seconds for part in parts), sum(part.rank_seconds for part in parts)
+    return seconds, sum(answer.seconds for answer in answers), sum(answer.rank_seconds for answer in answers)

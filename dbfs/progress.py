@@ -49,9 +49,9 @@ _RANKS_SHOWN = 8
 _LEAST_WORDS = 28
 
 # Seconds before a bar appears. The bar of shorter work would only flicker.
-_DELAY = 0.4
+_DELAY_SECONDS = 0.4
 # Seconds between two pictures of a notebook's bar.
-_REDRAW = 0.1
+_REDRAW_SECONDS = 0.1
 
 
 class Bar(Protocol):
@@ -155,7 +155,7 @@ def _reporter(
 
     def report(snapshot: Snapshot) -> None:
         if not bars:
-            if time.monotonic() - began < _DELAY:
+            if time.monotonic() - began < _DELAY_SECONDS:
                 return
             bars.append(_new_bar(what, total, True))
         show(bars[0], snapshot)
@@ -235,7 +235,7 @@ class _NotebookBar:
     def _draw(self) -> None:
         # Each update is a message to the browser, and short steps make thousands.
         now = time.monotonic()
-        if now - self._drawn >= _REDRAW:
+        if now - self._drawn >= _REDRAW_SECONDS:
             self._drawn = now
             self._output.update(self._bundle(), raw=True)
 

@@ -3,7 +3,7 @@
 import dask
 import pytest
 
-from dbfs.cluster.deadline import GRACE, Deadline, bounded, limit, of_call
+from dbfs.cluster.deadline import GRACE_SECONDS, Deadline, bounded, limit, of_call
 from dbfs.errors import DeadlineExceededError
 
 
@@ -11,17 +11,17 @@ def test_a_deadline_that_has_passed_leaves_a_millisecond() -> None:
     """Zero and less are no timeouts for some who read the rest."""
     over = Deadline(-0.5)
     assert (over.remaining, over.interval()) == (1e-3, 1e-3)
-    assert Deadline(-0.5 - GRACE).last == 1e-3
+    assert Deadline(-0.5 - GRACE_SECONDS).last == 1e-3
     with pytest.raises(DeadlineExceededError, match=r"^waiting: not done after -0\.5 s$"):
         over.enforce("waiting")
     Deadline(60).enforce("waiting")
 
 
 def test_an_answer_may_come_a_little_later() -> None:
-    over = Deadline(-GRACE / 2)
+    over = Deadline(-GRACE_SECONDS / 2)
     assert not over.over
-    assert 0 < over.last <= GRACE / 2
-    assert Deadline(-2 * GRACE).over
+    assert 0 < over.last <= GRACE_SECONDS / 2
+    assert Deadline(-2 * GRACE_SECONDS).over
 
 
 def test_the_earlier_of_two_deadlines_holds() -> None:

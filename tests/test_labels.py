@@ -1,4 +1,4 @@
-"""How clients read labels: through the window, as rows, and through the scheduler."""
+"""How clients read labels: through the buffer, as rows, and through the scheduler."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,7 @@ from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
 from dbfs.graph import labels, numbering
 from dbfs.graph.result import BFSResult
-from dbfs_workers.reads.window import ClientWindow
+from dbfs_workers.reads.label_buffer import ClientBuffer
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.storage.stripe import NO_VERTEX
 from tests.support import oracle
@@ -24,7 +24,7 @@ from tests.support.graphs import GRAPHS, random
 Way = Callable[[pytest.MonkeyPatch, distributed.Client], None]
 
 
-def window(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+def buffer(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
     monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     # Slots that hold a part of the graphs only, and that begin with any rank's vertex.
     monkeypatch.setattr(labels, "SLOT_ITEMS", 70)
@@ -35,22 +35,22 @@ def rows(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
 
 
 def far_away(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
-    """No rank finds the client's window: its process number is another's."""
-    window(monkeypatch, client)
-    theirs = ClientWindow()
+    """No rank finds the client's buffer: its process number is another's."""
+    buffer(monkeypatch, client)
+    theirs = ClientBuffer()
     theirs.handle = dataclasses.replace(theirs.handle, token=dataclasses.replace(theirs.handle.token, pid=2**22 + 1))
-    monkeypatch.setitem(labels._windows, client, theirs)
+    monkeypatch.setitem(labels._buffers, client, theirs)
 
 
-def no_window(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
+def no_buffer(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
     """The client's system has no nameless files."""
 
-    def refuse() -> ClientWindow:
+    def refuse() -> ClientBuffer:
         raise ExchangeUnavailableError("no memfd")
 
-    window(monkeypatch, client)
-    monkeypatch.setattr(labels, "ClientWindow", refuse)
-    monkeypatch.setattr(labels, "_windows", {})
+    buffer(monkeypatch, client)
+    monkeypatch.setattr(labels, "ClientBuffer", refuse)
+    monkeypatch.setattr(labels, "_buffers", {})
 
 
 def through_the_scheduler(monkeypatch: pytest.MonkeyPatch, client: distributed.Client) -> None:
@@ -64,7 +64,7 @@ def through_the_scheduler(monkeypatch: pytest.MonkeyPatch, client: distributed.C
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize("engine", ["resident", "taskgraph"])
-@pytest.mark.parametrize("way", [window, rows, far_away, no_window, through_the_scheduler])
+@pytest.mark.parametrize("way", [buffer, rows, far_away, no_buffer, through_the_scheduler])
 def test_labels_by_every_way(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, way: Way, engine: str, order: str, ranks: int
 ) -> None:
@@ -144,7 +144,7 @@ def test_few_labels_of_an_ordered_graph_leave_the_order_on_the_ranks(
 
 
 def test_labels_of_others(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labels of an unloaded graph and of a released result are refused; a failed read leaves no window behind."""
+    """Labels of an unloaded graph and of a released result are refused; a failed read leaves no buffer behind."""
     monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     n, src, dst = GRAPHS["hub"]()
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:
@@ -152,13 +152,13 @@ def test_labels_of_others(client: distributed.Client, monkeypatch: pytest.Monkey
         result, published = graph.bfs(0), graph.bfs(0)
         published.publish()
         wanted = published.distances()
-        used = labels._windows[client]
+        used = labels._buffers[client]
         dbfs.open("labels-of-others", client=other).unload()
         for read in (result.distances, result.vertices):
             with pytest.raises(GraphNotFoundError, match="the graph was unloaded, which released the labels"):
                 read()
         np.testing.assert_array_equal(published.distances(), wanted)
-        assert labels._windows[client] is not used
+        assert labels._buffers[client] is not used
         published.release()
         with pytest.raises(ResultReleasedError):
             published.distances()
@@ -197,14 +197,14 @@ def test_vertices_past_2_to_the_31() -> None:
     assert into[:3].tolist() == [2**32 - 4, -1, 3]
 
 
-def test_a_window_serves_every_read(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_buffer_serves_every_read(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     with dbfs.load(dbfs.from_arrays([0, 1], [1, 2]), client=client, ranks=2) as graph:
         one, other = graph.bfs(0), graph.bfs(2)
         first = one.distances()
-        used = labels._windows[client]
+        used = labels._buffers[client]
         np.testing.assert_array_equal(other.distances(), [2, 1, 0])
-        assert labels._windows[client] is used
+        assert labels._buffers[client] is used
         # The array is the caller's own: the next read leaves it alone.
         np.testing.assert_array_equal(first, [0, 1, 2])
 

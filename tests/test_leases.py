@@ -117,7 +117,7 @@ def test_clients_that_take_turns_get_their_own_answers(client: distributed.Clien
 
 
 def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: distributed.Client) -> None:
-    """A batch gives way after the part under way, and is complete in the end."""
+    """A batch gives way after the burst under way, and is complete in the end."""
     with dbfs.load("path:n=2000", client=client, name="street", ranks=2) as graph:
         batch: list[dbfs.BFSResult] = []
         thread = threading.Thread(target=lambda: batch.extend(graph.bfs_many(list(range(500)))))
@@ -131,30 +131,30 @@ def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: 
         batch[50].validate()
 
 
-def test_ranks_that_answer_several_times_in_a_part(
+def test_ranks_that_answer_several_times_in_a_burst(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:
-    """As ranks on GPUs do: the holder makes results while the next traversals of the part run."""
-    parts: list[int] = []
-    sent = RunSender.parts
+    """As ranks on GPUs do: the holder makes results while the next traversals of the burst run."""
+    answers: list[int] = []
+    sent = RunSender.send
 
     def noted(*arguments: Any) -> Iterator[Any]:
-        for part in sent(*arguments):
-            parts.append(len(part.reports[0]))
-            yield part
+        for finished in sent(*arguments):
+            answers.append(len(finished.reports[0]))
+            yield finished
 
     monkeypatch.setattr(LoopMember, "answer_seconds", 1e-5)
-    monkeypatch.setattr(RunSender, "parts", noted)
+    monkeypatch.setattr(RunSender, "send", noted)
     with dbfs.load("grid2d:side=20", client=client, ranks=3) as graph:
         graph.bfs_many([0, 1])
         for number in (1, 2, 40):
-            parts.clear()
+            answers.clear()
             for source, result in enumerate(graph.bfs_many(range(number))):
                 row, column = divmod(source, 20)
                 assert result.depth == max(row, 19 - row) + max(column, 19 - column)
                 assert result.distances()[source] == 0
-            assert sum(parts) == number
-        assert parts == [1] * 40
+            assert sum(answers) == number
+        assert answers == [1] * 40
         stream = graph.bfs_stream(range(400))
         assert [next(stream).depth for _ in range(3)] == [38, 37, 36]
         stream.close()

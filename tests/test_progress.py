@@ -137,7 +137,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "stderr", stderr)
-    monkeypatch.setattr(progress, "_DELAY", 0.0)
+    monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
     return stderr
 
 
@@ -239,7 +239,7 @@ def test_bars_in_a_notebook(monkeypatch: pytest.MonkeyPatch, recwarn: pytest.War
     output = Output()
     monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=output.display))
     monkeypatch.setattr(terminal, "isatty", lambda: False)
-    monkeypatch.setattr(progress, "_REDRAW", 0.0)
+    monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
     with progress.bar("cells <1>", 4) as bar:
         bar.set(1, "the <first>")
         bar.advance(2)

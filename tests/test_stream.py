@@ -40,8 +40,8 @@ def test_an_endless_stream_keeps_few_labels(client: distributed.Client) -> None:
             if source % 20 == 0:
                 assert result.path_to(0) == list(range(source % 40, -1, -1))
         # The labels dropped last go with the next run, or after a moment. Those ahead of the loop stay.
-        wait_until_kept(graph, traversing.MOST_AHEAD)
-        assert next(numbers) <= 60 + traversing.MOST_AHEAD
+        wait_until_kept(graph, traversing.MOST_TRAVERSALS)
+        assert next(numbers) <= 60 + traversing.MOST_TRAVERSALS
         del results, result
         wait_until_kept(graph, 0)
 

@@ -38,7 +38,7 @@ _LEAST_DEGREE = 8.0
 _LARGE_LEVELS = 3
 # Share of the edges that a traversal with bottom-up levels looks at: 0.07 to 0.08 of Kronecker 16 and 18 on 1 to 16
 # ranks. In 2, 3 and 4 columns it was 1.4, 1.7 and 2.0 times as much, about the root of the columns.
-_SEARCHED = 0.08
+_SEARCHED_SHARE = 0.08
 # Seconds: of a crossing between hosts (``dbfs bench hosts``, 0.12 ms), of a byte at 10 Gb/s, and of an edge.
 _CROSSING, _BYTE, _EDGE = 1.2e-4, 0.8e-9, 0.8e-9
 # The model's median error is 22 % on the points that it was fitted to.
@@ -77,7 +77,7 @@ def traversal_seconds(n: int, directed_edges: int, hosts: Hosts, *, bottom_up: b
     ]
     in_column, in_row = (sum(numbers) / p for numbers in apart)
     if bottom_up:
-        striped, searched = _LARGE_LEVELS * bitmap * (hosts.count - 1), _SEARCHED * directed_edges / p
+        striped, searched = _LARGE_LEVELS * bitmap * (hosts.count - 1), _SEARCHED_SHARE * directed_edges / p
         in_grid, more = _LARGE_LEVELS * bitmap * (in_column + 2 * in_row), math.sqrt(grid.columns)
     else:
         striped, searched = 4 * n / p * (p - ranks) * (1 - float((1 - 1 / p) ** degree)), directed_edges / p

@@ -30,8 +30,8 @@ _LATER_ID_BYTES = 200
 _PROCESS_BYTES = 200 * 2**20
 _RETRY_SECONDS = 0.1
 _MOST_RETRIES = 20
-# Growth of less than this part of the wanted memory is none.
-_STEPS = 64
+# Growth of less than this share of the wanted memory is none.
+_LEAST_GROWTH = 1 / 64
 
 
 @dataclass(frozen=True)
@@ -410,7 +410,7 @@ def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
             break
         time.sleep(_RETRY_SECONDS)
         before, free = free, read()
-        if all(now <= then + wanted // _STEPS for now, then in zip(free, before, strict=True)):
+        if all(now <= then + _LEAST_GROWTH * wanted for now, then in zip(free, before, strict=True)):
             break
     return free
 

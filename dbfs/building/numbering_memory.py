@@ -6,7 +6,7 @@ from dbfs_workers.storage.pieces import batches_of
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 
 # Slots of a hash table for each distinct id, at most, in bytes.
-_SLOTS = 22
+_SLOT_BYTES_PER_ID = 22
 # Pieces that edges are cut into at most, to read the first one.
 _MOST_PIECES = 1 << 16
 
@@ -32,7 +32,7 @@ def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edg
     # edges; as much as the rest is held in compressed pages and dictionaries (measured).
     pieces = int(2 * (2 * size + 4) * batch_edges)
     # The hash table beside its ids, which a longer array replaces now and then.
-    reading = int(found * (_SLOTS + 2 * size))
+    reading = int(found * (_SLOT_BYTES_PER_ID + 2 * size))
     # The ids, and by range again; the range of each, and their order.
     splitting = found * (2 * size + 14)
     # The parts of all ranks, their codes and the order; of the rank's range a hash table, or the ids while these are

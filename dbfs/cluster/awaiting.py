@@ -118,7 +118,7 @@ def sync(client: distributed.Client, function: Callable[..., Awaitable[T]], *arg
     """Run a coroutine function in a client's event loop, and wait for its result; a cancelled call stops waiting.
 
     Raises:
-        LateError: ``deadline.GRACE`` after the deadline of the call there was no result.
+        LateError: ``deadline.GRACE_SECONDS`` after the deadline of the call there was no result.
         asyncio.CancelledError: the call was cancelled.
         ClientError: this thread runs the client's event loop, or another thread closed the client meanwhile.
         Exception: the coroutine raised it.

@@ -20,7 +20,7 @@ from dbfs.errors import DeadlineExceededError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-GRACE: Final = 0.4
+GRACE_SECONDS: Final = 0.4
 """Seconds after a deadline in which the answer of the other process, which names the cause, may still arrive."""
 
 
@@ -48,13 +48,13 @@ class Deadline:
 
     @property
     def last(self) -> float:
-        """Seconds until ``GRACE`` after the end, at least a millisecond: the longest wait for an answer."""
-        return max(1e-3, self._end + GRACE - time.monotonic())
+        """Seconds until ``GRACE_SECONDS`` after the end, at least a millisecond: the longest wait for an answer."""
+        return max(1e-3, self._end + GRACE_SECONDS - time.monotonic())
 
     @property
     def over(self) -> bool:
         """Whether no answer is waited for any more."""
-        return time.monotonic() > self._end + GRACE
+        return time.monotonic() > self._end + GRACE_SECONDS
 
     def interval(self) -> float:
         """Return after how many seconds a wait looks whether all workers are alive; no later than the end."""

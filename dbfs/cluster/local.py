@@ -33,7 +33,7 @@ LOOPBACK = "127.0.0.1"
 """Host of a local cluster's ports: other machines can't reach them."""
 
 # Threads of a worker on a machine of at least twice as many cores.
-_THREADS = 4
+_WORKER_THREADS = 4
 
 # Workers for each core from which on a warning says that they are many.
 _WORKERS_A_CORE = 4
@@ -104,7 +104,7 @@ def shares(n_workers: int | None, threads: int | None) -> tuple[int, int]:
     took 12.5, 10.6, 10.8; the roads of Florida 41, 21, 45.
     """
     if n_workers is None:
-        threads = threads or (_THREADS if CPU_COUNT >= 2 * _THREADS else 1)
+        threads = threads or (_WORKER_THREADS if CPU_COUNT >= 2 * _WORKER_THREADS else 1)
         return max(1, CPU_COUNT // threads), threads
     return n_workers, threads or max(1, CPU_COUNT // n_workers)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Largest number of points of a plot, and of letters of a graph's name in its title.
 _MOST, _NAME = 2000, 60
 # Smallest number of samples that make a plot.
-_FEWEST = 3
+_FEWEST_SAMPLES = 3
 
 # The run id, and the last sample of a run under way. The number of samples would not do as a key: another traversal may
 # have as many, and only the last samples of a long one are kept.
@@ -67,13 +67,13 @@ def trail_of(service: SchedulerService, drawn: Trail | None = None) -> Trail | N
     """
     key: TrailKey
     for run in service.runs:
-        if len(run.trail) >= _FEWEST:
+        if len(run.trail) >= _FEWEST_SAMPLES:
             key = (run.run_id, run.trail[-1])
             return drawn if drawn is not None and drawn.key == key else _under_way(run, key)
         if drawn is not None and drawn.key[0] == run.run_id:
             return drawn
     history, early = service.history, service.history.early
-    if early is not None and len(early.looks) >= _FEWEST:
+    if early is not None and len(early.looks) >= _FEWEST_SAMPLES:
         key = (early.run.run_id, None)
         return drawn if drawn is not None and drawn.key == key else _ended_early(early, key)
     # Updates of a graph are runs without traversals.

@@ -43,8 +43,8 @@ BOTTOM_UP = "bottom-up"
 _BOTTOM_UP_SHADE: dict[str, Any] = {"color": "#808080", "alpha": 0.15, "linewidth": 0}
 
 _MARKED_LEVELS = 60
-_STRETCHES = 32
-_BARS, _LABELLED_BARS = 24, 10
+_MOST_STRETCHES = 32
+_MOST_BARS, _MOST_LABELLED_BARS = 24, 10
 
 
 def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
@@ -130,7 +130,7 @@ def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
     degrees, counts = graph.degree_counts()
     mean = graph.m / graph.n if graph.n else 0.0
     kind = "out-degree" if graph.directed else "degree"
-    if graph.max_degree <= _BARS:
+    if graph.max_degree <= _MOST_BARS:
         bars = ax.bar(degrees, counts, width=0.8, color=VERTICES)
         _whole_ticks(ax)
         if counts.size and counts.max() > 100 * counts.min():
@@ -138,7 +138,7 @@ def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
             ax.set_ylim(0.7, 4.0 * int(counts.max()))
         elif counts.size:
             ax.set_ylim(top=1.12 * int(counts.max()))
-        if counts.size <= _LABELLED_BARS:
+        if counts.size <= _MOST_LABELLED_BARS:
             ax.bar_label(bars, fmt="{:,.0f}", fontsize="small", padding=2)
         ax.set_axisbelow(True)
     else:
@@ -276,16 +276,16 @@ def _bottom_up_stretches(reports: Sequence[LevelReport]) -> list[tuple[int, int]
 
 
 def _stretches(ends: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Group levels into at most ``_STRETCHES`` stretches of about equal time, so that bars stay distinct.
+    """Group levels into at most ``_MOST_STRETCHES`` stretches of about equal time, so that bars stay distinct.
 
     A level that takes longer than two stretches would is one of its own.
 
     Returns:
         [first, last) of each stretch; of each level, if there are few.
     """
-    if ends.size <= _STRETCHES:
+    if ends.size <= _MOST_STRETCHES:
         return [(level, level + 1) for level in range(ends.size)]
-    cuts = np.searchsorted(ends, np.linspace(0, ends[-1], _STRETCHES + 1)[1:-1]) + 1
+    cuts = np.searchsorted(ends, np.linspace(0, ends[-1], _MOST_STRETCHES + 1)[1:-1]) + 1
     after, cuts_inside = np.unique(cuts, return_counts=True)
     # Several cuts inside a level are one cut after the level, so the cut before the level does not exceed the number.
     edges = np.unique(np.concatenate([[0], after, after[cuts_inside > 1] - 1, [ends.size]])).tolist()

@@ -48,8 +48,8 @@ class ResidentEngine:
         made = reached = 0
         latest: Sequence[RankReport] = ()
         sender = RunSender.of(gang.client)
-        for part in sender.parts(record.graph_id, specs, deadline, progress, in_positions):
-            for latest in zip(*part.reports, strict=True):
+        for finished in sender.send(record.graph_id, specs, deadline, progress, in_positions):
+            for latest in zip(*finished.reports, strict=True):
                 labels = ResidentLabels(service, record, run_id, made, specs.options.predecessors)
                 outcome = _outcome(labels, latest)
                 made, reached = made + 1, outcome.reached

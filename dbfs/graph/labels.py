@@ -1,7 +1,7 @@
 """How a client reads the labels of a result: whole, as vertices at some distances, or as the path to a vertex.
 
-Ranks on the client's host write whole labels into the client's window (``dbfs_workers.reads.window``), in the order of
-the vertices. Ranks elsewhere send their rows, which are put into their places here.
+Ranks on the client's host write whole labels into its label buffer (``dbfs_workers.reads.label_buffer``), in order of
+vertices. Ranks elsewhere send their rows, which are put into their places here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
+from dbfs_workers.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
 from dbfs_workers.reads.messages import (
     FindChanged,
     FindRows,
@@ -34,9 +35,8 @@ from dbfs_workers.reads.messages import (
     ReadRows,
     Walk,
     WriteByVertex,
-    WriteWindow,
+    WriteLabels,
 )
-from dbfs_workers.reads.window import SLOT_ITEMS, SLOTS, ClientWindow, items_of_rank
 from dbfs_workers.rpc import A
 from dbfs_workers.storage.stripe import NO_VERTEX
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
 
 FEW_VERTICES: Final = 1 << 16
-"""Vertices of a graph up to which each rank sends its rows: one message takes less time than the window's pages."""
+"""Vertices of a graph up to which each rank sends its rows: one message takes less time than the buffer's pages."""
 
 # Fetching all predecessors of 8.4 million vertices takes 0.03 s on 2 cores, 0.24 s in a graph ordered by degree.
 _FETCH_SECONDS = 2e-3
@@ -62,12 +62,12 @@ _COPIED_ALONE = 1 << 20
 # Ranks that put labels into order on their GPUs: the client joins a label of each rank for every vertex.
 _MOST_GPUS = 8
 
-_windows: weakref.WeakKeyDictionary[distributed.Client, ClientWindow] = weakref.WeakKeyDictionary()
+_buffers: weakref.WeakKeyDictionary[distributed.Client, ClientBuffer] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How whole labels pass the client's window.
+    """How whole labels pass the client's buffer.
 
     Attributes:
         items: most vertices of a slot.
@@ -119,7 +119,7 @@ class LabelReader:
         remote = list(range(self._gang.p))
         if into.size > FEW_VERTICES:
             with contextlib.suppress(ExchangeUnavailableError):
-                remote = self._read_windows(label, into)
+                remote = self._read_buffer(label, into)
         for first in range(0, self._stripe.owned(0) if remote else 0, SLOT_ITEMS):
             self._read_rows(label, remote, first, into)
         return into
@@ -185,21 +185,21 @@ class LabelReader:
                 break
         return None
 
-    def _read_windows(self, label: str, into: NDArray[Any]) -> list[int]:
-        """Read the labels of ranks on this host through the window; return the other ranks.
+    def _read_buffer(self, label: str, into: NDArray[Any]) -> list[int]:
+        """Read the labels of ranks on this host through the buffer; return the other ranks.
 
-        Errors as for ``ClientWindow``.
+        Errors as for ``ClientBuffer``.
         """
         client = self._gang.client
-        window = _window(client)
-        way = self._way_on_cpus(label, window)
+        buffer = _buffer(client)
+        way = self._way_on_cpus(label, buffer)
         if self._on_gpus:
             # A GPU may be too full for the order.
             with contextlib.suppress(GraphTooLargeError):
-                way = self._way_on_gpus(label, window)
+                way = self._way_on_gpus(label, buffer)
         local = list(range(self._gang.p))
         written: list[tuple[RankCalls[bool], int, NDArray[Any]]] = []
-        with window.lock:
+        with buffer.lock:
             try:
                 for first, slot in zip(range(0, into.size, way.items), itertools.cycle(range(SLOTS))):
                     part = into[first : first + way.items]
@@ -213,8 +213,8 @@ class LabelReader:
                 while written:
                     self._take(way, *written.pop(0))
             except BaseException:
-                # A rank may still write into the window.
-                _windows.pop(client, None)
+                # A rank may still write into the buffer.
+                _buffers.pop(client, None)
                 raise
         return [rank for rank in range(self._gang.p) if rank not in local]
 
@@ -230,22 +230,22 @@ class LabelReader:
         few = self._gang.p <= _MOST_GPUS
         return few and self._graph.record.backend == "cuda" and self._graph.numbering.by_degree
 
-    def _way_on_gpus(self, label: str, window: ClientWindow) -> _Way:
-        """Each rank writes the labels of all vertices into its part of the slot, in their order and smallest type."""
+    def _way_on_gpus(self, label: str, buffer: ClientBuffer) -> _Way:
+        """Each rank writes all vertices' labels into its section of the slot, in their order and smallest type."""
         gang, stripe = self._gang, self._stripe
         orders = self._graph.numbering.on_ranks(self._deadline, self._doing)
         width = _width(self._depth) if label == "distances" else 4
 
         def write(slot: int, first: int, count: int, ranks: Sequence[int]) -> RankCalls[bool]:
-            fields = (label, window.handle, slot, first, count, width)
+            fields = (label, buffer.handle, slot, first, count, width)
             messages = {rank: WriteByVertex(self._place(rank), stripe, rank, *fields, orders[rank]) for rank in ranks}
             return RankCalls(gang, messages, self._deadline, self._doing)
 
         def take(slot: int, ranks: Sequence[int], into: NDArray[Any]) -> None:
-            parts = [window.of_rank(slot, rank, stripe.p, into.size, width) for rank in ranks]
+            sections = [buffer.of_rank(slot, rank, stripe.p, into.size, width) for rank in ranks]
 
             def join(piece: slice) -> None:
-                joined, *others = (part[piece] for part in parts)
+                joined, *others = (section[piece] for section in sections)
                 for other in others:
                     np.bitwise_and(joined, other, out=joined)
                 if width == 4:
@@ -253,23 +253,23 @@ class LabelReader:
                 else:
                     into[piece] = joined.view(f"i{width}")
 
-            if parts:
+            if sections:
                 _in_threads(join, into.size)
 
         return _Way(items_of_rank(stripe.p, width), write, take)
 
-    def _way_on_cpus(self, label: str, window: ClientWindow) -> _Way:
+    def _way_on_cpus(self, label: str, buffer: ClientBuffer) -> _Way:
         """Each rank writes the labels of its vertices into their places in the slot."""
 
         def write(slot: int, first: int, count: int, ranks: Sequence[int]) -> RankCalls[bool]:
             order = self._graph.order
             if order is not None:
-                window.positions(slot, count)[:] = order.position[first : first + count]
+                buffer.positions(slot, count)[:] = order.position[first : first + count]
             begin = first if order is None else None
-            return self._calls(ranks, WriteWindow, label, window.handle, slot, begin, count)
+            return self._calls(ranks, WriteLabels, label, buffer.handle, slot, begin, count)
 
         def take(slot: int, _: Sequence[int], into: NDArray[Any]) -> None:
-            labels, order = window.labels(slot, into.size), self._graph.order
+            labels, order = buffer.labels(slot, into.size), self._graph.order
             _in_threads(lambda piece: _copy(labels[piece], label, self._stripe.n, order, into[piece]), into.size)
 
         return _Way(SLOT_ITEMS, write, take)
@@ -334,7 +334,7 @@ def _copy(labels: NDArray[np.uint32], label: str, n: int, order: DegreeOrder | N
             into[into < -1] += 2**32
 
 
-def _window(client: distributed.Client) -> ClientWindow:
-    """Return a client's window; its first call makes it."""
-    window = _windows.get(client)
-    return window if window is not None else _windows.setdefault(client, ClientWindow())
+def _buffer(client: distributed.Client) -> ClientBuffer:
+    """Return a client's buffer; its first call makes it."""
+    buffer = _buffers.get(client)
+    return buffer if buffer is not None else _buffers.setdefault(client, ClientBuffer())

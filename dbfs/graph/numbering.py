@@ -28,10 +28,10 @@ from dbfs_workers.tasks.validation import place_order
 if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
 
-# Entries of the order that a rank looks up, at most: so many, or so large a part of all. An entry takes 12 bytes on its
+# Entries of the order that a rank looks up, at most: so many, or this share of all. An entry takes 12 bytes on its
 # way, the whole order 8 bytes a vertex, but only once.
 _FEW_ENTRIES = 64
-_FEW_PART = 8
+_FEW_SHARE = 1 / 8
 
 
 class Numbering:
@@ -123,7 +123,7 @@ class Numbering:
         gang, record = self._gang, self._record
         if record.order_key is None or not indices.size:
             return indices
-        many = indices.size > max(_FEW_ENTRIES, record.stripe.n // _FEW_PART)
+        many = indices.size > max(_FEW_ENTRIES, record.stripe.n * _FEW_SHARE)
         order = self.order if many else self._order
         if order is not None:
             held: NDArray[np.uint32] = getattr(order, wanted)

@@ -124,7 +124,7 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
     return strategy
 
 
-MOST_AHEAD = 16
+MOST_TRAVERSALS = 16
 """Largest number of traversals of one run. A run costs about as much as a few traversals of a small graph."""
 
 
@@ -141,7 +141,7 @@ def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[BFSResul
     Errors as for ``traverse``.
     """
     remaining = iter(sources)
-    size, most = 1, MOST_AHEAD
+    size, most = 1, MOST_TRAVERSALS
     batch: list[int] = []
     while True:
         batch += itertools.islice(remaining, max(0, size - len(batch)))

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 _ORDER = ("min", "firstquartile", "median", "thirdquartile", "max")
-_NUMBER_AT = 32
-_MARKED = "bfs  harmonic_mean_TEPS"
+_NUMBER_COLUMN = 32
+_HARMONIC_TEPS = "bfs  harmonic_mean_TEPS"
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
@@ -58,6 +58,6 @@ def block(results: Mapping[str, float]) -> str:
 def _line(name: str, value: float) -> str:
     number = f"{value:.11g}" if name.endswith("_nedge") or isinstance(value, int) else f"{value:g}"
     head = f"{name}:"
-    if name == _MARKED:
-        return f"{head:<{_NUMBER_AT - 3}}!  {number}"
-    return f"{head:<{_NUMBER_AT}}{number}"
+    if name == _HARMONIC_TEPS:
+        return f"{head:<{_NUMBER_COLUMN - 3}}!  {number}"
+    return f"{head:<{_NUMBER_COLUMN}}{number}"

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 Stage = tuple[int, int, int, int]
 """Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
 
-BINNED = "bin-edges"
+BIN_TASKS = "bin-edges"
 """Name of the tasks that bin a piece on CPUs: task i is of rank i % p."""
 
-_AHEAD = ("waiting", "no-worker", "queued", "processing", "erred")
+_UNFINISHED_STATES = ("waiting", "no-worker", "queued", "processing", "erred")
 
 
 def stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
@@ -24,7 +24,7 @@ def stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
     return {
         name.removesuffix(f"-{token}"): (
             group.states["processing"],
-            len(group) - sum(group.states[state] for state in _AHEAD),
+            len(group) - sum(group.states[state] for state in _UNFINISHED_STATES),
             len(group),
             group.nbytes_total,
         )
@@ -35,11 +35,11 @@ def stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
 
 def binned_by_rank(scheduler: distributed.Scheduler, token: str, ranks: int) -> tuple[int, ...]:
     """Return the number of pieces that each rank has binned; empty if Dask has no such tasks (any more)."""
-    group = scheduler.task_groups.get(f"{BINNED}-{token}")
+    group = scheduler.task_groups.get(f"{BIN_TASKS}-{token}")
     if group is None:
         return ()
     counts = [0] * ranks
     for index in range(len(group)):
         task = scheduler.tasks.get((group.name, index))
-        counts[index % ranks] += task is None or task.state not in _AHEAD
+        counts[index % ranks] += task is None or task.state not in _UNFINISHED_STATES
     return tuple(counts)

@@ -42,19 +42,19 @@ from dbfs_workers import rpc
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.rpc import A
 
-_FLUSH_AFTER = 0.2
+_DROP_SECONDS = 0.2
 """Seconds that dropped labels wait, at most, for a run that takes them along."""
 
-LOOK_EVERY = 0.25
+PROGRESS_SECONDS = 0.25
 """Seconds between two requests for a run's progress."""
 
-_SEND_WITHIN = 10.0
+_SEND_SECONDS = 10.0
 """Seconds that a message may take whose answer is not waited for."""
 
-_TRIES = 3
+_INSTALL_ATTEMPTS = 3
 """Times that dbfs is installed on a cluster which a worker leaves meanwhile."""
 
-_FREE_WITHIN = 3.0
+_FREE_SECONDS = 3.0
 """Seconds that the end of a program may take for freeing the graphs."""
 
 _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weakref.WeakKeyDictionary()
@@ -99,7 +99,7 @@ class ServiceClient:
 
         service = _services.get(client)
         if service is None:
-            for tried in range(1, _TRIES + 1):
+            for tried in range(1, _INSTALL_ATTEMPTS + 1):
                 try:
                     _check_versions(client)
                     # Does nothing if the scheduler has the plugin.
@@ -110,7 +110,7 @@ class ServiceClient:
                 except OSError as error:
                     # A worker left meanwhile, of which Dask says that a connection is closed; or the scheduler is lost.
                     scheduler_of(client)
-                    if tried == _TRIES:
+                    if tried == _INSTALL_ATTEMPTS:
                         raise scheduler_lost(client, "installing dbfs on the cluster") from error
             service = _services.setdefault(client, cls(client))
             if local.ends_with_process(client):
@@ -188,7 +188,7 @@ class ServiceClient:
                 answer = sync(client, sending)
             else:
                 request = begin(sending, client.loop.asyncio_loop)
-                while not concurrent.futures.wait([request], timeout=min(LOOK_EVERY, deadline.last)).done:
+                while not concurrent.futures.wait([request], timeout=min(PROGRESS_SECONDS, deadline.last)).done:
                     check_cancelled()
                     self.look(run_id, progress)
                 answer = outcome(request, client)
@@ -237,12 +237,12 @@ class ServiceClient:
             client.loop.add_callback(_send, scheduler, message)
 
     def free_all(self) -> None:
-        """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_WITHIN`` seconds."""
-        with limit(_FREE_WITHIN):
+        """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_SECONDS`` seconds."""
+        with limit(_FREE_SECONDS):
             self.call(FreeAll(self.client.id))
 
     def drop(self, graph_id: str, run_id: str, index: int) -> None:
-        """Have the labels of a traversal released, by the next run of the graph or after ``_FLUSH_AFTER`` seconds."""
+        """Have the labels of a traversal released, by the next run of the graph or after ``_DROP_SECONDS`` seconds."""
         client = self._usable()
         if client is None:
             return
@@ -250,7 +250,7 @@ class ServiceClient:
             first, self._flushing = not self._flushing, True
             self._dropped.setdefault(graph_id, []).append((run_id, index))
         if first:
-            client.loop.add_callback(client.loop.call_later, _FLUSH_AFTER, self._flush)
+            client.loop.add_callback(client.loop.call_later, _DROP_SECONDS, self._flush)
 
     def take_dropped(self, graph_id: str) -> tuple[TraversalPlace, ...]:
         """Return the graph's dropped labels for a message that is about to be sent, and forget them here."""
@@ -285,7 +285,7 @@ async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
     """Send a message whose answer nobody waits for."""
     # The end of the client cuts the connection off: OSError, or RuntimeError if Dask has no connections any more.
     with contextlib.suppress(OSError, RuntimeError):
-        await rpc.send(scheduler, message, _SEND_WITHIN)
+        await rpc.send(scheduler, message, _SEND_SECONDS)
 
 
 def _check_versions(client: distributed.Client) -> None:

@@ -12,11 +12,11 @@ from dbfs.service import forming
 from dbfs.service.entries import RunEntry, first_cause, name_lost_rank
 from dbfs.service.messages import Enqueue
 from dbfs.service.run_watch import RunWatch
-from dbfs.service.worker_calls import GRACE, WorkerCalls
+from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import AbortRun, ReportLostPeer, StartRank
 from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import LATE
+from dbfs_workers.rpc import LATE_SECONDS
 
 
 class Conductor:
@@ -40,7 +40,7 @@ class Conductor:
             dropped=request.dropped,
         )
         # ``_wait`` ends before: a late rank is one that has not answered by then.
-        seconds = deadline + GRACE
+        seconds = deadline + GRACE_SECONDS
         calls = [
             asyncio.ensure_future(self._workers.call(address, start, seconds)) for address in graph.record.addresses
         ]
@@ -92,9 +92,11 @@ class Conductor:
     ) -> set[asyncio.Future[list[RankReport]]]:
         """Wait for the ranks; return the calls that were not answered in time.
 
-        The ranks notice the deadline themselves. ``LATE`` is for a rank that can't: it is stopped, or out of reach.
+        The ranks notice the deadline themselves. ``LATE_SECONDS`` is for a rank that is stopped or out of reach.
         """
-        done, late = await asyncio.wait(calls, timeout=run.remaining + LATE, return_when=asyncio.FIRST_EXCEPTION)
+        done, late = await asyncio.wait(
+            calls, timeout=run.remaining + LATE_SECONDS, return_when=asyncio.FIRST_EXCEPTION
+        )
         errors = {rank: call.exception() for rank, call in enumerate(calls) if call in done}
         first = next(((rank, error) for rank, error in errors.items() if error is not None), None)
         if late and first is not None:
@@ -102,13 +104,13 @@ class Conductor:
             if not run.graph.maps_gpus:
                 # Ranks that exchange through hosts tell each other of a failure, unless the rank failed before its
                 # first crossing. Resident kernels never do.
-                late = (await asyncio.wait(calls, timeout=min(LATE, run.remaining + LATE)))[1]
+                late = (await asyncio.wait(calls, timeout=min(LATE_SECONDS, run.remaining + LATE_SECONDS)))[1]
             if late:
                 if isinstance(error, UnreachableError):
                     self._begin(self.report_lost_worker(run, rank))
                 else:
                     self._begin(self.stop(run, Cause.FAILED, f"rank {rank} failed first: {error}"))
-                late = (await asyncio.wait(calls, timeout=min(GRACE, run.remaining + LATE)))[1]
+                late = (await asyncio.wait(calls, timeout=min(GRACE_SECONDS, run.remaining + LATE_SECONDS)))[1]
         return late
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

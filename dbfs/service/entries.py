@@ -30,7 +30,7 @@ from dbfs_workers.storage.partition import GraphTotals
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
 # Updates of a graph whose ids are known. Each takes some kilobytes.
-_DECIDED_KEPT = 256
+_DECIDED_UPDATES_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class GraphEntry:
     def decide(self, batch_id: str, report: UpdateReport) -> UpdateReport:
         """Make the version of an update the graph's; keep the report, and return it."""
         self.decided[batch_id] = report
-        if len(self.decided) > _DECIDED_KEPT:
+        if len(self.decided) > _DECIDED_UPDATES_KEPT:
             del self.decided[next(iter(self.decided))]
         # A message that comes late must not bring back an earlier version.
         if report.record.version >= self.record.version:
@@ -185,7 +185,7 @@ class RunEntry:
         under_lease: whether the run's client has a lease: then the run did not wait in the queue.
         of_tasks: whether the client submits the run's levels as Dask tasks.
         update: kind of the update that the run makes; empty for traversals.
-        before: number of traversals that earlier parts of a leased run have made.
+        before: number of traversals that earlier bursts of a leased run have made.
         cancelled: why the run was cancelled after its turn came; empty if it was not.
     """
 

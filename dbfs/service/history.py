@@ -9,7 +9,7 @@ from dbfs.service import log
 from dbfs.service.entries import RunEntry
 from dbfs_workers.reports import RankReport, RunSummary
 
-_KEPT = 100
+_RUNS_KEPT = 100
 
 
 class History:
@@ -28,8 +28,8 @@ class History:
     """
 
     def __init__(self) -> None:
-        self.finished: deque[FinishedRun] = deque(maxlen=_KEPT)
-        self.failed: deque[FinishedRun] = deque(maxlen=_KEPT)
+        self.finished: deque[FinishedRun] = deque(maxlen=_RUNS_KEPT)
+        self.failed: deque[FinishedRun] = deque(maxlen=_RUNS_KEPT)
         self.last: tuple[RankReport, ...] = ()
         self.early: EarlyEnd | None = None
         self.outcomes = Counter({"finished": 0, "cancelled": 0, "failed": 0})

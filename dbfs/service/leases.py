@@ -19,7 +19,7 @@ from dbfs.service.forming import EPOCHS
 from dbfs.service.history import History
 from dbfs.service.messages import LeaseGrant
 from dbfs.service.run_watch import RunWatch
-from dbfs.service.worker_calls import GRACE, WorkerCalls
+from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.notes import NoteRuns, RunEnded
@@ -86,7 +86,7 @@ class Leases:
         record, serial, token = graph.record, next(self._serials), new_token()
         # Not the run's own number: if the run was cancelled meanwhile, the ranks abort whatever has that number.
         number = next(graph.numbers)
-        call = self._workers.until(time.monotonic() + min(GRACE, run.remaining))
+        call = self._workers.until(time.monotonic() + min(GRACE_SECONDS, run.remaining))
         try:
             doors = graph.doors
             if doors is None:
@@ -104,7 +104,7 @@ class Leases:
                 doors=doors.addresses,
                 doors_token=doors.token,
                 epoch=doors.epoch,
-                seconds=min(GRACE, run.remaining),
+                seconds=min(GRACE_SECONDS, run.remaining),
                 order_key=record.order_key,
             )
             address = await call(record.addresses[0], granting)
@@ -190,9 +190,9 @@ class Leases:
         end = None
         while end is None and self._held.get(graph.record.graph_id) is lease:
             try:
-                end = await self._workers.call(graph.record.addresses[0], ending, GRACE)
+                end = await self._workers.call(graph.record.addresses[0], ending, GRACE_SECONDS)
             except LateError:
-                # A run may go on to the end of its current part, but a run that is stopped ends at once.
+                # A run may go on to the end of its current burst, but a run that is stopped ends at once.
                 end = None if ending.cause is None else unknown
             except DbfsError:
                 # Rank 0 is lost, or is no rank any more.

@@ -4,12 +4,12 @@ import time
 from collections import deque
 from typing import Final
 
-WINDOW_SECONDS: Final = 10.0
+MEAN_SECONDS: Final = 10.0
 """Seconds over which events are counted."""
 
 
 class RecentRate:
-    """The mean number of events per second over the last ``WINDOW_SECONDS``."""
+    """The mean number of events per second over the last ``MEAN_SECONDS``."""
 
     def __init__(self) -> None:
         self._counts: deque[tuple[float, int]] = deque()
@@ -23,8 +23,8 @@ class RecentRate:
     def per_second(self) -> float:
         """Events per second."""
         self._forget()
-        return sum(count for _, count in self._counts) / WINDOW_SECONDS
+        return sum(count for _, count in self._counts) / MEAN_SECONDS
 
     def _forget(self) -> None:
-        while self._counts and self._counts[0][0] < time.monotonic() - WINDOW_SECONDS:
+        while self._counts and self._counts[0][0] < time.monotonic() - MEAN_SECONDS:
             self._counts.popleft()

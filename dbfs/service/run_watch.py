@@ -1,7 +1,7 @@
 """Watching a run: the scheduler asks the ranks for their positions, if the run lasts long enough.
 
 A traversal may take a millisecond, and reading its progress must not delay it. So the first look comes when a run has
-lasted ``EVERY`` seconds. A look is one message to each worker's event loop, which reads the counters that the
+lasted ``_LOOK_SECONDS``. A look is one message to each worker's event loop, which reads the counters that the
 traversing thread keeps in memory anyway.
 """
 
@@ -16,12 +16,12 @@ from dbfs_workers.messages import GetPosition
 from dbfs_workers.reports import RunPosition
 from dbfs_workers.spec import direction_name
 
-# Seconds between two looks: at least EVERY, and _A_RANK for each rank of a large gang. Measured with 4 ranks on 2 busy
-# cores: a look takes 2 ms of the scheduler's time and 0.8 ms of each worker's event loop.
-EVERY = 0.25
-_A_RANK = 0.01
+# Seconds between two looks, and the least for each rank of a large gang. Measured with 4 ranks on 2 busy cores: a look
+# takes 2 ms of the scheduler's time and 0.8 ms of each worker's event loop.
+_LOOK_SECONDS = 0.25
+_LOOK_SECONDS_PER_RANK = 0.01
 # Seconds. A stopped worker does not answer, and meanwhile the answers of the other workers grow old.
-_PATIENCE = 1.0
+_ANSWER_SECONDS = 1.0
 
 
 class RunWatch:
@@ -35,7 +35,7 @@ class RunWatch:
     def __init__(self, run: RunEntry, workers: WorkerCalls) -> None:
         self._run = run
         self._workers = workers
-        self._every = max(EVERY, _A_RANK * len(run.workers))
+        self._every = max(_LOOK_SECONDS, _LOOK_SECONDS_PER_RANK * len(run.workers))
         self._looking: asyncio.Task[None] | None = None
         # A timer, because most runs are over before the first look: a task would cost them more.
         self._timer = asyncio.get_running_loop().call_later(self._every, self._begin)
@@ -61,7 +61,7 @@ async def update_progress(run: RunEntry, workers: WorkerCalls) -> None:
 
     async def position(address: str) -> RunPosition | None:
         # The call is made in here: a look that is cancelled before it begins leaves no coroutine that is never awaited.
-        return await workers.call(address, message, _PATIENCE)
+        return await workers.call(address, message, _ANSWER_SECONDS)
 
     answers = await asyncio.gather(*map(position, run.graph.record.addresses), return_exceptions=True)
     positions = [answer for answer in answers if isinstance(answer, RunPosition)]

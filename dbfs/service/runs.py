@@ -13,11 +13,11 @@ from typing import Any
 import distributed
 
 from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled, scheduler_of
-from dbfs.cluster.deadline import GRACE, Deadline
+from dbfs.cluster.deadline import GRACE_SECONDS, Deadline
 from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
 from dbfs.records import RunProgress
-from dbfs.service.client import LOOK_EVERY, ServiceClient, with_times
+from dbfs.service.client import PROGRESS_SECONDS, ServiceClient, with_times
 from dbfs.service.entries import first_cause
 from dbfs.service.messages import Enqueue, LeaseGrant
 from dbfs.service.update_messages import UpdateEdges, UpdateReport
@@ -44,13 +44,13 @@ Reports = list[list[RankReport]]
 
 
 @dataclass(frozen=True)
-class Part:
+class Finished:
     """Consecutive traversals of a run, as they finished.
 
     Attributes:
         reports: by rank, a report of each traversal.
-        seconds: time from the part's beginning on rank 0 to its end there; 0 without a lease.
-        rank_seconds: the part of that time in which rank 0 made its own part; 0 without a lease.
+        seconds: time from the traversals' beginning on rank 0 to their end there; 0 without a lease.
+        rank_seconds: how much of that time rank 0 spent on its own rows; 0 without a lease.
     """
 
     reports: Reports
@@ -93,15 +93,15 @@ class RunSender:
         sender = _senders.get(client)
         return sender if sender is not None else _senders.setdefault(client, cls(ServiceClient.of(client)))
 
-    def parts(
+    def send(
         self,
         graph_id: str,
         specs: RunSpec,
         deadline: Deadline,
         progress: Progress | None,
         in_positions: Callable[[RunSpec], RunSpec],
-    ) -> Iterator[Part]:
-        """Send a run; yield its parts as they finish.
+    ) -> Iterator[Finished]:
+        """Send a run; yield its traversals as they finish.
 
         Args:
             graph_id: the graph.
@@ -122,7 +122,7 @@ class RunSender:
                 ranks_specs = in_positions(rest)
                 answer = self._enqueue(graph_id, ranks_specs, done, deadline, progress, leases=not broken)
                 if not isinstance(answer, LeaseGrant):
-                    yield Part(answer)
+                    yield Finished(answer)
                     return
                 try:
                     lease = _HeldLease(answer, _context(self._service.client), min(_OPEN_SECONDS, deadline.last))
@@ -134,9 +134,9 @@ class RunSender:
                     self._unreachable[graph_id] = time.monotonic() + _AVOID_SECONDS
                     broken = True
                     continue
-            for part in self._under_lease(lease, graph_id, rest, done, deadline, progress):
-                done += len(part.reports[0])
-                yield part
+            for finished in self._under_lease(lease, graph_id, rest, done, deadline, progress):
+                done += len(finished.reports[0])
+                yield finished
             broken = broken or lease.broken
 
     def update(
@@ -173,7 +173,7 @@ class RunSender:
         self, lease: "_HeldLease", graph_id: str, update: LeasedUpdate, deadline: Deadline
     ) -> UpdateReport | None:
         """Send an update to rank 0; None if the lease is over or the line broke: then the scheduler finds out more."""
-        end, over = time.monotonic() + update.deadline + GRACE, True
+        end, over = time.monotonic() + update.deadline + GRACE_SECONDS, True
         try:
             lease.line.send(pickle.dumps(update, protocol=5), min(_OPEN_SECONDS, deadline.last))
             answer = self._receive(lease, update, end, None)
@@ -233,14 +233,14 @@ class RunSender:
         first: int,
         deadline: Deadline,
         progress: Progress | None,
-    ) -> Iterator[Part]:
-        """Send a run to rank 0; yield its parts until the run or the lease is over."""
+    ) -> Iterator[Finished]:
+        """Send a run to rank 0; yield its traversals until the run or the lease is over."""
         run_id = specs.options.run_id
         if specs.options.backend == "cuda":
             lease.line.awake_seconds = GPU_AWAKE_SECONDS
         dropped = self._service.take_dropped(graph_id)
         run = LeasedRun(lease.serial, run_id, specs, first, deadline.remaining, dropped)
-        end = time.monotonic() + run.deadline + GRACE
+        end = time.monotonic() + run.deadline + GRACE_SECONDS
         over = False
         try:
             lease.line.send(pickle.dumps(run, protocol=5), min(_OPEN_SECONDS, deadline.last))
@@ -248,9 +248,9 @@ class RunSender:
                 answer = self._receive(lease, run, end, progress)
                 if not isinstance(answer, RanksReports):
                     break
-                part = Part(_values(answer.ranks), answer.seconds, answer.rank_seconds)
+                finished = Finished(_values(answer.ranks), answer.seconds, answer.rank_seconds)
                 over = answer.last
-                yield part
+                yield finished
         except LineClosedError:
             # Rank 0 is lost, or the line broke: the scheduler finds out which.
             lease.broken = True
@@ -277,7 +277,7 @@ class RunSender:
             LineClosedError: the line broke.
         """
         if progress is not None or can_be_cancelled():
-            while not lease.line.readable(LOOK_EVERY) and time.monotonic() < end:
+            while not lease.line.readable(PROGRESS_SECONDS) and time.monotonic() < end:
                 check_cancelled()
                 if progress is not None:
                     self._service.look(run.run_id, progress)

@@ -70,10 +70,10 @@ from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport, RunSummary
-from dbfs_workers.rpc import LATE, NAME, Pickled, handlers
+from dbfs_workers.rpc import LATE_SECONDS, NAME, Pickled, handlers
 
 # Runs that were cancelled before they came; a message is late by some minutes at most.
-_GIVEN_UP_KEPT = 1024
+_CANCELLED_RUNS_KEPT = 1024
 
 
 class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
@@ -243,7 +243,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         finally:
             self._task_runs.end(EndTaskRun(run_id, client, Pickled.of([]), error))
             # The next call of this client finds the run in the history.
-            await asyncio.wait([over], timeout=LATE)
+            await asyncio.wait([over], timeout=LATE_SECONDS)
 
     @AwaitTaskRun.handler
     async def await_task_run(self, message: AwaitTaskRun) -> None:
@@ -301,7 +301,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     def _refuse_later(self, run_id: str, client: str) -> None:
         """Refuse a client's run that was cancelled before it came."""
         self._given_up[run_id] = client
-        if len(self._given_up) > _GIVEN_UP_KEPT:
+        if len(self._given_up) > _CANCELLED_RUNS_KEPT:
             del self._given_up[next(iter(self._given_up))]
 
     @PublishLabels.handler

@@ -15,9 +15,9 @@ from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
 from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
 from dbfs.service.messages import EndTaskRun
-from dbfs.service.worker_calls import GRACE
+from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import LATE
+from dbfs_workers.rpc import LATE_SECONDS
 
 
 class Held:
@@ -77,10 +77,10 @@ class TaskRuns:
         begun.set_result(run.waited())
         try:
             either: tuple[asyncio.Future[Any], ...] = (held.stopped, held.ended)
-            await asyncio.wait(either, timeout=run.remaining + LATE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=run.remaining + LATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if held.stopped.done() and self._is_present(run.client):
                 # The tasks of the level under way still use the workers.
-                await asyncio.wait([held.ended], timeout=GRACE)
+                await asyncio.wait([held.ended], timeout=GRACE_SECONDS)
             if held.ended.done():
                 end = held.ended.result()
                 if end.error is not None:

@@ -24,7 +24,7 @@ from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.leases.notes import EnterUpdate
 from dbfs_workers.messages import WorkerMessage
-from dbfs_workers.rpc import LATE
+from dbfs_workers.rpc import LATE_SECONDS
 from dbfs_workers.updates.messages import (
     CommitUpdate,
     DropUpdate,
@@ -77,7 +77,7 @@ class Updates:
             report = graph.decide(message.batch_id, _report(graph, message.kind, ranks, applied=True))
             graph.unsettled = Unsettled(run.run_id, totals_of(ranks), ranks[0].version)
             with contextlib.suppress(LateError):
-                await self.settle(run, run.remaining + LATE)
+                await self.settle(run, run.remaining + LATE_SECONDS)
             return report
 
     async def settle(self, run: RunEntry, seconds: float) -> None:

@@ -12,7 +12,7 @@ from dbfs_workers import rpc
 from dbfs_workers.messages import DisconnectExchange, LeaveGang, WorkerMessage
 from dbfs_workers.rpc import A
 
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 """Seconds that the scheduler waits for a worker that should answer at once: it may be stopped, or out of reach."""
 
 # Seconds between two looks whether a worker that has not answered is still in the cluster.
@@ -59,11 +59,11 @@ class WorkerCalls:
     def until(self, end: float) -> WorkerCall:
         """Return the calls that wait for answers until ``end``, in seconds of ``time.monotonic()``.
 
-        The messages that clear up have ``GRACE`` after that.
+        The messages that clear up have ``GRACE_SECONDS`` after that.
         """
 
         async def call(address: str, message: WorkerMessage[A]) -> A:
-            least = GRACE if isinstance(message, LeaveGang | DisconnectExchange) else 1e-3
+            least = GRACE_SECONDS if isinstance(message, LeaveGang | DisconnectExchange) else 1e-3
             return await self.call(address, message, max(least, end - time.monotonic()))
 
         return call
@@ -71,8 +71,8 @@ class WorkerCalls:
     async def call_all(self, addresses: Iterable[str], message: WorkerMessage[Any]) -> None:
         """Send a message to the workers that are still in the cluster.
 
-        Errors are ignored. A worker that does not answer within ``GRACE`` seconds is left alone.
+        Errors are ignored. A worker that does not answer within ``GRACE_SECONDS`` seconds is left alone.
         """
         present = [address for address in addresses if address in self._scheduler.workers]
-        calls = [self.call(address, message, GRACE) for address in present]
+        calls = [self.call(address, message, GRACE_SECONDS) for address in present]
         await asyncio.gather(*calls, return_exceptions=True)

@@ -176,7 +176,7 @@ def test_a_traversal_is_in_hand_while_the_next_ones_run(
 def test_a_part_of_a_run_reaches_its_end(member: CudaMember, batch: Callable[[int], tuple[Engine, Any]]) -> None:
     engine, _ = batch(1)
     partition: Any = SYMMETRIC
-    assert len(list(member.make_part(partition, 1, "client", FIVE, 5.0, (), first=2))) == 5
+    assert len(list(member.make_burst(partition, 1, "client", FIVE, 5.0, (), first=2))) == 5
     assert [index for _, index in member.kept] == [2, 3, 4, 5, 6]
     assert not engine.dropped
     assert member.position(1) is None

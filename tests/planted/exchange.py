@@ -69,8 +69,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/exchange/stream_kernels.py",
-        "header[HEAD + k // receivers * (COUNTS + receivers) + COUNTS + k % receivers]",
-        "header[HEAD + k // receivers * (COUNTS + receivers) + k % receivers]",
+        "header[HEADER_WORDS + k // receivers * (COUNTS + receivers) + COUNTS + k % receivers]",
+        "header[HEADER_WORDS + k // receivers * (COUNTS + receivers) + k % receivers]",
         ("tests/workers/test_envoy_kernels.py::test_a_header_that_announces_more_than_bins_hold_is_refused",),
     ),
     Fault(

@@ -31,13 +31,13 @@ FAULTS = (
         "workers/dbfs_workers/leases/leader.py",
         "            deadline=max(1e-3, end - time.monotonic()),",
         "            deadline=run.deadline,",
-        ("tests/workers/test_lines.py::test_all_parts_of_a_run_share_its_deadline",),
+        ("tests/workers/test_lines.py::test_all_bursts_of_a_run_share_its_deadline",),
     ),
     Fault(
         "workers/dbfs_workers/leases/leader.py",
         "        if self._end_run is not None:\n            self._end_run(note.number)\n",
         "",
-        ("tests/workers/test_lines.py::test_a_stop_between_two_parts_ends_the_next_one",),
+        ("tests/workers/test_lines.py::test_a_stop_between_two_bursts_ends_the_next_one",),
     ),
     Fault(
         "dbfs/service/leases.py",
@@ -79,17 +79,17 @@ FAULTS = (
         "workers/dbfs_workers/leases/leader.py",
         "                if self._revoked or note.finished == len(run.specs):",
         "                if note.finished == len(run.specs):",
-        ("tests/workers/test_lines.py::test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked",),
+        ("tests/workers/test_lines.py::test_a_batch_is_made_in_bursts_and_ends_early_if_its_lease_is_revoked",),
     ),
     Fault(
         "workers/dbfs_workers/leases/leader.py",
         "                length = min(2 * length,",
         "                length = min(length,",
-        ("tests/workers/test_lines.py::test_parts_double_up_to_their_time",),
+        ("tests/workers/test_lines.py::test_bursts_double_up_to_their_time",),
     ),
     Fault(
         "workers/dbfs_workers/leases/leader.py",
-        "            self._begun.wait(_FIRST_SECONDS)\n",
+        "            self._begun.wait(_FIRST_RUN_SECONDS)\n",
         "",
         ("tests/workers/test_lines.py::test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation",),
     ),
@@ -101,8 +101,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/leases/follower.py",
-        " and part.lease <= self._ended:",
-        " and part.lease < self._ended:",
+        " and request.lease <= self._ended:",
+        " and request.lease < self._ended:",
         ("tests/workers/test_lines.py::test_a_stale_lease_is_refused_by_the_other_ranks",),
     ),
     Fault(

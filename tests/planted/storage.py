@@ -176,8 +176,8 @@ FAULTS = (
     ),
     Fault(
         "dbfs/building/memory.py",
-        "now <= then + wanted // _STEPS",
-        "now <= then ^ wanted // _STEPS",
+        "now <= then + _LEAST_GROWTH * wanted",
+        "now <= then - _LEAST_GROWTH * wanted",
         ("tests/test_estimate.py::test_free_memory_is_read_until_it_no_longer_grows",),
     ),
     Fault(

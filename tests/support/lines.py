@@ -17,11 +17,11 @@ from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import (
-    EndOfUpdate,
+    BeginUpdate,
+    Burst,
+    EndUpdate,
     LeasedRun,
     LeasedUpdate,
-    PartOfRun,
-    PartOfUpdate,
     RanksReports,
     Refusal,
     UpdateAnswer,
@@ -96,22 +96,22 @@ class Gang:
 
     Args:
         door: the workers' door.
-        part_seconds, answer_seconds: see ``Leader``.
+        burst_seconds, answer_seconds: see ``Leader``.
 
     Attributes:
-        parts: the parts of runs that rank 0 has made.
-        updates: by rank, the parts of updates that the rank has made.
-        fail_on: by rank and class of a part, the error with which the rank ends such parts.
+        bursts: the bursts that rank 0 has made.
+        updates: by rank, the halves of updates that the rank has made.
+        fail_on: by rank and class of a request, the error with which the rank ends such requests.
         fail_after: how many traversals of a run a rank makes before the error of ``fail_on``.
         refused: edges that each rank refuses in an update.
-        hold: rank 0 makes no part while this is clear.
-        stop_after: by a part's first traversal, how many of its traversals the ranks make, because the lease is revoked
+        hold: rank 0 makes no burst while this is clear.
+        stop_after: by a burst's first traversal, how many of its traversals the ranks make, since the lease is revoked
             meanwhile.
     """
 
-    def __init__(self, door: Door, part_seconds: float = 0.02, answer_seconds: float = 0.0) -> None:
-        self.parts: list[PartOfRun] = []
-        self.updates: dict[int, list[PartOfUpdate | EndOfUpdate]] = {0: [], 1: []}
+    def __init__(self, door: Door, burst_seconds: float = 0.02, answer_seconds: float = 0.0) -> None:
+        self.bursts: list[Burst] = []
+        self.updates: dict[int, list[BeginUpdate | EndUpdate]] = {0: [], 1: []}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
         self.stop_after: dict[int, int] = {}
         self.fail_after = self.refused = 0
@@ -128,39 +128,39 @@ class Gang:
             partial(self.make_run, 0),
             partial(self.make_update, 0),
             self.calls,
-            part_seconds,
+            burst_seconds,
             answer_seconds,
         )
         self.holder_token = new_token()
         door.admit(self.holder_token, self.leader.serve)
 
     def make_run(
-        self, rank: int, part: PartOfRun, stops: Callable[[], bool] = never, /
+        self, rank: int, burst: Burst, stops: Callable[[], bool] = never, /
     ) -> Generator[RankReport, None, None]:
-        """Make a rank's part in a run."""
+        """Make a rank's traversals of a burst."""
         if rank == 0:
-            self.parts.append(part)
+            self.bursts.append(burst)
             assert self.hold.wait(10)
-        error, stop = self.fail_on.get((rank, PartOfRun)), self.stop_after.get(part.first)
-        for index in range(len(part.specs)):
+        error, stop = self.fail_on.get((rank, Burst)), self.stop_after.get(burst.first)
+        for index in range(len(burst.specs)):
             if error is not None and index == self.fail_after:
                 raise error
             if index == stop:
                 if rank == 0:
                     assert not stops()
-                    self.leader.revoke(part.lease)
+                    self.leader.revoke(burst.lease)
                     assert stops()
                 return
             yield REPORT
 
-    def make_update(self, rank: int, part: PartOfUpdate | EndOfUpdate, /) -> Any:
-        """Make a rank's part in an update."""
-        self.updates[rank].append(part)
+    def make_update(self, rank: int, half: BeginUpdate | EndUpdate, /) -> Any:
+        """Make a rank's half of an update."""
+        self.updates[rank].append(half)
         if rank == 0:
             assert self.hold.wait(10)
-        if (error := self.fail_on.get((rank, type(part)))) is not None:
+        if (error := self.fail_on.get((rank, type(half)))) is not None:
             raise error
-        return replace(prepared(rank), refused=self.refused) if isinstance(part, PartOfUpdate) else None
+        return replace(prepared(rank), refused=self.refused) if isinstance(half, BeginUpdate) else None
 
 
 def send(line: Line, lease: int, traversals: int = 1) -> None:

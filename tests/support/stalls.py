@@ -303,7 +303,7 @@ def main() -> None:
                         fault += f" ERROR {outcome.error}"
                     if outcome.seconds > options.deadline + 0.5:
                         late += 1
-                        fault += " LATE"
+                        fault += " LATE_SECONDS"
                     try:
                         graph = check(there, graph, name)
                     except Exception as error:

@@ -13,7 +13,7 @@ from dbfs_workers.exchange.stream import LENGTH
 from dbfs_workers.storage.stripe import Stripe
 
 RUN, CROSSING = 5, 9
-SIZE = frames.HEAD + COUNTS + 1
+SIZE = frames.HEADER_WORDS + COUNTS + 1
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,10 @@ def test_only_the_frame_of_this_crossing_is_taken(
 
 
 def test_a_header_that_announces_more_than_bins_hold_is_refused() -> None:
-    header = np.zeros(frames.HEAD + 2 * (COUNTS + 3), np.int64)
-    places = [frames.HEAD + sender * (COUNTS + 3) + COUNTS + receiver for sender in (0, 1) for receiver in range(3)]
+    header = np.zeros(frames.HEADER_WORDS + 2 * (COUNTS + 3), np.int64)
+    places = [
+        frames.HEADER_WORDS + sender * (COUNTS + 3) + COUNTS + receiver for sender in (0, 1) for receiver in range(3)
+    ]
     header[places] = np.arange(6)
     assert frames.count_new(header, 2, 3, 5) == 15
     assert frames.count_new(header, 2, 3, 4) == -1

@@ -16,12 +16,12 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.leases.messages import LeaseEnd
-from dbfs_workers.leases.requests import EndOfUpdate, PartOfUpdate, Refusal, UpdateAnswer, read_answer
+from dbfs_workers.leases.requests import BeginUpdate, EndUpdate, Refusal, UpdateAnswer, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.rpc import Pickled
 from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update
 
-FORGET, COMMIT = EndOfUpdate("run", None), EndOfUpdate("run", TOTALS)
+FORGET, COMMIT = EndUpdate("run", None), EndUpdate("run", TOTALS)
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def answer(gang: Gang, door: Door, deadline: float = 5.0) -> UpdateAnswer:
 
 
 def halves(gang: Gang, rank: int) -> list[object]:
-    """The parts of updates that a rank has made: classes of first halves, and second halves."""
-    return [PartOfUpdate if isinstance(part, PartOfUpdate) else part for part in gang.updates[rank]]
+    """The halves of updates that a rank has made: the classes of first ones, and the second ones themselves."""
+    return [BeginUpdate if isinstance(half, BeginUpdate) else half for half in gang.updates[rank]]
 
 
 def test_all_ranks_prepare_before_the_decision_and_commit_after_it(door: Door, gang: Gang) -> None:
@@ -61,7 +61,7 @@ def test_all_ranks_prepare_before_the_decision_and_commit_after_it(door: Door, g
         assert isinstance(found, UpdateAnswer)
         assert not found.over
         assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
-        assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, COMMIT]
+        assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, COMMIT]
         (entered,) = gang.calls.entered
         assert (entered.run_id, entered.kind, entered.client) == ("run", "insert-edges", "me")
         assert (entered.applied, entered.settled, entered.torn) == (True, True, "")
@@ -78,12 +78,12 @@ def test_all_ranks_prepare_before_the_decision_and_commit_after_it(door: Door, g
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_cannot_prepare_leaves_the_version_on_all(door: Door, gang: Gang, rank: int) -> None:
-    gang.fail_on[rank, PartOfUpdate] = GraphTooLargeError("no memory")
+    gang.fail_on[rank, BeginUpdate] = GraphTooLargeError("no memory")
     found = answer(gang, door)
     assert not found.over
     with pytest.raises(GraphTooLargeError, match="no memory"):
         read_answer(found.answers[0])
-    assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
+    assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
     assert not gang.calls.entered
     gang.leader.revoke(1)
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
@@ -98,7 +98,7 @@ def test_a_refused_update_is_forgotten(door: Door, gang: Gang) -> None:
         found = receive(line)
     assert isinstance(found, UpdateAnswer)
     assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
-    assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
+    assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
     assert [entered.applied for entered in gang.calls.entered] == [False]
 
 
@@ -120,7 +120,7 @@ def test_what_the_scheduler_refuses_is_the_answer(door: Door, gang: Gang) -> Non
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_does_not_commit_tears_the_graph(door: Door, gang: Gang, rank: int) -> None:
-    gang.fail_on[rank, EndOfUpdate] = StaleRunError("has prepared no version")
+    gang.fail_on[rank, EndUpdate] = StaleRunError("has prepared no version")
     assert answer(gang, door).over
     assert [entered.torn for entered in gang.calls.entered] == ["has prepared no version"]
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
@@ -129,10 +129,10 @@ def test_a_rank_that_does_not_commit_tears_the_graph(door: Door, gang: Gang, ran
 def test_a_rank_that_commits_late_leaves_the_version_unsettled(door: Door, gang: Gang) -> None:
     make, goes_on = gang.make_update, threading.Event()
 
-    def late(part: object) -> object:
-        if isinstance(part, EndOfUpdate):
+    def late(half: object) -> object:
+        if isinstance(half, EndUpdate):
             assert goes_on.wait(10)
-        return make(1, part)  # type: ignore[arg-type]
+        return make(1, half)  # type: ignore[arg-type]
 
     gang.follower._make_update = late
     found = answer(gang, door, deadline=0.05)
@@ -146,15 +146,15 @@ def test_a_rank_that_commits_late_leaves_the_version_unsettled(door: Door, gang:
 def test_a_decided_update_is_committed_though_its_lease_ends(door: Door, gang: Gang) -> None:
     make = gang.make_update
 
-    def stop_and_make(part: object) -> object:
-        if isinstance(part, EndOfUpdate):
+    def stop_and_make(half: object) -> object:
+        if isinstance(half, EndUpdate):
             gang.follower.stop(1, lambda number: None)
             gang.leader.stop(1, lambda number: None)
-        return make(0, part)  # type: ignore[arg-type]
+        return make(0, half)  # type: ignore[arg-type]
 
     gang.leader._updates._make_update = stop_and_make
     answer(gang, door)
-    assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, COMMIT]
+    assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, COMMIT]
 
 
 def test_an_update_whose_holder_gave_up_is_not_made(door: Door, gang: Gang) -> None:
@@ -166,7 +166,7 @@ def test_an_update_whose_holder_gave_up_is_not_made(door: Door, gang: Gang) -> N
     line.close()
     gang.hold.set()
     gang.leader.wait_until_idle()
-    assert halves(gang, 0) == halves(gang, 1) == [PartOfUpdate, FORGET]
+    assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
     assert not gang.calls.entered
 
 
@@ -190,11 +190,11 @@ def test_a_decision_after_the_deadline_is_refused(door: Door, gang: Gang) -> Non
 def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, gang: Gang) -> None:
     make, ended = gang.make_update, []
 
-    def slowly(part: object) -> object:
-        if isinstance(part, PartOfUpdate):
+    def slowly(half: object) -> object:
+        if isinstance(half, BeginUpdate):
             time.sleep(1)
-        ended.append(part)
-        return make(1, part)  # type: ignore[arg-type]
+        ended.append(half)
+        return make(1, half)  # type: ignore[arg-type]
 
     gang.follower._make_update = slowly
     found = answer(gang, door, deadline=0.05)
@@ -221,7 +221,7 @@ def test_no_update_begins_over_a_broken_line(door: Door, gang: Gang) -> None:
 
 def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None:
     goes_on = threading.Event()
-    gang.follower._make_update = lambda part: goes_on.wait(10)
+    gang.follower._make_update = lambda half: goes_on.wait(10)
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1)
         while not gang.updates[0]:
@@ -233,4 +233,4 @@ def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None
     assert found.over
     with pytest.raises(WorkerLostError, match="lost rank 1"):
         read_answer(found.answers[0])
-    assert halves(gang, 0) == [PartOfUpdate, FORGET]
+    assert halves(gang, 0) == [BeginUpdate, FORGET]

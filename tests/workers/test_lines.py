@@ -14,7 +14,7 @@ from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCa
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.notes import RunNote
-from dbfs_workers.leases.requests import PartOfRun, RanksReports, Refusal, answers_of_run, more_follow, read_answer
+from dbfs_workers.leases.requests import Burst, RanksReports, Refusal, answers_of_run, more_follow, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import ports_of
@@ -148,7 +148,7 @@ def test_a_stale_lease_is_refused_by_rank_0(door: Door, gang: Gang) -> None:
         gang.leader.revoke(2)
         send(line, 2)
         assert isinstance(receive(line), Refusal)
-    assert [part.number for part in gang.parts] == [7]
+    assert [burst.number for burst in gang.bursts] == [7]
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(8, failed=False)
 
 
@@ -164,12 +164,12 @@ def test_a_stale_lease_is_refused_by_the_other_ranks(door: Door, gang: Gang) -> 
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(8, failed=True)
 
 
-def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: Door, gang: Gang) -> None:
+def test_a_batch_is_made_in_bursts_and_ends_early_if_its_lease_is_revoked(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 1)
     with closing(opened(door, gang.holder_token)) as line:
         gang.hold.clear()
         send(line, 1, 100)
-        while not gang.parts:
+        while not gang.bursts:
             time.sleep(0.001)
         gang.leader.revoke(1)
         gang.hold.set()
@@ -177,13 +177,13 @@ def test_a_batch_is_made_in_parts_and_ends_early_if_its_lease_is_revoked(door: D
         assert isinstance(answer, RanksReports)
         assert answer.last
         assert len(read_answer(answer.ranks[0])) == 1
-    assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1)]
+    assert [(burst.first, len(burst.specs)) for burst in gang.bursts] == [(0, 1)]
 
 
 @pytest.mark.parametrize(
     ("answer_seconds", "expected"), [(0.0, [1, 2, 2]), (1e-9, [1, 1, 1, 1, 1, 0])], ids=["one answer", "several"]
 )
-def test_a_part_that_stops_early_ends_the_run_with_what_was_made(
+def test_a_burst_that_stops_early_ends_the_run_with_what_was_made(
     door: Door, answer_seconds: float, expected: list[int]
 ) -> None:
     gang = Gang(door, 1e6, answer_seconds)
@@ -195,7 +195,7 @@ def test_a_part_that_stops_early_ends_the_run_with_what_was_made(
         send(line, 1)
         assert isinstance(receive(line), Refusal)
     assert made == [[count, count] for count in expected]
-    assert [(part.first, len(part.specs)) for part in gang.parts] == [(0, 1), (1, 2), (3, 4)]
+    assert [(burst.first, len(burst.specs)) for burst in gang.bursts] == [(0, 1), (1, 2), (3, 4)]
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
     summary = note.summary.value()
@@ -220,14 +220,14 @@ def test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation(door: D
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(2, failed=False)
 
 
-@pytest.mark.parametrize(("part_seconds", "lengths"), [(0.0, [1] * 15), (1e6, [1, 2, 4, 8])])
-def test_parts_double_up_to_their_time(door: Door, part_seconds: float, lengths: list[int]) -> None:
-    gang = Gang(door, part_seconds)
+@pytest.mark.parametrize(("burst_seconds", "lengths"), [(0.0, [1] * 15), (1e6, [1, 2, 4, 8])])
+def test_bursts_double_up_to_their_time(door: Door, burst_seconds: float, lengths: list[int]) -> None:
+    gang = Gang(door, burst_seconds)
     gang.leader.grant(1, "me", 1)
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1, 15)
         answers(line)
-    assert [len(part.specs) for part in gang.parts] == lengths
+    assert [len(burst.specs) for burst in gang.bursts] == lengths
     gang.leader.close()
     gang.follower.close()
 
@@ -243,7 +243,7 @@ def talkative(door: Door) -> Iterator[Gang]:
 
 
 def quick_line(door: Door, gang: Gang) -> Line:
-    """Return a line of lease 1 after a first traversal: its next run has one part."""
+    """Return a line of lease 1 after a first traversal: its next run has one burst."""
     line = opened(door, gang.holder_token)
     send(line, 1)
     receive(line)
@@ -258,12 +258,12 @@ def require_whole_run(door: Door, gang: Gang, lease: int) -> None:
         assert sum(len(read_answer(answer.ranks[1])) for answer in answers(line)) == 5
 
 
-def test_a_part_is_answered_several_times(door: Door, talkative: Gang) -> None:
+def test_a_burst_is_answered_several_times(door: Door, talkative: Gang) -> None:
     with closing(quick_line(door, talkative)) as line:
         send(line, 1, 9)
         found = answers(line)
     assert [[read_answer(rank) for rank in answer.ranks] for answer in found] == [[[REPORT], [REPORT]]] * 9
-    assert [len(part.specs) for part in talkative.parts] == [1, 9]
+    assert [len(burst.specs) for burst in talkative.bursts] == [1, 9]
     talkative.leader.wait_until_idle()
     assert [note.traversals for notes in talkative.calls.notes for note in notes.ended] == [1, 9]
 
@@ -273,8 +273,8 @@ def test_a_part_is_answered_several_times(door: Door, talkative: Gang) -> None:
     [(0, 9, [9]), (8, 30, [8, 8, 7, 3, 2, 1, 1]), (8, 1, [1]), (40, 40, [20, 10, 5, 5]), (1, 3, [1, 1, 1])],
 )
 def test_the_last_answers_are_small(each: int, traversals: int, sizes: list[int]) -> None:
-    part = PartOfRun(1, 2, "me", repeated(SPEC, traversals), 0, 0, 5.0, (), each)
-    found = list(answers_of_run(part, (REPORT for _ in range(traversals))))
+    burst = Burst(1, 2, "me", repeated(SPEC, traversals), 0, 0, 5.0, (), each)
+    found = list(answers_of_run(burst, (REPORT for _ in range(traversals))))
     assert [made for _, made in found] == [len(read_answer(answer)) for answer, _ in found] == sizes
     assert [more_follow(answer) for answer, _ in found] == [True] * (len(sizes) - 1) + [False]
 
@@ -283,7 +283,7 @@ def test_the_last_answers_are_small(each: int, traversals: int, sizes: list[int]
 def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank: int) -> None:
     talkative.fail_after = 3
     with closing(quick_line(door, talkative)) as line:
-        talkative.fail_on[rank, PartOfRun] = RunAbortedError("the device is on fire")
+        talkative.fail_on[rank, Burst] = RunAbortedError("the device is on fire")
         send(line, 1, 9)
         *well, last = answers(line)
         assert len(well) == 3
@@ -320,9 +320,9 @@ def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1, 1000)
         assert sum(len(read_answer(answer.ranks[1])) for answer in answers(line)) == 1000
-    firsts = [part.first for part in gang.parts]
+    firsts = [burst.first for burst in gang.bursts]
     assert firsts == sorted(firsts)
-    assert sum(len(part.specs) for part in gang.parts) == 1000
+    assert sum(len(burst.specs) for burst in gang.bursts) == 1000
     gang.leader.wait_until_idle()
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
     assert (note.run_id, note.traversals, note.error) == ("run", 1000, None)
@@ -330,7 +330,7 @@ def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
 
 def test_a_rank_that_fails_ends_the_run_while_rank_0_waits(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 4)
-    gang.fail_on[1, PartOfRun] = RunAbortedError("the device is on fire")
+    gang.fail_on[1, Burst] = RunAbortedError("the device is on fire")
     gang.hold.clear()
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
@@ -353,7 +353,7 @@ def test_a_holder_that_leaves_ends_its_run(door: Door, gang: Gang) -> None:
     gang.hold.clear()
     line = opened(door, gang.holder_token)
     send(line, 1)
-    while not gang.parts:
+    while not gang.bursts:
         time.sleep(0.001)
     line.close()
     end = time.monotonic() + 5
@@ -365,7 +365,7 @@ def test_a_holder_that_leaves_ends_its_run(door: Door, gang: Gang) -> None:
     assert gang.leader.wait_until_idle()[0].number == 5
 
 
-def test_a_stop_between_two_parts_is_not_lost(door: Door, gang: Gang) -> None:
+def test_a_stop_between_two_bursts_is_not_lost(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 4)
     ended: list[int] = []
     gang.leader.stop(1, ended.append)
@@ -377,28 +377,28 @@ def test_a_stop_between_two_parts_is_not_lost(door: Door, gang: Gang) -> None:
 
 
 def test_no_run_begins_over_a_broken_line(door: Door, gang: Gang) -> None:
-    """Its ranks would wait for the one that gets no part. The scheduler finds out why, and has the lines remade."""
+    """Its ranks would wait for the one that gets no burst. The scheduler finds out why, and has the lines remade."""
     gang.leader.grant(1, "me", 4)
     gang.follower.close()
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
         assert isinstance(receive(line), Refusal)
     assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
-    assert not gang.parts
+    assert not gang.bursts
 
 
 def test_a_peer_that_is_lost_in_the_middle_is_named(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 4)
     goes_on = threading.Event()
 
-    def waiting(part: PartOfRun, stops: object = None, /) -> Generator[RankReport, None, None]:
+    def waiting(burst: Burst, stops: object = None, /) -> Generator[RankReport, None, None]:
         assert goes_on.wait(10)
         yield REPORT
 
     gang.follower._make_run = waiting  # type: ignore[assignment]
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
-        while not gang.parts:
+        while not gang.bursts:
             time.sleep(0.001)
         gang.follower.close()
         answer = receive(line)
@@ -446,21 +446,21 @@ def test_a_line_that_is_handed_over_keeps_what_has_arrived(door: Door) -> None:
             assert ahead + connection.recv(11 - len(ahead)) == (3).to_bytes(8, "little") + b"two"
 
 
-def test_all_parts_of_a_run_share_its_deadline(door: Door) -> None:
-    gang = Gang(door, part_seconds=1e-9)
+def test_all_bursts_of_a_run_share_its_deadline(door: Door) -> None:
+    gang = Gang(door, burst_seconds=1e-9)
     gang.leader.grant(1, "me", 1)
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1, 20)
         answers(line)
-    left = [part.deadline for part in gang.parts]
+    left = [burst.deadline for burst in gang.bursts]
     assert len(left) == 20
     assert 5.0 > left[0] > left[19]
     assert left == sorted(left, reverse=True)
 
 
-def test_a_stop_between_two_parts_ends_the_next_one(door: Door) -> None:
-    """The stop read the number of the part before."""
-    gang, ended = Gang(door, part_seconds=1e-9), list[int]()
+def test_a_stop_between_two_bursts_ends_the_next_one(door: Door) -> None:
+    """The stop read the number of the burst before."""
+    gang, ended = Gang(door, burst_seconds=1e-9), list[int]()
     gang.leader.grant(1, "me", 1)
     with closing(opened(door, gang.holder_token)) as line:
         gang.leader._end_run = ended.append

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies
 
 from dbfs_workers.reads import kernels
+from dbfs_workers.reads.label_buffer import ClientBuffer, OpenBuffers
 from dbfs_workers.reads.server import MOST_STEPS, RankRows
-from dbfs_workers.reads.window import ClientWindow, OpenWindows
 from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
 
 stripes = strategies.builds(
@@ -58,14 +58,14 @@ def test_a_long_walk_takes_several_calls() -> None:
     assert (path + rest, over) == (list(range(n))[::-1], True)
 
 
-def test_windows_are_opened_by_their_token_only() -> None:
-    windows, one = OpenWindows(), ClientWindow()
-    opened = windows.open(one.handle)
+def test_buffers_are_opened_by_their_token_only() -> None:
+    buffers, one = OpenBuffers(), ClientBuffer()
+    opened = buffers.open(one.handle)
     assert opened is not None
-    assert opened is windows.open(one.handle)
+    assert opened is buffers.open(one.handle)
     one.labels(1, 3)[:] = [5, 6, 7]
     assert opened.labels(1, 3).tolist() == [5, 6, 7]
     with open(os.devnull, "rb") as file:  # noqa: PTH123
-        other = ClientWindow()
+        other = ClientBuffer()
         os.dup2(file.fileno(), other.handle.token.descriptor)
-        assert windows.open(other.handle) is None
+        assert buffers.open(other.handle) is None

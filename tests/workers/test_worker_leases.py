@@ -25,7 +25,7 @@ def test_a_late_end_of_a_lease_leaves_the_next_one_alone() -> None:
         scheduler=SimpleNamespace(dbfs_note_runs=sent),
     )
     member: Any = SimpleNamespace(
-        rank=0, partition_key="key", closed=False, awake_seconds=0.0, part_seconds=0.02, answer_seconds=0.0
+        rank=0, partition_key="key", closed=False, awake_seconds=0.0, burst_seconds=0.02, answer_seconds=0.0
     )
     tokens = [new_token(), new_token()]
 

@@ -15,9 +15,9 @@ from typing import Any
 from dbfs_workers.text import printable
 
 # Frames of a caller's code that a notebook shows.
-_SHOWN = 3
+_FRAMES_SHOWN = 3
 # Packages whose frames a notebook does not show, beside Python's own library.
-_INNER = ("dbfs", "dbfs_workers", "dask", "distributed", "tornado", "IPython", "networkx", "click")
+_HIDDEN = ("dbfs", "dbfs_workers", "dask", "distributed", "tornado", "IPython", "networkx", "click")
 
 
 class DbfsError(Exception):
@@ -32,7 +32,7 @@ class DbfsError(Exception):
         The frames of dbfs and Dask say nothing that the message does not say; ``traceback.print_exception`` has them.
         """
         frames = [frame for frame in traceback.extract_tb(self.__traceback__) if not _is_inner(frame.filename)]
-        lines = [f"{_place(frame.filename)}, line {frame.lineno}: {frame.line}" for frame in frames[-_SHOWN:]]
+        lines = [f"{_place(frame.filename)}, line {frame.lineno}: {frame.line}" for frame in frames[-_FRAMES_SHOWN:]]
         return [*lines, *"".join(traceback.format_exception_only(self)).splitlines()]
 
     # Python's own default, repeated here because Dask pickles the errors of tasks by tblib. Where a class does not
@@ -259,7 +259,7 @@ def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:
 
 def _is_inner(filename: str) -> bool:
     """Return whether a file is of Python's library, or of a package whose frames a notebook does not show."""
-    folders = tuple(folder + os.sep for name in _INNER for folder in getattr(sys.modules.get(name), "__path__", ()))
+    folders = tuple(folder + os.sep for name in _HIDDEN for folder in getattr(sys.modules.get(name), "__path__", ()))
     in_library = filename.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in filename
     return filename.startswith(folders) or in_library
 

@@ -232,7 +232,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
         def make() -> list[RankReport]:
             return list(
-                member.make_part(
+                member.make_burst(
                     *(partition, message.number, message.client, specs, message.deadline, message.dropped),
                     first=message.first,
                 )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 from dbfs_workers.errors import InvalidOptionError, VersionMismatchError
 from dbfs_workers.text import Printable, printable
 
-_SHOWN = 60  # characters of a wrong value in a message
+_CHARACTERS_SHOWN = 60  # characters of a wrong value in a message
 
 
 def check(message: object, kind: Any, operation: str) -> None:
@@ -37,7 +37,7 @@ def require(value: object, hint: Any, what: str) -> None:
     """Raise ``InvalidOptionError`` unless a value is of a type, the annotation of a field; ``what`` names it."""
     if not _fits(value, hint):
         length = f" of {len(value):,} characters" if isinstance(value, str) else ""
-        found = f"{printable(repr(value), _SHOWN)} ({type(value).__name__}{length})"
+        found = f"{printable(repr(value), _CHARACTERS_SHOWN)} ({type(value).__name__}{length})"
         raise InvalidOptionError(f"{what} must be {_in_words(hint)}, not {found}")
 
 

@@ -31,7 +31,7 @@ from dbfs_workers.text import printable
 
 logger = logging.getLogger(__name__)
 
-LATE: Final = 0.2
+LATE_SECONDS: Final = 0.2
 """Seconds after a run's deadline in which a rank's own error may still arrive at rank 0, or at the scheduler."""
 
 NAME = "dbfs"
@@ -47,7 +47,7 @@ T = TypeVar("T")
 Envelope = dict[str, Any]
 """An answer as it travels: ``ok`` with the pickled answer or an array, or ``error`` with the pickled exception."""
 
-_FRAMED = 64 * 1024
+_LEAST_FRAME_BYTES = 64 * 1024
 """Bytes from which an array gets a frame of its own; pickling copies it, which takes less time below."""
 
 
@@ -146,7 +146,7 @@ def _answering(
     async def handler(message: bytes) -> Envelope:
         try:
             value = await method(_received(kind, message))
-            framed = isinstance(value, np.ndarray) and value.nbytes >= _FRAMED
+            framed = isinstance(value, np.ndarray) and value.nbytes >= _LEAST_FRAME_BYTES
             return {"ok": to_serialize(value) if framed else pickle.dumps(value)}
         except DbfsError as error:
             return {"error": pickle.dumps(error)}

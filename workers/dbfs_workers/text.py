@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-LONGEST = 4096
+LONGEST_TEXT = 4096
 """Most characters of a printable form: a path may have as many."""
 
 LONGEST_NAME = 255
 """Most characters of a graph's name."""
 
 
-def printable(value: object, most: int = LONGEST) -> str:
+def printable(value: object, most: int = LONGEST_TEXT) -> str:
     """Return the text of a value in at most ``most`` characters, all of them printable.
 
     Any other character becomes its escape sequence in Python, such as ``\\x1b``. A long text loses its middle. The
@@ -60,7 +60,7 @@ GraphName = Annotated[str, Printable(LONGEST_NAME)]
 Identifier = Annotated[str, Printable(LONGEST_NAME)]
 """Id of a graph, a client or a run."""
 
-ShownText = Annotated[str, Printable(LONGEST)]
+ShownText = Annotated[str, Printable(LONGEST_TEXT)]
 """Text that lists and pages show: the name of an edge list, which may be a path."""
 
 

@@ -39,7 +39,16 @@ from dbfs_workers.exchange.protocol import COUNTS
 from dbfs_workers.exchange.segment import ABORT, RUN
 from dbfs_workers.exchange.stream import LENGTH
 from dbfs_workers.exchange.stream_kernels import CROSSED as CROSSED_KIND
-from dbfs_workers.exchange.stream_kernels import CROSSING, DIGEST, HEAD, KIND, NUMBER, compose, count_new, deliver
+from dbfs_workers.exchange.stream_kernels import (
+    CROSSING,
+    DIGEST,
+    HEADER_WORDS,
+    KIND,
+    NUMBER,
+    compose,
+    count_new,
+    deliver,
+)
 from dbfs_workers.intrinsics import load_acquire, receive_now, send_now, wait_for_readable
 from dbfs_workers.jit import INT64, READ_INT64, UINT32, int64, kernel
 
@@ -82,7 +91,7 @@ def send_frame(words, stride, record, tag, bodies, body_words, entries, predeces
     if links[at + DESCRIPTOR] < 0:
         return _UNUSUAL
     own, others = ranks[: links[FIRST]], ranks[links[at + FIRST] : links[at + LAST]]
-    size = HEAD + own.size * (COUNTS + others.size)
+    size = HEADER_WORDS + own.size * (COUNTS + others.size)
     half = frames.size // (links.size // LINK * 2)
     frame = frames[2 * link * half : (2 * link + 1) * half]
     new = compose(words, stride, tag & 0xFFFFFFFF, own, others, frame)
@@ -96,7 +105,7 @@ def send_frame(words, stride, record, tag, bodies, body_words, entries, predeces
         at_entry = 0
         for i in range(own.size):
             for j in range(others.size):
-                count = frame[HEAD + i * (COUNTS + others.size) + COUNTS + j]
+                count = frame[HEADER_WORDS + i * (COUNTS + others.size) + COUNTS + j]
                 for part in range(1 + predecessors):
                     start = place_of_bin(own[i], others[j], part, tag, body_words, entries, ranks.size)
                     for k in range(count):
@@ -123,7 +132,7 @@ def receive_frame(words, stride, tag, bodies, body_words, entries, predecessors,
     """
     at = link * LINK
     own, others = ranks[: links[FIRST]], ranks[links[at + FIRST] : links[at + LAST]]
-    size = HEAD + others.size * (COUNTS + own.size)
+    size = HEADER_WORDS + others.size * (COUNTS + own.size)
     half = frames.size // (links.size // LINK * 2)
     frame = frames[(2 * link + 1) * half : (2 * link + 2) * half]
     filled = links[at + FILLED]
@@ -151,7 +160,7 @@ def receive_frame(words, stride, tag, bodies, body_words, entries, predecessors,
         at_entry = 0
         for i in range(others.size):
             for j in range(own.size):
-                count = frame[HEAD + i * (COUNTS + own.size) + COUNTS + j]
+                count = frame[HEADER_WORDS + i * (COUNTS + own.size) + COUNTS + j]
                 for part in range(1 + predecessors):
                     start = place_of_bin(others[i], own[j], part, tag, body_words, entries, ranks.size)
                     for k in range(count):

@@ -23,7 +23,7 @@ from dbfs_workers.exchange.stream_kernels import (
     CROSSED,
     CROSSING,
     DIGEST,
-    HEAD,
+    HEADER_WORDS,
     KIND,
     NUMBER,
     RANK,
@@ -238,6 +238,6 @@ def _bins(
     header: NDArray[np.int64], senders: NDArray[np.int64], receivers: NDArray[np.int64]
 ) -> Iterator[tuple[int, int, int]]:
     """Yield sender, receiver and entries of each bin that a header announces and that is not empty."""
-    entries = header[HEAD:].reshape(-1, COUNTS + receivers.size)[:, COUNTS:]
+    entries = header[HEADER_WORDS:].reshape(-1, COUNTS + receivers.size)[:, COUNTS:]
     for i, j in zip(*(places.tolist() for places in np.nonzero(entries)), strict=True):
         yield int(senders[i]), int(receivers[j]), int(entries[i, j])

@@ -28,7 +28,7 @@ LENGTH: Final = 0
 # A frame up to this size is sent in one call, and received through the buffer.
 _JOINED: Final = 1 << 16
 # Most bytes of a line's frame that a line may have received ahead.
-_AHEAD: Final = 1 << 16
+_READ_AHEAD_BYTES: Final = 1 << 16
 
 # Two fields of Linux's ``struct tcp_info``: how often the oldest packet was sent again in vain, and the milliseconds
 # since the other host last confirmed anything.
@@ -41,7 +41,7 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 def buffer_words(words: int) -> int:
     """Return the size, in words, of the buffer of a stream whose arriving frames have a header of ``words`` words."""
-    return words + (_JOINED + _AHEAD) // 8
+    return words + (_JOINED + _READ_AHEAD_BYTES) // 8
 
 
 def nbytes(streams: int) -> int:

@@ -13,7 +13,7 @@ from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
 # Word 0 is the payload's length: see ``stream``.
 KIND, NUMBER, CROSSING, DIGEST = 1, 2, 3, 4
 CAUSE, RANK = CROSSING, DIGEST
-HEAD = 5
+HEADER_WORDS = 5
 
 # Kinds of frames.
 CROSSED, ABORTED = 1, 2
@@ -21,7 +21,7 @@ CROSSED, ABORTED = 1, 2
 
 def header_words(senders: int, receivers: int) -> int:
     """Return the size, in words, of the header of a frame, from the numbers of ranks on the two hosts."""
-    return HEAD + senders * (COUNTS + receivers)
+    return HEADER_WORDS + senders * (COUNTS + receivers)
 
 
 @kernel(int64, INT64, int64, int64, READ_INT64, READ_INT64, INT64)
@@ -34,10 +34,10 @@ def compose(words, stride, crossing, senders, receivers, header):
         crossing: number of the crossing.
         senders: the ranks of this host, which have arrived.
         receivers: the ranks of the other host.
-        header: int64[HEAD + senders * (COUNTS + receivers)]
+        header: int64[HEADER_WORDS + senders * (COUNTS + receivers)]
     """
     total = 0
-    at = HEAD
+    at = HEADER_WORDS
     at_record = RECORDS + (crossing & 1) * ((stride - RECORDS) >> 1)
     for sender in senders:
         record = sender * stride + at_record
@@ -64,7 +64,7 @@ def count_new(header, senders, receivers, most):
     """
     total = 0
     for k in range(senders * receivers):
-        entries = header[HEAD + k // receivers * (COUNTS + receivers) + COUNTS + k % receivers]
+        entries = header[HEADER_WORDS + k // receivers * (COUNTS + receivers) + COUNTS + k % receivers]
         if entries < 0 or entries > most:
             return -1
         total += entries
@@ -83,7 +83,7 @@ def deliver(words, stride, header, senders, receivers, tag):
         receivers: the ranks of this host.
         tag: this crossing.
     """
-    at = HEAD
+    at = HEADER_WORDS
     at_record = RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
     for sender in senders:
         record = sender * stride + at_record

@@ -1,4 +1,4 @@
-"""The leases of a gang on a rank other than 0: it makes the parts of runs and updates that rank 0 sends over a line."""
+"""The leases of a gang on a rank other than 0: it answers what rank 0 requests over a line."""
 
 import contextlib
 import pickle
@@ -8,10 +8,10 @@ from typing import Protocol
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.leases.peer import SEND_SECONDS
 from dbfs_workers.leases.requests import (
-    EndOfUpdate,
-    PartOfRun,
-    PartOfUpdate,
-    RankPart,
+    BeginUpdate,
+    Burst,
+    EndUpdate,
+    RankRequest,
     answer_error,
     answer_well,
     answers_of_run,
@@ -24,12 +24,12 @@ from dbfs_workers.reports import RankReport
 class MakeRun(Protocol):
     """Takes this rank's part in a run, in the thread that takes the reports."""
 
-    def __call__(self, part: PartOfRun, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
-        """Args: the part; and, on rank 0, whether the run is to stop before the next traversal."""
+    def __call__(self, burst: Burst, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
+        """Args: the burst; and, on rank 0, whether the run is to stop before the next traversal."""
         ...
 
 
-MakeUpdate = Callable[[PartOfUpdate | EndOfUpdate], object]
+MakeUpdate = Callable[[BeginUpdate | EndUpdate], object]
 """Takes this rank's part in an update, in the calling thread, and returns the value of its answer."""
 
 
@@ -47,51 +47,51 @@ class Follower:
         self._make_run = make_run
         self._make_update = make_update
         self._ended = 0
-        self._part: PartOfRun | None = None
+        self._burst: Burst | None = None
         self._line: Line | None = None
         self._closed = False
 
     def serve(self, line: Line) -> None:
-        """Make the parts that come over rank 0's line, until the line closes."""
+        """Answer the requests that come over rank 0's line, until the line closes."""
         # Set before ``_closed`` is read: ``close`` does the reverse, so that one of the two sees the other.
         self._line = line
         prepared = ""
         try:
             while not self._closed:
-                part: RankPart = pickle.loads(line.receive(None))
-                prepared = part.run_id if isinstance(part, PartOfUpdate) else ""
-                with contextlib.closing(self._answers(part)) as answers:
+                request: RankRequest = pickle.loads(line.receive(None))
+                prepared = request.run_id if isinstance(request, BeginUpdate) else ""
+                with contextlib.closing(self._answers(request)) as answers:
                     for answer in answers:
                         line.send(answer, SEND_SECONDS)
         except LineClosedError:
             if prepared:
                 # A rank that leaves the gang forgets the version anyway.
                 with contextlib.suppress(StaleRunError):
-                    self._make_update(EndOfUpdate(prepared, None))
+                    self._make_update(EndUpdate(prepared, None))
 
-    def _answers(self, part: RankPart) -> Generator[bytes, None, None]:
+    def _answers(self, request: RankRequest) -> Generator[bytes, None, None]:
         # Set before ``_ended`` is read: ``stop`` does the reverse, so that one of the two sees the other.
-        self._part = part if isinstance(part, PartOfRun) else None
+        self._burst = request if isinstance(request, Burst) else None
         try:
             # An update that is decided is carried out, whatever becomes of its lease.
-            if not isinstance(part, EndOfUpdate) and part.lease <= self._ended:
-                what = f"run {part.number if isinstance(part, PartOfRun) else part.run_id}"
-                raise StaleRunError(f"rank {self._rank}: {what} is of lease {part.lease}, which is over")
-            if isinstance(part, PartOfRun):
-                yield from (answer for answer, _ in answers_of_run(part, self._make_run(part)))
+            if not isinstance(request, EndUpdate) and request.lease <= self._ended:
+                what = f"run {request.number if isinstance(request, Burst) else request.run_id}"
+                raise StaleRunError(f"rank {self._rank}: {what} is of lease {request.lease}, which is over")
+            if isinstance(request, Burst):
+                yield from (answer for answer, _ in answers_of_run(request, self._make_run(request)))
             else:
-                yield answer_well(self._make_update(part))
+                yield answer_well(self._make_update(request))
         except Exception as error:  # rank 0 sends it to the holder, who raises it
             yield answer_error(error)
         finally:
-            self._part = None
+            self._burst = None
 
     def stop(self, lease: int, end_run: Callable[[int], None]) -> None:
-        """Refuse all parts of a lease, and end the one under way by ``end_run``, which takes the run's number."""
+        """Refuse all requests of a lease, and end the one under way by ``end_run``, which takes the run's number."""
         self._ended = max(self._ended, lease)
-        part = self._part
-        if part is not None and part.lease <= lease:
-            end_run(part.number)
+        burst = self._burst
+        if burst is not None and burst.lease <= lease:
+            end_run(burst.number)
 
     def close(self) -> None:
         """Close rank 0's line, also if its thread has yet to begin."""

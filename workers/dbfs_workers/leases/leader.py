@@ -1,9 +1,9 @@
 """The leases of a gang on rank 0, which takes runs from the lease's holder and makes them with the other ranks.
 
-A run is made in parts: consecutive traversals that all ranks make without a message in between. A part takes about
-``part_seconds``, or one traversal. Between two parts rank 0 looks whether the lease was revoked: then the holder gets
+A run is made in bursts: consecutive traversals that all ranks make without a message in between. A burst takes about
+``burst_seconds``, or one traversal. Between two bursts rank 0 looks whether the lease was revoked: then the holder gets
 the reports so far, and queues the rest of the run on the scheduler. Members on CPU cores look between two traversals
-as well, and end the part there. Members on GPUs answer a part several times, after ``answer_seconds`` each: while the
+as well, and end the burst there. Members on GPUs answer a burst several times, after ``answer_seconds`` each: while the
 next traversals run, the holder makes results. ``LeasedUpdates`` makes updates of a few edges.
 
 The threads: each line is served by a thread of the worker's door, which also makes rank 0's part. A watch looks every
@@ -28,9 +28,9 @@ from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunNote, ended_run, run_under_way
 from dbfs_workers.leases.peer import SEND_SECONDS, Peer
 from dbfs_workers.leases.requests import (
+    Burst,
     LeasedRun,
     LeasedUpdate,
-    PartOfRun,
     RanksReports,
     Refusal,
     UpdateAnswer,
@@ -40,7 +40,7 @@ from dbfs_workers.leases.requests import (
     more_follow,
 )
 from dbfs_workers.lines.line import Line, LineClosedError
-from dbfs_workers.rpc import LATE, Pickled
+from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.ordering import DegreeOrder
 
@@ -49,9 +49,9 @@ WATCH_SECONDS: Final = 0.05
 # Seconds without a run after which the watch sleeps until the next one.
 _IDLE_SECONDS: Final = 1.0
 # Seconds that the run which a lease was granted to may take to arrive.
-_FIRST_SECONDS: Final = 0.5
+_FIRST_RUN_SECONDS: Final = 0.5
 # Seconds after which a run is noted while it is under way. The answer of such a run waits for its last note, 3 ms.
-_SEEN_AFTER: Final = 0.5
+_NOTED_AFTER_SECONDS: Final = 0.5
 
 
 class GangCalls(Protocol):
@@ -83,8 +83,8 @@ class Leader:
         make_run: makes rank 0's part in a run.
         make_update: makes rank 0's part in an update.
         calls: what to call when a run has to end, with notes, and for decisions.
-        part_seconds: about how long a part takes, unless one traversal takes longer.
-        answer_seconds: about how long the traversals of one answer take; 0 if a part has one answer.
+        burst_seconds: about how long a burst takes, unless one traversal takes longer.
+        answer_seconds: about how long the traversals of one answer take; 0 if a burst has one answer.
         order: the graph's order by degree; None if it has none.
     """
 
@@ -95,7 +95,7 @@ class Leader:
         make_run: MakeRun,
         make_update: MakeUpdate,
         calls: GangCalls,
-        part_seconds: float,
+        burst_seconds: float,
         answer_seconds: float,
         order: DegreeOrder | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class Leader:
         self._make_run = make_run
         self._calls = calls
         self._updates = LeasedUpdates(graph_id, peers, make_update, calls.enter)
-        self._part_seconds = part_seconds
+        self._burst_seconds = burst_seconds
         self._answer_seconds = answer_seconds
         self._order = order
         self._lease = 0
@@ -119,7 +119,7 @@ class Leader:
         # The line of the lease's last run.
         self._holder: Line | None = None
         # Ends a run, given by its number. Set before the number of the run under way is read, and read after that
-        # number is set: so a stop that comes between two parts of a run is not lost.
+        # number is set: so a stop that comes between two bursts of a run is not lost.
         self._end_run: Callable[[int], None] | None = None
         self._under_way: RunNote | None = None
         self._ended: deque[RunNote] = deque()
@@ -127,9 +127,9 @@ class Leader:
         self._noting = threading.Lock()
         self._noted: Future[None] | None = None
         self._last = 0.0
-        # Time of rank 0's own part in the latest part of a run.
+        # Time of rank 0's own part in the latest burst.
         self._rank_seconds = 0.0
-        # Time of a traversal in the latest part; 0 before the lease's first.
+        # Time of a traversal in the latest burst; 0 before the lease's first.
         self._each_seconds = 0.0
         self._awake = threading.Event()
         # Set once the run that the lease was granted to has begun.
@@ -143,7 +143,7 @@ class Leader:
         Args:
             lease: its serial number.
             client: id of the holder.
-            number: the gang's serial number of the next part.
+            number: the gang's serial number of the next burst.
             run_id: a run that the scheduler lists already; empty for none.
         """
         with self._busy:
@@ -155,13 +155,13 @@ class Leader:
             self._revoked = self._failed = False
 
     def revoke(self, lease: int) -> None:
-        """Take no more runs of a lease, and end the run under way after its current part.
+        """Take no more runs of a lease, and end the run under way after its current burst.
 
-        Waits until the run that the lease was granted to has begun, for ``_FIRST_SECONDS`` at most: that run had its
-        turn, and would have to queue again behind those that came later. Not called in the event loop.
+        Waits at most ``_FIRST_RUN_SECONDS`` until the run that the lease was granted to has begun: it had its turn,
+        and would have to queue again behind those that came later. Not called in the event loop.
         """
         if lease == self._lease:
-            self._begun.wait(_FIRST_SECONDS)
+            self._begun.wait(_FIRST_RUN_SECONDS)
             self._revoked = True
 
     def stop(self, lease: int, end_run: Callable[[int], None]) -> None:
@@ -236,14 +236,14 @@ class Leader:
         line.send(pickle.dumps(UpdateAnswer(outcome.answers, outcome.over), protocol=5), SEND_SECONDS)
 
     def _answer(self, line: Line, run: LeasedRun) -> None:
-        """Make a run in parts, and send the holder the answers of each part."""
+        """Make a run in bursts, and send the holder the answers of each burst."""
         end = time.monotonic() + run.deadline
         note = RunNote(run.run_id, time.time(), len(run.specs), shown=run.run_id == self._listed)
         self._holder, self._under_way = line, note
         self._begun.set()
         if not self._awake.is_set():
             self._awake.set()
-        length = self._traversals_in(self._part_seconds)
+        length = self._traversals_in(self._burst_seconds)
         try:
             while True:
                 specs = run.specs[note.finished : note.finished + length]
@@ -259,7 +259,7 @@ class Leader:
                 if self._revoked or note.finished == len(run.specs):
                     break
                 self._send_reports(line, answers, answered, last=False)
-                length = min(2 * length, self._traversals_in(self._part_seconds))
+                length = min(2 * length, self._traversals_in(self._burst_seconds))
         finally:
             note.ended = time.time()
             self._last = time.monotonic()
@@ -269,7 +269,7 @@ class Leader:
             # The scheduler lists the run. A holder that has the answer may look at that list.
             noted = self._send_notes(None)
             if noted is not None:
-                wait([noted], timeout=max(0.0, end + LATE - time.monotonic()))
+                wait([noted], timeout=max(0.0, end + LATE_SECONDS - time.monotonic()))
         self._send_reports(line, answers, answered, last=True)
 
     def _traversals_in(self, seconds: float) -> int:
@@ -281,8 +281,8 @@ class Leader:
         line.send(pickle.dumps(reports, protocol=5), SEND_SECONDS)
 
     def _make(self, run: LeasedRun, note: RunNote, specs: RunSpec, end: float) -> Generator[list[bytes], None, None]:
-        """Make a part of a run on all ranks; yield their answers. If one of them is an error, the lease is over."""
-        part = PartOfRun(
+        """Make a burst on all ranks; yield their answers. If one of them is an error, the lease is over."""
+        burst = Burst(
             lease=run.lease,
             number=self._number,
             client=self._client,
@@ -298,9 +298,9 @@ class Leader:
         if self._end_run is not None:
             self._end_run(note.number)
         ranks: list[bytes] = []
-        lost = self._ask(run, part)
+        lost = self._ask(run, burst)
         try:
-            with closing(self._own_answers(run, part, lost)) as own_answers:
+            with closing(self._own_answers(run, burst, lost)) as own_answers:
                 began = time.perf_counter()
                 for own, made in own_answers:
                     self._rank_seconds = time.perf_counter() - began
@@ -309,7 +309,7 @@ class Leader:
                     if any(map(failed, ranks)):
                         self._revoked = self._failed = True
                         if more_follow(own):
-                            self._calls.abort(part.number, Cause.FAILED, "another rank failed first")
+                            self._calls.abort(burst.number, Cause.FAILED, "another rank failed first")
                     else:
                         note.finished += made
                     yield ranks
@@ -320,18 +320,18 @@ class Leader:
             # The holder left before its last answer.
             self._revoked = self._failed = True
             note.answers.append([answer_error(RunCancelledError(f"run {run.run_id}: its client left"))])
-            self._calls.abort(part.number, Cause.CANCELLED, "its client left")
+            self._calls.abort(burst.number, Cause.CANCELLED, "its client left")
             raise
         finally:
-            # A late answer would be taken for the answer to the next part.
+            # A late answer would be taken for the answer to the next burst.
             for peer, answer in zip(self._peers, ranks[1:], strict=False):
                 while more_follow(answer):
                     answer = self._answer_of(peer, run, end)
 
-    def _ask(self, run: LeasedRun, part: PartOfRun) -> dict[int, bytes]:
-        """Send the other ranks a part of a run; return the answers that stand for the ranks whose line broke."""
+    def _ask(self, run: LeasedRun, burst: Burst) -> dict[int, bytes]:
+        """Send the other ranks a burst; return the answers that stand for the ranks whose line broke."""
         lost = {}
-        frame = pickle.dumps(part, protocol=5) if self._peers else b""
+        frame = pickle.dumps(burst, protocol=5) if self._peers else b""
         for peer in self._peers:
             try:
                 peer.ask(frame)
@@ -340,20 +340,20 @@ class Leader:
         return lost
 
     def _answer_of(self, peer: Peer, run: LeasedRun, end: float) -> bytes:
-        return peer.answer_or_error(run.run_id, run.deadline, end + LATE)
+        return peer.answer_or_error(run.run_id, run.deadline, end + LATE_SECONDS)
 
     def _own_answers(
-        self, run: LeasedRun, part: PartOfRun, lost: Mapping[int, bytes]
+        self, run: LeasedRun, burst: Burst, lost: Mapping[int, bytes]
     ) -> Generator[tuple[bytes, int], None, None]:
         """Make rank 0's part, unless ranks are lost; yield the answers, each with its number of traversals."""
         if lost:
-            self._calls.peer_lost(part.number, min(lost))
+            self._calls.peer_lost(burst.number, min(lost))
             yield answer_error(WorkerLostError(f"run {run.run_id}: lost rank {min(lost)}; load the graph again")), 0
             return
         try:
-            yield from answers_of_run(part, self._make_run(part, lambda: self._revoked))
+            yield from answers_of_run(burst, self._make_run(burst, lambda: self._revoked))
         except Exception as error:  # the holder raises it
-            self._calls.abort(part.number, Cause.FAILED, f"rank 0 failed first: {error}")
+            self._calls.abort(burst.number, Cause.FAILED, f"rank 0 failed first: {error}")
             yield answer_error(error), 0
 
     def _watch(self) -> None:
@@ -371,7 +371,7 @@ class Leader:
                         self._awake.set()
             else:
                 self._look_after(note)
-            if note is None or time.time() - note.began <= _SEEN_AFTER or seen == (note.run_id, note.number):
+            if note is None or time.time() - note.began <= _NOTED_AFTER_SECONDS or seen == (note.run_id, note.number):
                 self._send_notes(None)
             else:
                 seen = (note.run_id, note.number)

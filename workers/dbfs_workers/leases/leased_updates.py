@@ -19,16 +19,16 @@ from dbfs_workers.leases.follower import MakeUpdate
 from dbfs_workers.leases.notes import EnterUpdate
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import (
-    EndOfUpdate,
+    BeginUpdate,
+    EndUpdate,
     LeasedUpdate,
-    PartOfUpdate,
     answer_error,
     answer_well,
     failed,
     read_answer,
 )
 from dbfs_workers.lines.line import LineClosedError
-from dbfs_workers.rpc import LATE, Pickled
+from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.updates.messages import RankUpdate, refused_of, totals_of
 
 
@@ -83,7 +83,7 @@ class LeasedUpdates:
             left: returns whether the holder has left, or given up.
         """
         end = time.monotonic() + update.deadline
-        answers = self._on_all(update, PartOfUpdate(update.lease, update.run_id, update.spec), end)
+        answers = self._on_all(update, BeginUpdate(update.lease, update.run_id, update.spec), end)
         if any(map(failed, answers)):
             return self._forgotten(update, tuple(filter(failed, answers)))
         ranks: tuple[RankUpdate, ...] = tuple(map(read_answer, answers))
@@ -94,7 +94,7 @@ class LeasedUpdates:
         applied = not (update.strict and (refused_of(kind, ranks) or ranks[0].absent))
         totals = totals_of(ranks) if applied else None
         # The commit has its time from now on, though the deadline may be near.
-        ended = self._on_all(update, EndOfUpdate(update.run_id, totals), max(end, time.monotonic()) + LATE)
+        ended = self._on_all(update, EndUpdate(update.run_id, totals), max(end, time.monotonic()) + LATE_SECONDS)
         errors = [_error_of(answer) for answer in ended if failed(answer)]
         late_ranks = [error for error in errors if isinstance(error, LateError | WorkerLostError)]
         torn = "" if len(late_ranks) == len(errors) or not applied else str(errors[0])
@@ -118,7 +118,7 @@ class LeasedUpdates:
         """Have the scheduler enter an update; return what the client gets."""
         self.entering = self._enter(entry)
         try:
-            return answer_well(self.entering.result(max(1e-3, end + LATE - time.monotonic())))
+            return answer_well(self.entering.result(max(1e-3, end + LATE_SECONDS - time.monotonic())))
         except TimeoutError as error:
             if self.entering.done():
                 return answer_error(error)
@@ -134,21 +134,21 @@ class LeasedUpdates:
 
     def _forgotten(self, update: LeasedUpdate, answers: tuple[bytes, ...]) -> Outcome:
         """Have all ranks forget the version."""
-        forgot = self._on_all(update, EndOfUpdate(update.run_id, None), time.monotonic() + LATE)
+        forgot = self._on_all(update, EndUpdate(update.run_id, None), time.monotonic() + LATE_SECONDS)
         over = any(isinstance(_error_of(answer), LateError | WorkerLostError) for answer in (*answers, *forgot))
         return Outcome(answers, over=over)
 
-    def _on_all(self, update: LeasedUpdate, part: PartOfUpdate | EndOfUpdate, end: float) -> list[bytes]:
-        """Have all ranks make a part; return their answers, for which rank 0 waits until ``end``."""
+    def _on_all(self, update: LeasedUpdate, half: BeginUpdate | EndUpdate, end: float) -> list[bytes]:
+        """Have all ranks make a half of the update; return their answers, for which rank 0 waits until ``end``."""
         broken: dict[int, bytes] = {}
-        frame = pickle.dumps(part, protocol=5) if self._peers else b""
+        frame = pickle.dumps(half, protocol=5) if self._peers else b""
         for peer in self._peers:
             try:
                 peer.ask(frame)
             except LineClosedError as error:
                 broken[peer.rank] = peer.lost(update.run_id, error)
         try:
-            own = answer_well(self._make_update(part))
+            own = answer_well(self._make_update(half))
         except Exception as error:  # the holder raises it
             own = answer_error(error)
         others = (
@@ -158,7 +158,7 @@ class LeasedUpdates:
 
 
 def _error_of(answer: bytes) -> Exception | None:
-    """Return the error of an answer; None if the part went well."""
+    """Return the error of an answer; None if the rank did its half."""
     if failed(answer):
         try:
             read_answer(answer)

@@ -86,7 +86,7 @@ class EndLease(WorkerMessage[LeaseEnd]):
     Attributes:
         graph_id: the graph.
         lease: serial number of the lease.
-        cause: why the run under way is ended at once; None to end it after its current part.
+        cause: why the run under way is ended at once; None to end it after its current burst.
         message: the same in words.
         lost: the rank whose worker is lost, if the cause is ``LOST``.
 

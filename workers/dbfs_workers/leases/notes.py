@@ -23,9 +23,9 @@ class RunNote:
         run_id: the run's id.
         began: when rank 0 took the run.
         traversals: number of traversals to do.
-        number: the gang's serial number of the part under way, or of the last one.
+        number: the gang's serial number of the burst under way, or of the last one.
         finished: number of traversals that are done.
-        answers: by part, the ranks' answers.
+        answers: by burst, the ranks' answers.
         ended: when the run ended, or was left because the lease was revoked; 0 while it is under way.
         shown: whether the run was noted as under way.
         update: kind of the update, if the run is one that failed before rank 0's decision; empty for traversals.
@@ -55,7 +55,7 @@ class RunUnderWay:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A leased run that ended, or the part of a run that was made before its lease was revoked.
+    """A leased run that ended, or as much of it as was made before its lease was revoked.
 
     Attributes:
         run_id, began, ended, update: as in ``RunNote``.

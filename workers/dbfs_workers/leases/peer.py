@@ -13,7 +13,7 @@ SEND_SECONDS: Final = 2.0
 
 
 class Peer:
-    """A line to another rank. An answer to a part may be read by a watch before the run waits for it."""
+    """A line to another rank. An answer to a burst may be read by a watch before the run waits for it."""
 
     def __init__(self, rank: int, line: Line) -> None:
         self.rank = rank
@@ -23,7 +23,7 @@ class Peer:
         self._asked = False
 
     def ask(self, frame: bytes) -> None:
-        """Send a part of a run.
+        """Send a burst.
 
         Raises:
             LineClosedError: the line broke.
@@ -32,7 +32,7 @@ class Peer:
         self.line.send(frame, SEND_SECONDS)
 
     def answer(self, end: float) -> bytes:
-        """Wait until ``end``, in seconds of ``time.monotonic()``, and return the next answer to the part.
+        """Wait until ``end``, in seconds of ``time.monotonic()``, and return the next answer to the burst.
 
         Raises:
             TimeoutError, LineClosedError: see ``Line.receive``.
@@ -45,11 +45,11 @@ class Peer:
             return answer
 
     def answer_or_error(self, run_id: str, deadline: float, end: float) -> bytes:
-        """Wait until ``end``; return the next answer to a part of a run of ``deadline`` seconds, or why none came."""
+        """Wait until ``end``; return the next answer to a burst of ``deadline`` seconds, or why none came."""
         try:
             return self.answer(end)
         except TimeoutError:
-            # A late answer would be taken for the answer to the next part.
+            # A late answer would be taken for the answer to the next burst.
             self.line.close()
             late = f"run {run_id}: not done after {deadline:g} s; no answer from rank {self.rank}"
             return answer_error(LateError(late))
@@ -61,7 +61,7 @@ class Peer:
         return answer_error(WorkerLostError(f"run {run_id}: lost rank {self.rank}: {error}; load the graph again"))
 
     def early_error(self) -> BaseException | None:
-        """Return why this rank does not make its part any more; None if it does, or if it made the part."""
+        """Return why the rank does not make the burst any more; None if it does, or has made the burst."""
         if not self._asked or not self._lock.acquire(blocking=False):
             return None
         try:

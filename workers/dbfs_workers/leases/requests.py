@@ -1,4 +1,4 @@
-"""The messages over the lines of a gang: a run or a batch from the holder to rank 0, its parts to the other ranks.
+"""The messages over a gang's lines: a run or a batch from the holder to rank 0, and rank 0's requests to other ranks.
 
 All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines``.
 """
@@ -48,16 +48,16 @@ class LeasedRun:
 
 
 @dataclass(frozen=True)
-class PartOfRun:
+class Burst:
     """Consecutive traversals of a run, which every rank makes without a message in between. From rank 0.
 
     Attributes:
         lease: serial number of the lease.
-        number: the gang's serial number of this part.
+        number: the gang's serial number of this burst.
         client: id of the client that the labels belong to.
         specs: the traversals, of positions if the graph is ordered by degree.
         first: index of the first of them in the run.
-        following: number of traversals of the run in later parts.
+        following: number of traversals of the run in later bursts.
         deadline: seconds until the run's deadline.
         dropped: traversals whose labels are released first.
         each: most traversals of an answer; 0 for one answer at the end. The last answers have fewer and fewer, since
@@ -95,7 +95,7 @@ class LeasedUpdate:
 
 
 @dataclass(frozen=True)
-class PartOfUpdate:
+class BeginUpdate:
     """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankUpdate``.
 
     Attributes:
@@ -110,7 +110,7 @@ class PartOfUpdate:
 
 
 @dataclass(frozen=True)
-class EndOfUpdate:
+class EndUpdate:
     """The second half: the rank commits the version that it has prepared, or forgets that version. From rank 0.
 
     Attributes:
@@ -129,8 +129,8 @@ class RanksReports:
     Attributes:
         ranks: by rank, the answer of ``answer_well``.
         last: whether no further answer follows: the run is over, or its lease was revoked.
-        seconds: time from the part's beginning on rank 0, or from the part's answer before, to this answer.
-        rank_seconds: the share of that time in which rank 0 made its own part of the run.
+        seconds: time from the burst's beginning on rank 0, or from the burst's answer before, to this answer.
+        rank_seconds: how much of that time rank 0 spent on its own rows.
     """
 
     ranks: list[bytes]
@@ -157,33 +157,33 @@ class Refusal:
     """Answer to a ``LeasedRun`` or a ``LeasedUpdate`` whose lease is over. Nothing of it was made."""
 
 
-RankPart = PartOfRun | PartOfUpdate | EndOfUpdate
-"""What rank 0 sends to the other ranks."""
+RankRequest = Burst | BeginUpdate | EndUpdate
+"""What rank 0 requests of the other ranks."""
 
 
 def answer_well(value: object, *, more: bool = False) -> bytes:
-    """Return a rank's answer to a part that went well: its reports of a run, or its half of an update.
+    """Return a rank's answer to a request that went well: reports of a burst, or the value of an update's half.
 
     Args:
-        value: the reports, or the half of an update.
-        more: whether the part goes on, and further answers follow.
+        value: the reports, or the value of the half.
+        more: whether the burst goes on, and further answers follow.
     """
     return (_MORE if more else _WELL) + pickle.dumps(value, protocol=5)
 
 
 def answers_of_run(
-    part: PartOfRun, reports: Generator[RankReport, None, None]
+    burst: Burst, reports: Generator[RankReport, None, None]
 ) -> Generator[tuple[bytes, int], None, None]:
-    """Yield a rank's answers to a part of a run, each as soon as its traversals are made, with their number.
+    """Yield a rank's answers to a burst, each as soon as its traversals are made, with their number.
 
     Args:
-        part: the part.
+        burst: the burst.
         reports: makes the traversals as their reports are taken, and may stop early. Closed at the end.
     """
     with closing(reports):
-        left, more = len(part.specs), True
+        left, more = len(burst.specs), True
         while more:
-            size = _answer_size(part.each, left)
+            size = _answer_size(burst.each, left)
             taken = list(islice(reports, size) if left > size else reports)
             left -= len(taken)
             more = len(taken) == size and left > 0
@@ -191,14 +191,14 @@ def answers_of_run(
 
 
 def _answer_size(each: int, left: int) -> int:
-    """Return the number of traversals of the next answer, of ``left`` traversals; ``each`` as of ``PartOfRun``."""
+    """Return the number of traversals of the next answer, of ``left`` traversals; ``each`` as of ``Burst``."""
     if not each:
         return left
     return min(each, max(1, left // 2, each // _LARGEST_BY_SMALLEST))
 
 
 def answer_error(error: BaseException) -> bytes:
-    """Return a rank's answer to a part that failed. Only errors of dbfs keep their type."""
+    """Return a rank's answer to a request that failed. Only errors of dbfs keep their type."""
     if not isinstance(error, DbfsError):
         unknown = RuntimeError(printable(f"{type(error).__name__}: {error}"))
         error = resource_error(error, f"the process {os.getpid()} on {platform.node()}") or unknown
@@ -211,7 +211,7 @@ def failed(answer: bytes) -> bool:
 
 
 def more_follow(answer: bytes) -> bool:
-    """Return whether the rank's part goes on after an answer."""
+    """Return whether the burst goes on after a rank's answer."""
     return answer.startswith(_MORE)
 
 
@@ -219,7 +219,7 @@ def read_answer(answer: bytes) -> Any:
     """Return the value of a rank's answer: a list of ``RankReport``, or what an update's half returned.
 
     Raises:
-        Exception: the rank's part failed with it.
+        Exception: the request failed with it.
     """
     value: Any = pickle.loads(memoryview(answer)[1:])
     if failed(answer):

@@ -18,7 +18,7 @@ from dbfs_workers.leases.leader import Leader
 from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.leases.peer import Peer
-from dbfs_workers.leases.requests import EndOfUpdate, PartOfRun, PartOfUpdate
+from dbfs_workers.leases.requests import BeginUpdate, Burst, EndUpdate
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
@@ -60,7 +60,7 @@ class WorkerLeases:
         if message.epoch < epoch:
             raise StaleRunError(f"rank {member.rank}: lines of epoch {message.epoch}, and of {epoch} there are some")
         self.leave(message.graph_id)
-        follower = Follower(member.rank, *self._parts_of(member, message.graph_id))
+        follower = Follower(member.rank, *self._makers_of(member, message.graph_id))
         self._followers[message.graph_id] = follower, message.token, message.epoch
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
@@ -83,7 +83,7 @@ class WorkerLeases:
                 line.awake_seconds = member.awake_seconds
             peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
             calls = _Calls(self._worker, message.graph_id, member, message.addresses)
-            parts = self._parts_of(member, message.graph_id)
+            makers = self._makers_of(member, message.graph_id)
             order = None
             if message.order_key is not None:
                 order = self._worker.data.get(message.order_key)
@@ -93,7 +93,7 @@ class WorkerLeases:
                     raise ExchangeUnavailableError(
                         f"{self._worker.address} has lost the order by degree; load the graph again"
                     )
-            leader = Leader(message.graph_id, peers, *parts, calls, member.part_seconds, member.answer_seconds, order)
+            leader = Leader(message.graph_id, peers, *makers, calls, member.burst_seconds, member.answer_seconds, order)
             self._leaders[message.graph_id] = leader, message.epoch
         leader = self._leaders[message.graph_id][0]
         leader.grant(message.lease, message.client, message.number, message.run_id)
@@ -147,31 +147,31 @@ class WorkerLeases:
         for graph_id in [*self._followers, *self._leaders]:
             self.leave(graph_id)
 
-    def _parts_of(self, member: Member, graph_id: str) -> tuple[MakeRun, MakeUpdate]:
-        """Return what makes a rank's parts in runs, and in updates."""
+    def _makers_of(self, member: Member, graph_id: str) -> tuple[MakeRun, MakeUpdate]:
+        """Return what does this rank's work in bursts, and in updates."""
         updates, partition = self._updates, self._worker.data[member.partition_key]
 
         def rows() -> Partition:
             return member.latest or partition
 
-        def make_run(part: PartOfRun, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
+        def make_run(burst: Burst, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
             with member.in_use:
-                yield from member.make_part(
+                yield from member.make_burst(
                     rows(),
-                    part.number,
-                    part.client,
-                    part.specs,
-                    part.deadline,
-                    part.dropped,
-                    part.first,
-                    part.following,
+                    burst.number,
+                    burst.client,
+                    burst.specs,
+                    burst.deadline,
+                    burst.dropped,
+                    burst.first,
+                    burst.following,
                     stops,
                 )
 
-        def make_update(part: PartOfUpdate | EndOfUpdate) -> object:
-            if isinstance(part, PartOfUpdate):
-                return member.alone(updates.prepare, member, graph_id, part.run_id, rows(), part.spec)
-            updates.finish(member, graph_id, part.run_id, part.totals)
+        def make_update(half: BeginUpdate | EndUpdate) -> object:
+            if isinstance(half, BeginUpdate):
+                return member.alone(updates.prepare, member, graph_id, half.run_id, rows(), half.spec)
+            updates.finish(member, graph_id, half.run_id, half.totals)
             return None
 
         return make_run, make_update

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class MemberOnGpu(Member):
     """A member whose partition is on a GPU."""
 
-    part_seconds = 0.02
+    burst_seconds = 0.02
 
     def free_bytes(self) -> int:
         """See ``Member``."""

@@ -81,17 +81,17 @@ class Member(ABC):
         takes_over: whether ``take_over`` has anything to do.
         awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
             levels of the ranks need the cores.
-        part_seconds: about how long a part of a leased run takes. Another client waits for the end of a part, or for
-            the end of a traversal if the part can stop there. Between two parts threads of all ranks and of the client
-            wake, which takes ranks on CPU cores from their levels.
-        answer_seconds: about how long the traversals of one answer take, while those of the next one run; 0 if a part
+        burst_seconds: about how long a burst of a leased run takes. Another client waits for the end of a burst, or for
+            the end of a traversal if the burst can stop there. Between two bursts threads of ranks and client wake,
+            which takes ranks on CPU cores from their levels.
+        answer_seconds: about how long the traversals of one answer take, while those of the next one run; 0 if a burst
             has one answer, at its end.
         in_use: held by the one thread that makes a run: the member's, or the thread of a line under a lease.
     """
 
     room = LabelRoom()
     awake_seconds = 0.0
-    part_seconds = 0.05
+    burst_seconds = 0.05
     answer_seconds = 0.0
     takes_over = False
 
@@ -138,7 +138,7 @@ class Member(ABC):
         """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, self.alone, work, *arguments)
 
-    def make_part(
+    def make_burst(
         self,
         partition: Partition,
         number: int,
@@ -156,14 +156,14 @@ class Member(ABC):
 
         Args:
             partition: this rank's edges.
-            number: the gang's serial number of this part of the run.
+            number: the gang's serial number of this burst.
             client: id of the client that the labels belong to.
             specs: the traversals.
             deadline: seconds that they may take.
             dropped: run ids and indices of traversals whose labels are released.
             first: index of the first traversal in the run.
-            following: number of traversals of the run that follow in later parts, and whose labels are also to fit.
-            stops: see ``traverse_each``. Members that make a part's traversals in another way make all of them.
+            following: number of traversals of the run that follow in later bursts, and whose labels are also to fit.
+            stops: see ``traverse_each``. Members that make a burst's traversals in another way make all of them.
 
         Yields:
             The reports of the traversals that were made.
@@ -223,7 +223,7 @@ class Member(ABC):
     def require_room(self, stripe: Stripe, specs: RunSpec) -> None:
         """Check that the labels of a run will fit beside those that this worker keeps. Called in the member's thread.
 
-        The check of a part counts the traversals that follow. Their own parts are not checked again.
+        The check of a burst counts the traversals that follow. Their own bursts are not checked again.
 
         Raises:
             NoRoomForLabelsError: see ``label_room.require``.

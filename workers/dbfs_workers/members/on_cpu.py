@@ -32,7 +32,7 @@ class LoopMember(Member):
     """
 
     backend = "cpu"
-    part_seconds = 1.0
+    burst_seconds = 1.0
 
     def __init__(self, rank: int, partition_key: Any, exchange: GangExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)

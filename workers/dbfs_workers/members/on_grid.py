@@ -38,8 +38,8 @@ class GridMember(LoopMember):
         threads: see ``LoopMember``.
     """
 
-    # A part does not stop before its end.
-    part_seconds = Member.part_seconds
+    # A burst does not stop before its end.
+    burst_seconds = Member.burst_seconds
 
     def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key, carrier, threads)

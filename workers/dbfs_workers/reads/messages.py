@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.messages import WorkerMessage
-from dbfs_workers.reads.window import WindowHandle
+from dbfs_workers.reads.label_buffer import BufferHandle
 from dbfs_workers.rpc import A_co
 from dbfs_workers.storage.stripe import Stripe
 
@@ -77,19 +77,19 @@ class ReadRows(ReadMessage[NDArray[np.uint32]]):
 
 
 @dataclass(frozen=True)
-class WriteWindow(ReadMessage[bool]):
-    """Write labels into a slot of the client's window; return False if the worker can't open the window.
+class WriteLabels(ReadMessage[bool]):
+    """Write labels into a slot of the client's buffer; return False if the worker can't open the buffer.
 
     Attributes:
         label: ``distances`` or ``predecessors``.
-        window: the client's window.
+        buffer: the client's buffer.
         slot: the slot.
         first: the slot's first vertex; None if the client wrote the positions of the slot's vertices there.
         count: number of vertices.
     """
 
     label: str
-    window: WindowHandle
+    buffer: BufferHandle
     slot: int
     first: int | None
     count: int
@@ -97,13 +97,13 @@ class WriteWindow(ReadMessage[bool]):
 
 @dataclass(frozen=True)
 class WriteByVertex(ReadMessage[bool]):
-    """Write labels of consecutive vertices of a graph ordered by degree into the rank's part of a slot, from a GPU.
+    """Write labels of consecutive vertices of a graph ordered by degree into the rank's section of a slot, from a GPU.
 
-    Returns False if the worker can't open the window.
+    Returns False if the worker can't open the buffer.
 
     Attributes:
         label: ``distances`` or ``predecessors``.
-        window: the client's window.
+        buffer: the client's buffer.
         slot: the slot.
         first: the first vertex.
         count: number of vertices.
@@ -117,7 +117,7 @@ class WriteByVertex(ReadMessage[bool]):
     """
 
     label: str
-    window: WindowHandle
+    buffer: BufferHandle
     slot: int
     first: int
     count: int

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import LateError, ResultReleasedError, StaleRunError
+from dbfs_workers.reads.label_buffer import LabelBuffer, OpenBuffers
 from dbfs_workers.reads.messages import (
     FindChanged,
     FindIds,
@@ -27,9 +28,8 @@ from dbfs_workers.reads.messages import (
     ReadRows,
     Walk,
     WriteByVertex,
-    WriteWindow,
+    WriteLabels,
 )
-from dbfs_workers.reads.window import LabelWindow, OpenWindows
 from dbfs_workers.storage.id_table import ABSENT, IdTable, LaterIds
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.ordering import DegreeOrder
@@ -61,15 +61,15 @@ class RankRows:
         """Return a label (``distances``, ``predecessors``) of rows ``first`` to ``last``, the last excluded."""
         return self._travelling(self._values(label)[first : min(last, self.stripe.owned(self.rank))])
 
-    def write_vertices(self, label: str, window: LabelWindow, slot: int, first: int, count: int) -> None:
+    def write_vertices(self, label: str, buffer: LabelBuffer, slot: int, first: int, count: int) -> None:
         """Write the labels of the rank's vertices among ``first`` to ``first + count`` into a slot, in their order."""
         p, rank = self.stripe.p, self.rank
         start, stop = (max(0, -(-(vertex - rank) // p)) for vertex in (first, first + count))
-        window.labels(slot, count)[start * p + rank - first :: p] = self.read(label, start, stop)
+        buffer.labels(slot, count)[start * p + rank - first :: p] = self.read(label, start, stop)
 
-    def write_positions(self, label: str, window: LabelWindow, slot: int, count: int) -> None:
+    def write_positions(self, label: str, buffer: LabelBuffer, slot: int, count: int) -> None:
         """Write the rank's labels of a slot's vertices, whose positions the client wrote there, in their order."""
-        positions, into = window.positions(slot, count), window.labels(slot, count)
+        positions, into = buffer.positions(slot, count), buffer.labels(slot, count)
         values = self._values(label)
         if isinstance(values, np.ndarray):
             from dbfs_workers.reads import kernels
@@ -172,20 +172,20 @@ class Reads:
         self._data = data
         self._kept = kept
         self._changed = changed
-        self._windows = OpenWindows()
+        self._buffers = OpenBuffers()
 
     @ReadRows.handler
     async def read_rows(self, message: ReadRows) -> NDArray[np.uint32]:
         """See ``ReadRows``."""
         return await asyncio.to_thread(self._rows(message).read, message.label, message.first, message.last)
 
-    @WriteWindow.handler
-    async def write_window(self, message: WriteWindow) -> bool:
-        """See ``WriteWindow``."""
-        window = self._windows.open(message.window)
-        if window is None:
+    @WriteLabels.handler
+    async def write_labels(self, message: WriteLabels) -> bool:
+        """See ``WriteLabels``."""
+        buffer = self._buffers.open(message.buffer)
+        if buffer is None:
             return False
-        rows, slot = self._rows(message), (message.label, window, message.slot)
+        rows, slot = self._rows(message), (message.label, buffer, message.slot)
         if message.first is None:
             await asyncio.to_thread(rows.write_positions, *slot, message.count)
         else:
@@ -195,11 +195,11 @@ class Reads:
     @WriteByVertex.handler
     async def write_by_vertex(self, message: WriteByVertex) -> bool:
         """See ``WriteByVertex``."""
-        window = self._windows.open(message.window)
-        if window is None:
+        buffer = self._buffers.open(message.buffer)
+        if buffer is None:
             return False
         order = self._held(message.order, "order of its vertices")
-        into = window.of_rank(message.slot, message.rank, message.stripe.p, message.count, message.width)
+        into = buffer.of_rank(message.slot, message.rank, message.stripe.p, message.count, message.width)
         await asyncio.to_thread(self._rows(message).write_by_vertex, message.label, into, message.first, order)
         return True
 
