@@ -1,9 +1,11 @@
 """The taskgraph engine in the service: its turn in the queue, its early ends, and the tasks that it submits."""
 
 import os
+import re
 import signal
 import threading
 from collections import Counter
+from pathlib import Path
 
 import distributed
 import numpy as np
@@ -205,6 +207,16 @@ def test_no_rank_contracts_before_all_bins_are_made(client: distributed.Client) 
     bins = [key for key in tasks if key[0] == "bin-a-run"]
     readers = {key: [other for other in tasks if key in tasks[other].dependencies] for key in bins}
     assert readers == {key: [("contract-a-run", 0, key[3])] for key in bins}
+    # The drawing of the documentation has these tasks, and their dependencies within the level.
+    drawing = (Path(__file__).parents[1] / "docs" / "design" / "taskgraph.svg").read_text(encoding="utf-8")
+    wanted = [
+        (name.removesuffix("-a-run"), *([f"rank {' to '.join(map(str, of))}"] if of else [])) for name, _, *of in tasks
+    ]
+    drawn = [
+        tuple(re.findall(r">([^<]+)</text>", node)) for node in re.findall(r'"node">(.*?)</g>', drawing, re.DOTALL)
+    ]
+    assert sorted(drawn) == sorted(wanted)
+    assert drawing.count('class="edge"') == sum(len(task.dependencies & tasks.keys()) for task in tasks.values())
 
 
 def test_a_traversal_ends_at_its_targets(client: distributed.Client) -> None:
