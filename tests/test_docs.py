@@ -94,6 +94,16 @@ def test_every_folder_of_kernels_is_on_the_map() -> None:
     assert set(paths(section("The kernels"))) == folders - {f"{kernels.relative_to(ROOT).as_posix()}/__pycache__/"}
 
 
+def test_every_word_of_the_glossary_stands_in_its_file() -> None:
+    page = (DOCS / "design" / "index.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([^`]+)` \|$", page, re.MULTILINE)
+    words = [words.split(", ") for words, _, _ in table]
+    assert len(words) >= 30
+    assert words == sorted(words)
+    files = [(ROOT / path).read_text(encoding="utf-8").lower().replace("_", " ") for _, _, path in table]
+    assert [word for each, file in zip(words, files, strict=True) for word in each if word not in file] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_links_between_pages_lead_to_pages_and_headings(page: Path, generated: ModuleType) -> None:
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):

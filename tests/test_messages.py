@@ -58,7 +58,7 @@ from dbfs_workers.messages import (
     ForgetClient,
     GetGpu,
     GetHost,
-    GetPosition,
+    GetRankProgress,
     JoinGang,
     LeaveGang,
     OfferExchange,
@@ -122,7 +122,7 @@ EXAMPLES: list[Message[Any]] = [
     GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other", 2, 1.5, "order"),
     EndLease("id", 3, Cause.LOST, "lost rank 1", 1),
     StartRank("id", 4, "me", SPECS, 2, 60.0, (("run", 0), ("run", 1))),
-    GetPosition("id", 4),
+    GetRankProgress("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),
     ReportLostPeer("id", 4, 1),
     ForgetBatch("run"),
@@ -238,8 +238,8 @@ class Service:
 
     error: Exception = FileNotFoundError("gone")
 
-    @GetPosition.handler
-    async def get_position(self, message: GetPosition) -> None:
+    @GetRankProgress.handler
+    async def get_rank_progress(self, message: GetRankProgress) -> None:
         raise StaleRunError(f"run {message.number} is over")
 
     @LeaveGang.handler
@@ -280,7 +280,7 @@ def test_a_process_that_lacks_files_or_memory_is_named(
 
 def test_errors_keep_their_type(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(StaleRunError, match="run 4 is over"):
-        answered(GetPosition("id", 4))
+        answered(GetRankProgress("id", 4))
     assert not caplog.records
     with pytest.raises(RuntimeError, match="leave_gang: ZeroDivisionError: id"):
         answered(LeaveGang("id", 3))

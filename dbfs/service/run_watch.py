@@ -1,4 +1,4 @@
-"""Watching a run: the scheduler asks the ranks for their positions, if the run lasts long enough.
+"""Watching a run: the scheduler asks the ranks for their ranks, if the run lasts long enough.
 
 A traversal may take a millisecond, and reading its progress must not delay it. So the first look comes when a run has
 lasted ``_LOOK_SECONDS``. A look is one message to each worker's event loop, which reads the counters that the
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.messages import GetPosition
-from dbfs_workers.reports import RunPosition
+from dbfs_workers.messages import GetRankProgress
+from dbfs_workers.reports import RankProgress
 from dbfs_workers.spec import direction_name
 
 # Seconds between two looks, and the least for each rank of a large gang. Measured with 4 ranks on 2 busy cores: a look
@@ -56,30 +56,30 @@ class RunWatch:
 
 
 async def update_progress(run: RunEntry, workers: WorkerCalls) -> None:
-    """Ask the ranks for their positions, and note the run's progress if all ranks have one."""
-    message = GetPosition(run.graph.record.graph_id, run.number)
+    """Ask the ranks for their progress, and note the run's if all ranks have one."""
+    message = GetRankProgress(run.graph.record.graph_id, run.number)
 
-    async def position(address: str) -> RunPosition | None:
+    async def of_rank(address: str) -> RankProgress | None:
         # The call is made in here: a look that is cancelled before it begins leaves no coroutine that is never awaited.
         return await workers.call(address, message, _ANSWER_SECONDS)
 
-    answers = await asyncio.gather(*map(position, run.graph.record.addresses), return_exceptions=True)
-    positions = [answer for answer in answers if isinstance(answer, RunPosition)]
+    answers = await asyncio.gather(*map(of_rank, run.graph.record.addresses), return_exceptions=True)
+    ranks = [answer for answer in answers if isinstance(answer, RankProgress)]
     # A rank that is lost or does not answer ends the run elsewhere, with an error of its own.
-    if len(positions) == len(answers):
-        run.note(_total(run, positions))
+    if len(ranks) == len(answers):
+        run.note(_total(run, ranks))
 
 
-def _total(run: RunEntry, positions: Sequence[RunPosition]) -> RunProgress:
+def _total(run: RunEntry, ranks: Sequence[RankProgress]) -> RunProgress:
     # The rank that is ahead has counted more than the others, which are about to reach the same level.
-    ahead = max(positions, key=lambda position: (position.traversal, position.level))
-    same = [position for position in positions if position.traversal == ahead.traversal]
+    ahead = max(ranks, key=lambda rank: (rank.traversal, rank.level))
+    same = [rank for rank in ranks if rank.traversal == ahead.traversal]
     return RunProgress(
         traversals=run.traversals,
         finished=run.before + ahead.traversal,
         level=ahead.level,
         direction=direction_name(ahead.bottom_up),
-        frontier=sum(position.frontier for position in same),
-        reached=sum(position.reached for position in same),
+        frontier=sum(rank.frontier for rank in same),
+        reached=sum(rank.reached for rank in same),
         seconds=time.time() - (run.started or run.queued),
     )

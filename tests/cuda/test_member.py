@@ -179,7 +179,7 @@ def test_a_part_of_a_run_reaches_its_end(member: CudaMember, batch: Callable[[in
     assert len(list(member.make_burst(partition, 1, "client", FIVE, 5.0, (), first=2))) == 5
     assert [index for _, index in member.kept] == [2, 3, 4, 5, 6]
     assert not engine.dropped
-    assert member.position(1) is None
+    assert member.progress(1) is None
 
 
 def test_a_run_that_is_left_stops_the_kernels_under_way(
@@ -189,7 +189,7 @@ def test_a_run_that_is_left_stops_the_kernels_under_way(
     next(runs)
     runs.close()
     assert engine.dropped
-    assert member.position(1) is None
+    assert member.progress(1) is None
     with pytest.raises(StaleRunError):
         next(batch(1)[1])
     assert len(list(batch(2)[1])) == 5

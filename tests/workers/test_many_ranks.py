@@ -105,7 +105,7 @@ def test_the_labels_of_a_finished_run_return_to_the_pool() -> None:
     assert len(runs) == 2
     del runs
     # The watch still exists: another thread may look at it until the next run.
-    assert watch.position() is None
+    assert watch.progress() is None
     assert pool.nbytes == 2 * 4 * stripe.n_local
     end.close()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.reports import RankReport, RunPosition
+from dbfs_workers.reports import RankProgress, RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.stripe import Stripe
@@ -170,7 +170,7 @@ class StartRank(WorkerMessage[list[RankReport]]):
 
 
 @dataclass(frozen=True)
-class GetPosition(WorkerMessage[RunPosition | None]):
+class GetRankProgress(WorkerMessage[RankProgress | None]):
     """Return how far the rank is in a run; None if that run is not in progress there, or before its first level.
 
     Attributes:

@@ -38,7 +38,7 @@ from dbfs_workers.messages import (
     ForgetClient,
     GetGpu,
     GetHost,
-    GetPosition,
+    GetRankProgress,
     JoinGang,
     LeaveGang,
     OfferExchange,
@@ -49,7 +49,7 @@ from dbfs_workers.messages import (
 from dbfs_workers.reads.server import Reads
 from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reads.verdicts import Verdicts
-from dbfs_workers.reports import RankReport, RunPosition
+from dbfs_workers.reports import RankProgress, RankReport
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import bin_entries
@@ -226,7 +226,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``StartRank``."""
         member = self._member(message.graph_id)
         partition: Partition = self.worker.data[member.partition_key]
-        # Before the thread starts: ``GetPosition`` and ``AbortRun`` may come at once.
+        # Before the thread starts: ``GetRankProgress`` and ``AbortRun`` may come at once.
         member.number = message.number
         specs = message.specs.value()
 
@@ -240,11 +240,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
         return await member.in_thread(make)
 
-    @GetPosition.handler
-    async def get_position(self, message: GetPosition) -> RunPosition | None:
-        """See ``GetPosition``."""
+    @GetRankProgress.handler
+    async def get_rank_progress(self, message: GetRankProgress) -> RankProgress | None:
+        """See ``GetRankProgress``."""
         member = self.members.get(message.graph_id)
-        return None if member is None else member.position(message.number)
+        return None if member is None else member.progress(message.number)
 
     @AbortRun.handler
     async def abort_run(self, message: AbortRun) -> None:

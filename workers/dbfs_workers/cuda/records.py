@@ -17,7 +17,7 @@ from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.run import Direction, KernelAbortedError, KernelHungError, KernelOutcome, Mode, Reason, Step
 from dbfs_workers.cuda.summary import LabelSummary
 from dbfs_workers.errors import DeadlineExceededError
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RunPosition, summed
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankProgress, summed
 
 # Records in the ring: 1 MiB. The fastest levels take 3 us, so a kernel waits if its host is 48 ms late.
 CAPACITY: Final = 1 << 14
@@ -130,10 +130,10 @@ class Records:
             self._header["drained"] = self._count
             wanted -= complete
 
-    def position(self, traversal: int) -> RunPosition:
+    def progress(self, traversal: int) -> RankProgress:
         """Return the progress of the run as of the last drain; ``traversal`` is its index. Any thread."""
         whole = self._whole
-        return RunPosition(traversal, *(self._place if whole is None or not len(whole) else _progress(whole, 0)))
+        return RankProgress(traversal, *(self._place if whole is None or not len(whole) else _progress(whole, 0)))
 
     def finish(self) -> NDArray[Any]:
         """Return ``layout.RECORD`` of every level of a run that has ended."""
@@ -160,7 +160,7 @@ class Records:
 def _progress(records: NDArray[Any], reached: int) -> tuple[int, bool, int, int]:
     """Return the progress after the last of some records, before which ``reached`` vertices were expanded.
 
-    The fields of ``RunPosition``: the level, whether it was bottom-up, its discoveries, and the vertices reached.
+    The fields of ``RankProgress``: the level, whether it was bottom-up, its discoveries, and the vertices reached.
     """
     last = records[-1]
     found = int(last["discovered"])

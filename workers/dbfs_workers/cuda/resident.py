@@ -48,7 +48,7 @@ from dbfs_workers.cuda.sizes import (
 )
 from dbfs_workers.cuda.window import PeerWindows, Window, window_layout
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.reports import RunPosition
+from dbfs_workers.reports import RankProgress
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS
@@ -384,7 +384,7 @@ class ResidentKernel:
         self.prepare(options)
         return self.launch(lambda _labels: None)[0]
 
-    def position(self, traversal: int) -> RunPosition:
+    def progress(self, traversal: int) -> RankProgress:
         """Return the progress of the run that ``wait`` waits for, as of the last records taken. Any thread.
 
         Args:
@@ -394,7 +394,7 @@ class ResidentKernel:
             slot = self._under_way[0]
         except IndexError:
             slot = self._slots[-1]
-        return slot.records.position(traversal)
+        return slot.records.progress(traversal)
 
     def abort(self) -> None:
         """Stop the kernels under way; ``wait`` then raises ``KernelAbortedError``. Any thread."""

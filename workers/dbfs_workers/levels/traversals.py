@@ -13,7 +13,7 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange.protocol import Cause, Exchange
-from dbfs_workers.reports import RankRun, RunPosition
+from dbfs_workers.reports import RankProgress, RankRun
 from dbfs_workers.spec import TraversalSpec
 
 
@@ -78,14 +78,14 @@ class Watch:
         """Show no traversal any more. Else the last one's labels would not be freed before the next run begins."""
         self._in_progress = None
 
-    def position(self) -> RunPosition | None:
+    def progress(self) -> RankProgress | None:
         """Return how far the run is; None before its first traversal, and after the last."""
         in_progress = self._in_progress
         if in_progress is None:
             return None
         index, traversal = in_progress
         frontier = traversal.scratch.frontier.size
-        return RunPosition(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
+        return RankProgress(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
 
 
 def traverse_each(

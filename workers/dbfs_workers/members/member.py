@@ -24,7 +24,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
-from dbfs_workers.reports import RankReport, RankRun, RunPosition
+from dbfs_workers.reports import RankProgress, RankReport, RankRun
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.change_log import ChangeLog
 from dbfs_workers.storage.labels import RankLabels
@@ -323,7 +323,7 @@ class Member(ABC):
         """Return the bytes of released labels that the process keeps for later labels. ``free_bytes`` counts them."""
 
     @abstractmethod
-    def position(self, number: int) -> RunPosition | None:
+    def progress(self, number: int) -> RankProgress | None:
         """Return how far a run is. None if it is not in progress here, or before its first level. From any thread."""
 
     @abstractmethod

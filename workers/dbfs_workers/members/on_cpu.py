@@ -8,7 +8,7 @@ from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.members.member import Member
-from dbfs_workers.reports import RankRun, RunPosition
+from dbfs_workers.reports import RankProgress, RankRun
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import LabelPool, RankLabels
 from dbfs_workers.storage.partition import Partition
@@ -68,10 +68,10 @@ class LoopMember(Member):
         self._watch = Watch(number)
         return self._traverse_each(partition, specs, self._watch, deadline)
 
-    def position(self, number: int) -> RunPosition | None:
+    def progress(self, number: int) -> RankProgress | None:
         """See ``Member``."""
         watch = self._watch
-        return None if watch is None or watch.number != number else watch.position()
+        return None if watch is None or watch.number != number else watch.progress()
 
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Return the labels as they are: NumPy arrays."""

@@ -35,7 +35,7 @@ from dbfs_workers.exchange.protocol import Cause, abort_error
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
 from dbfs_workers.members import laboratory
 from dbfs_workers.members.gpu_versions import MemberOnGpu
-from dbfs_workers.reports import RankRun, RunPosition
+from dbfs_workers.reports import RankProgress, RankRun
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import GraphTotals, Partition, require_present
@@ -166,10 +166,10 @@ class CudaMember(MemberOnGpu):
             with self._lock:
                 self._ended = number
 
-    def position(self, number: int) -> RunPosition | None:
+    def progress(self, number: int) -> RankProgress | None:
         """See ``Member``."""
         engine, index = self._running, self._index
-        return None if engine is None or number != self.number else engine.position(index)
+        return None if engine is None or number != self.number else engine.progress(index)
 
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Copy labels from the GPU."""

@@ -2,7 +2,7 @@
 
 In: a finished traversal's labels, counts and times, from the level loop or from the resident kernel (``RankRun``).
 Out: the same without the labels, packed into few bytes (``RankReport``), and the sums of a run (``RunSummary``); and,
-while a run is under way, the place that a rank has reached (``RunPosition``).
+while a run is under way, the place that a rank has reached (``RankProgress``).
 """
 
 from dbfs_workers.reports.packing import (
@@ -15,7 +15,7 @@ from dbfs_workers.reports.packing import (
     levels_of_rows,
     summed,
 )
-from dbfs_workers.reports.run import RankReport, RankRun, RunPosition, RunSummary
+from dbfs_workers.reports.run import RankProgress, RankReport, RankRun, RunSummary
 
 __all__ = [
     "COUNT_FIELDS",
@@ -24,9 +24,9 @@ __all__ = [
     "CountedLevels",
     "LevelRecords",
     "PackedTables",
+    "RankProgress",
     "RankReport",
     "RankRun",
-    "RunPosition",
     "RunSummary",
     "levels_of_rows",
     "summed",

@@ -12,7 +12,7 @@ from dbfs_workers.reports import packing
 from dbfs_workers.storage.labels import RankLabels
 
 
-class RunPosition(NamedTuple):
+class RankProgress(NamedTuple):
     """The place that one rank has reached in a run. Another thread reads the fields one after another, so that they may
     belong to neighbouring levels.
 
