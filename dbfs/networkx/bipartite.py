@@ -34,6 +34,8 @@ def is_bipartite_node_set(G: BackendGraph, nodes: Collection[Hashable]) -> bool:
     chosen = set(nodes)
     if len(chosen) < len(nodes):
         raise nx.AmbiguousSolution("The input node set contains duplicates; pass set(nodes).")
+    if G.is_directed():
+        raise nx.NetworkXNotImplemented("not implemented for directed type")
     if not len(G):
         return True
     found = _coloured(G)
