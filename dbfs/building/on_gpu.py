@@ -22,8 +22,8 @@ from dbfs_workers.storage.pieces import GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import build_on_gpu as tasks
 
-# So many that a piece's generation (about 100 bytes per edge, for a short time) takes less memory than all keys of the
-# rank (8 bytes per directed edge, and 8 to sort them).
+# A generated piece takes about 100 bytes an edge for a short time. All keys of the rank take 8 bytes a directed edge,
+# and 8 to sort them: more than a sixteenth of the edges takes.
 _PIECES_A_RANK = 16
 # Largest number of edges of a piece of a file. 16 threads take about 5 GB of the host while each reads such a piece.
 _READ_EDGES = 1 << 22
@@ -62,9 +62,9 @@ class CudaBuilder(Builder):
 
     @staticmethod
     def piece_edges(m: int | None, p: int) -> int:
-        """Return the edges of a piece: so few that generating a piece takes less memory than building the rows.
+        """Return the number of edges in a piece. To generate a piece takes less memory than to build the rows.
 
-        Small graphs get pieces of ``build.piece-edges`` nevertheless, and so do m unknown edges. No piece has more than
+        The number is at least ``build.piece-edges``, which is also that of m unknown edges, and at most
         ``build.gpu-piece-edges``.
         """
         least = config.count("build.piece-edges")

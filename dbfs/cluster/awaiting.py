@@ -69,7 +69,7 @@ class _Call:
         try:
             return outcome(wait, client)
         except ClientError:
-            # asyncio's own error is no Exception, so that no handler takes the end of the call for a failure.
+            # ``check`` raises asyncio's error of a cancelled call. No handler takes it for a failure: it is no Exception.
             self.check()
             raise
         finally:
@@ -239,7 +239,7 @@ async def in_thread(
         except BaseException as error:
             outcome.set_exception(error)
         finally:
-            # An error holds this frame, and the outcome holds the error: results in the frames would live on.
+            # The outcome holds the error, and the error's traceback this frame: a circle that would keep results alive.
             del outcome
 
     async with _rooms.setdefault(client, asyncio.Semaphore(MOST_THREADS)):

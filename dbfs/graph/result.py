@@ -328,8 +328,7 @@ class BFSResult(StaysHere):
         long as the DataFrame exists: about 20 bytes a row, if ids are integers. Arguments and errors as for
         ``to_arrow``.
 
-        Raises:
-            WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
+        Errors as for ``Graph.bfs``.
         """
         from dbfs.graph.tables import dask_dataframe
 

@@ -83,8 +83,8 @@ class ServiceClient:
     def __init__(self, client: distributed.Client) -> None:
         self._client = weakref.ref(client)
         self._dropped: dict[str, list[TraversalPlace]] = {}
-        # Whether a flush is scheduled, which will send all labels dropped until then. So a loop over sources rarely
-        # wakes Dask's thread, for which the next call would have to wait.
+        # Whether a flush is scheduled. One flush sends all labels dropped until then, because each flush wakes Dask's
+        # thread, and the next call waits for that thread.
         self._flushing = False
         self._lock = threading.Lock()
 
@@ -92,8 +92,7 @@ class ServiceClient:
     def of(cls, client: distributed.Client) -> "ServiceClient":
         """Return the client's half for a Dask client; the first call installs the service on the cluster.
 
-        Raises:
-            VersionMismatchError: see ``install``.
+        Errors as for ``install``.
         """
         from dbfs.service.scheduler import SchedulerService
 

@@ -74,8 +74,7 @@ class GraphTable:
     def reserve(self, message: Reserve) -> list[GraphEntry]:
         """Reserve workers and a name; return the graphs that must go first, taken out of the table, to be dissolved.
 
-        Raises:
-            ClientError, NameTakenError: see ``Reserve``.
+        Errors as for ``Reserve``.
         """
         name, same = message.name, list[GraphEntry]()
         self.require_client(message.client, "a graph" if name is None else f"the name {name!r}")
@@ -149,8 +148,7 @@ class GraphTable:
     def _require_admission(self, record: GraphRecord) -> None:
         """Check that a graph may be added: its client, its reservation and its workers are in the cluster.
 
-        Raises:
-            ClientError, NameTakenError, WorkerLostError: see ``AddGraph``.
+        Errors as for ``AddGraph``.
         """
         self.require_client(record.client, record.name)
         if record.named:

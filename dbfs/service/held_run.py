@@ -94,8 +94,7 @@ def held_run(
         deadline: the run's deadline.
         update: kind of the update that the run makes; empty for traversals.
 
-    Raises:
-        DbfsError: see ``BeginTaskRun``.
+    Errors as for ``BeginTaskRun``.
     """
     client = service.client
     begin = BeginTaskRun(graph_id, client.id, run_id, traversals, deadline.remaining, update)

@@ -27,9 +27,9 @@ from dbfs_workers.lines.line import new_token
 
 logger = logging.getLogger(__name__)
 
-# Seconds after a revocation in which single traversals get no lease: the graph's clients, or the threads of one, take
-# turns, and a grant would cost each of them more than it saves.
-_TAKING_TURNS: Final = 0.5
+# Seconds after a revocation in which single traversals get no lease. Several clients, or threads of one, then traverse
+# in turn, and each would revoke the lease of the one before: a lease costs more than it saves.
+_NO_LEASE_SECONDS: Final = 0.5
 # Added to the serial numbers of a gang whose rank 0 did not say which numbers the lease has used.
 _SKIPPED_NUMBERS: Final = 1 << 20
 
@@ -81,7 +81,7 @@ class Leases:
         """Grant a lease to the client of a run whose turn has come; None if the scheduler is to conduct the run."""
         graph, now = run.graph, time.monotonic()
         streak, graph.last_client = graph.last_client == run.client, run.client
-        if not graph.leasable or not (run.traversals > 1 or (streak and now - graph.revoked > _TAKING_TURNS)):
+        if not graph.leasable or not (run.traversals > 1 or (streak and now - graph.revoked > _NO_LEASE_SECONDS)):
             return None
         record, serial, token = graph.record, next(self._serials), new_token()
         # Not the run's own number: if the run was cancelled meanwhile, the ranks abort whatever has that number.

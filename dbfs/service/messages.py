@@ -257,9 +257,7 @@ class BeginTaskRun(SchedulerMessage[str]):
         graph_id, client, run_id, traversals, deadline: as in ``Enqueue``.
         update: kind of the update that the run makes; empty for traversals.
 
-    Raises:
-        GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: see
-            ``Enqueue``.
+    Errors as for ``Enqueue``.
     """
 
     graph_id: str

@@ -37,8 +37,7 @@ class RunQueue:
     async def turn(self, run: RunEntry) -> AsyncIterator[None]:
         """Queue a run and wait for its turn. The run is over when the context ends.
 
-        Raises:
-            QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: see ``Enqueue``.
+        Errors as for ``Enqueue``.
         """
         self._require_place(run.run_id)
         run.queue_behind(self.runs)

@@ -110,8 +110,7 @@ class RunSender:
             progress: called again and again while the run lasts.
             in_positions: returns specs in the numbering of the ranks. Under a lease rank 0 does that.
 
-        Raises:
-            DbfsError: see ``Enqueue``.
+        Errors as for ``Enqueue``.
         """
         done = 0
         broken = self._unreachable.get(graph_id, 0.0) > time.monotonic()

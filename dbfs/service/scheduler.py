@@ -400,9 +400,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def _turn(self, message: Enqueue | BeginTaskRun) -> AsyncIterator[RunEntry]:
         """Queue a run and wait for its turn. The run is over when the context ends.
 
-        Raises:
-            GraphNotFoundError, ClientError, QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError:
-                see ``Enqueue``.
+        Errors as for ``Enqueue``.
         """
         graph = self._table.get(message.graph_id)
         self._table.require_client(message.client, f"run {message.run_id}")

@@ -248,8 +248,8 @@ class _Check:
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
         held: list[Key] = []
         if graph.backend == "cpu" and graph.exchange == "shared_memory":
-            # The table's memory ends with the maker's object. Dask may keep one copy of a result that several workers
-            # have, and it may be another one. So only a task on the same worker reads the result with that object.
+            # The table's memory ends with the object of the task that made it. Dask may drop that object if another
+            # worker has a copy of the result. So other workers get ``for_peers`` of it, no copy.
             held.append(f"label-table-{self.token}")
             made = plan.add(0, held[0], checks.SharedTable.make, self.stripe, graph.record.graph_id)
             table = plan.add(0, f"label-table-of-peers-{self.token}", tasks.for_peers, made)

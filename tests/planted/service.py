@@ -125,8 +125,8 @@ FAULTS = (
     ),
     Fault(
         "dbfs/service/leases.py",
-        "now - graph.revoked > _TAKING_TURNS",
-        "now - graph.revoked != _TAKING_TURNS",
+        "now - graph.revoked > _NO_LEASE_SECONDS",
+        "now - graph.revoked != _NO_LEASE_SECONDS",
         ("tests/test_queue.py::test_a_single_traversal_gets_no_lease_while_clients_take_turns",),
     ),
     Fault(

@@ -320,7 +320,10 @@ class Enactor:
         return 0 if array is None else self._device.address(array)
 
     def _blocks(self, step: Step, size: int, *, first: bool) -> int:
-        """Return a step's blocks: one for 32 entries; behind the first step, where the host lacks the size, more."""
+        """Return the blocks of a step's launch: one for 32 entries of the queue.
+
+        The host knows the queue of the first step of a chain. For the steps behind it the queue may have grown.
+        """
         tuning = self.problem.tuning
         if step.rows:
             return -(-self.problem.rows // self._device.threads)

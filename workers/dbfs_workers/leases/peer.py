@@ -34,8 +34,7 @@ class Peer:
     def answer(self, end: float) -> bytes:
         """Wait until ``end``, in seconds of ``time.monotonic()``, and return the next answer to the burst.
 
-        Raises:
-            TimeoutError, LineClosedError: see ``Line.receive``.
+        Errors as for ``Line.receive``.
         """
         with self._lock:
             answer = self._answer
