@@ -69,7 +69,7 @@ class _Call:
         try:
             return outcome(wait, client)
         except ClientError:
-            # ``check`` raises asyncio's error of a cancelled call. No handler takes it for a failure: it is no Exception.
+            # ``check`` raises asyncio's error of a cancelled call: no Exception, so that no handler takes it for a failure.
             self.check()
             raise
         finally:
