@@ -69,7 +69,7 @@ class _Call:
         try:
             return outcome(wait, client)
         except ClientError:
-            # ``check`` raises asyncio's error of a cancelled call: no Exception, so that no handler takes it for a failure.
+            # ``check`` raises the error of a cancelled call. It is no Exception, so no handler takes it for a failure.
             self.check()
             raise
         finally:

@@ -151,13 +151,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
             return CudaMember(rank, key, graph_id)
         if message.exchange == "nccl":
-            from dbfs_workers.cuda import nccl
             from dbfs_workers.exchange.nccl import NcclExchange
             from dbfs_workers.members.staged import NcclMember
 
-            nccl.require()
             transport = DaskTransport(self.worker, graph_id, message.addresses)
-            by_nccl = transport.exchange = NcclExchange(stripe, rank, transport.send, nccl.Nccl())
+            by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send)
             return NcclMember(rank, key, by_nccl)
         from dbfs_workers.exchange.across_hosts import end_of
 

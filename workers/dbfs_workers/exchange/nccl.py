@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.cuda import nccl
 from dbfs_workers.cuda.communicator import (
     FIRST_COUNT,
     HALTED,
@@ -114,6 +115,12 @@ class NcclExchange(NcclGroups):
         self._incoming: list[tuple[Any, Any | None]] = []
         # The ends of the bins after ``cross_levels``, which ``bin_ends`` does not have yet.
         self._level_ends: list[int] | None = None
+
+    @classmethod
+    def installed(cls, stripe: Stripe, rank: int, send: Send) -> "NcclExchange":
+        """Return an exchange by the NCCL that is installed. Errors as for ``nccl.require``."""
+        nccl.require()
+        return cls(stripe, rank, send, nccl.Nccl())
 
     def allocate(self, messages: Messages) -> None:
         """Allocate the bins and the slices on the rank's device, and the headers."""

@@ -16,7 +16,6 @@ from dbfs_workers.leases.requests import (
     answer_well,
     answers_of_run,
 )
-from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
 from dbfs_workers.reports import RankReport
 
@@ -24,7 +23,7 @@ from dbfs_workers.reports import RankReport
 class MakeRun(Protocol):
     """Takes this rank's part in a run, in the thread that takes the reports."""
 
-    def __call__(self, burst: Burst, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
+    def __call__(self, burst: Burst, stops: Callable[[], bool] = lambda: False, /) -> Generator[RankReport, None, None]:
         """Args: the burst; and, on rank 0, whether the run is to stop before the next traversal."""
         ...
 

@@ -19,7 +19,6 @@ from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoo
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.leases.peer import Peer
 from dbfs_workers.leases.requests import BeginUpdate, Burst, EndUpdate
-from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
@@ -154,7 +153,7 @@ class WorkerLeases:
         def rows() -> Partition:
             return member.latest or partition
 
-        def make_run(burst: Burst, stops: Callable[[], bool] = never, /) -> Generator[RankReport, None, None]:
+        def make_run(burst: Burst, stops: Callable[[], bool] = lambda: False, /) -> Generator[RankReport, None, None]:
             with member.in_use:
                 yield from member.make_burst(
                     rows(),

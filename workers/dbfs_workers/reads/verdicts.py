@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,7 @@ from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.reads.messages import KeptLabels, ReadMessage
 from dbfs_workers.reads.server import Keeper
 from dbfs_workers.rpc import Pickled
-from dbfs_workers.storage.partition import array_module
 from dbfs_workers.tasks import validation as tasks
-
-if TYPE_CHECKING:
-    from dbfs_workers.checks.validation import PackedLabels
-    from dbfs_workers.storage.labels import RankLabels
 
 # Packed words that a worker keeps, by validation: those of clients that left before they freed theirs are dropped.
 _MOST_VALIDATIONS: Final = 4
@@ -118,7 +113,8 @@ class Verdicts:
         place = message.place
         assert isinstance(place, KeptLabels)
         labels = self._kept(place.graph_id, place.run_id, place.index)
-        packed = await asyncio.to_thread(_packed, message, place.graph_id, labels)
+        stripe, graph_id, options = message.stripe, place.graph_id, (message.sources, message.farthest)
+        packed = await asyncio.to_thread(tasks.pack_shared, stripe, message.rank, graph_id, labels, *options)
         if packed.violations:
             return None
         self._packed[message.token] = packed
@@ -141,17 +137,6 @@ class Verdicts:
     async def free_words(self, message: FreeWords) -> None:
         """See ``FreeWords``."""
         self._packed.pop(message.token, None)
-
-
-def _packed(message: PackWords, graph_id: str, labels: RankLabels) -> PackedLabels:
-    packed = tasks.pack(message.stripe, message.rank, labels, message.sources, message.farthest)
-    # Peers map the words. One rank alone has none, and wrong labels are for the tasks.
-    if packed.violations or message.stripe.p == 1:
-        return packed
-    from dbfs_workers.cuda.validation import OwnWords
-
-    with tasks.typed_errors(array_module(packed.words), f"rank {message.rank}, sharing its labels"):
-        return replace(packed, words=OwnWords(packed.words, graph_id))
 
 
 def _checked(message: CheckWords, own: Any, edges: Any, order: Any) -> tuple[int, int, NDArray[np.uint32]] | None:

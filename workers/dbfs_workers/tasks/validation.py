@@ -77,6 +77,22 @@ def pack(stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], 
         return packed
 
 
+def pack_shared(
+    stripe: Stripe, rank: int, graph_id: str, labels: RankLabels, sources: Sequence[int], farthest: int | None
+) -> PackedLabels:
+    """Pack labels on a rank's GPU as ``pack``, with the words in memory that peers map.
+
+    One rank alone has no peers, and wrong labels are for the tasks: their words stay as they are.
+    """
+    packed = pack(stripe, rank, labels, sources, farthest)
+    if packed.violations or stripe.p == 1:
+        return packed
+    from dbfs_workers.cuda.validation import OwnWords
+
+    with typed_errors(array_module(packed.words), f"rank {rank}, sharing its labels"):
+        return replace(packed, words=OwnWords(packed.words, graph_id))
+
+
 @dataclass(frozen=True)
 class OrderOnGpu(GpuResident):
     """A ``DegreeOrder`` on a rank's GPU. Attributes as there, CuPy's."""
