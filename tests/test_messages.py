@@ -15,9 +15,9 @@ import pytest
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
 from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
-from dbfs.service import update_messages
 from dbfs.service.messages import (
     AddGraph,
+    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -39,9 +39,9 @@ from dbfs.service.messages import (
     Reserve,
     SchedulerMessage,
     UnloadGraph,
+    UpdateEdges,
 )
 from dbfs.service.scheduler import SchedulerService
-from dbfs.service.update_messages import ApplyUpdate, UpdateEdges
 from dbfs_workers import messages as worker_messages
 from dbfs_workers.errors import ResourceError
 from dbfs_workers.exchange.protocol import Cause
@@ -168,12 +168,7 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 
 HALVES = [
     (messages_of(worker_messages, WorkerMessage) | messages_of(lease_messages, WorkerMessage), WorkerService),
-    (
-        messages_of(scheduler_messages, SchedulerMessage)
-        | messages_of(update_messages, SchedulerMessage)
-        | FROM_WORKERS,
-        SchedulerService,
-    ),
+    (messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS, SchedulerService),
 ]
 
 

@@ -12,8 +12,7 @@ import distributed
 
 from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
 from dbfs.building.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
-from dbfs.building.memory import Estimate, usable_bytes, with_updates
-from dbfs.building.numbering_memory import assumed_ids
+from dbfs.building.memory import Estimate, assumed_ids, usable_bytes, with_updates
 from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
@@ -26,9 +25,8 @@ from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
 from dbfs.integers import whole_count
 from dbfs.records import BuildProgress
-from dbfs.service.build_stages import Stage
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import CountBuildTasks
+from dbfs.service.messages import CountBuildTasks, Stage
 from dbfs_workers import gpus
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.storage.symmetry import MODULUS

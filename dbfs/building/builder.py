@@ -16,9 +16,8 @@ from typing import Any
 
 import distributed
 
-from dbfs.building.memory import Estimate, require_fit
+from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
-from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import DistinctIds, EdgeList

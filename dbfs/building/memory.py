@@ -12,7 +12,9 @@ from dask.utils import parse_bytes
 
 from dbfs import config
 from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
-from dbfs.errors import GraphTooLargeError, InvalidOptionError, LateError
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.kinds import DistinctIds
+from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment, stream
@@ -20,8 +22,9 @@ from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.levels import level_table
 from dbfs_workers.storage import grid, grid_scratch, row_versions, scratch
 from dbfs_workers.storage.labels import label_bytes
+from dbfs_workers.storage.pieces import batches_of
 from dbfs_workers.storage.reading import free_bytes
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
 from dbfs_workers.text import counted
 
 # An id of ten letters that came later, in Python's list and dictionary: see ``storage.id_table.LaterIds``.
@@ -30,6 +33,10 @@ _LATER_ID_BYTES = 200
 _PROCESS_BYTES = 200 * 2**20
 _RETRY_SECONDS = 0.1
 _MOST_RETRIES = 20
+# Slots of a hash table for each distinct id, at most, in bytes.
+_SLOT_BYTES_PER_ID = 22
+# Pieces that edges are cut into at most, to read the first one.
+_MOST_PIECES = 1 << 16
 # Growth of less than this share of the wanted memory is none.
 _LEAST_GROWTH = 1 / 64
 
@@ -287,6 +294,60 @@ def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: 
     later = {"later ids": _LATER_ID_BYTES * stripe.room} if "ids" in needed.partition and stripe.room else {}
     updated = replace(needed, update={"pages": pages - csr, "next pages": pages, **later})
     return replace(updated, peaks=(updated.peak_bytes,))
+
+
+def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edges: int) -> dict[str, int]:
+    """Estimate the bytes of a rank while ``tasks.numbering`` numbers the ids of an edge list, by part.
+
+    Assumes that the edges, and the ranges of ids, are spread evenly over the ranks, and that each rank's pieces have as
+    many distinct ids as they can.
+
+    Args:
+        edges: the edge list.
+        m: number of its edges.
+        p: number of ranks.
+        ids: the distinct ids of all ranks.
+        batch_edges: edges that a rank reads at once.
+    """
+    count = -(-m // p)
+    size = ids.nbytes / max(ids.count, 1)
+    # Distinct ids of a rank, and ids of its range.
+    found, owned = min(ids.count, 2 * count), -(-ids.count // p)
+    # The ids of a batch as they are decoded, in one array, and their codes. A batch of strings has a quarter of the
+    # edges; as much as the rest is held in compressed pages and dictionaries (measured).
+    pieces = int(2 * (2 * size + 4) * batch_edges)
+    # The hash table beside its ids, which a longer array replaces now and then.
+    reading = int(found * (_SLOT_BYTES_PER_ID + 2 * size))
+    # The ids, and by range again; the range of each, and their order.
+    splitting = found * (2 * size + 14)
+    # The parts of all ranks, their codes and the order; of the rank's range a hash table, or the ids while these are
+    # sorted.
+    uniting = found * (size + 8) + owned * (2 * size + 28)
+    # A piece gives way to its codes, which are as large as its edges between vertices.
+    parts = {"edges": max(edge_bytes(ids.count) * count, -(-edges.held_bytes // p))}
+    if reading + pieces > max(splitting, uniting):
+        return parts | {"distinct ids": reading, "pieces": pieces}
+    return parts | {"distinct ids": int(max(splitting, uniting))}
+
+
+def edge_bytes(n: int) -> int:
+    """Return the bytes of an edge between two of n vertices whose ids were numbered."""
+    return 8 if n <= MOST_SMALL_IDS else 16
+
+
+def assumed_ids(edges: EdgeList, m: int, vertices: int) -> DistinctIds:
+    """Return what ``vertices`` distinct ids take that are as long, on average, as those of the first edges.
+
+    Reads the beginning of the first of many pieces of ``m`` edges.
+
+    Raises:
+        EdgeInputError, FormatError: the first edges can't be read.
+    """
+    src, dst = next(iter(batches_of(edges.cut(max(1, m // _MOST_PIECES))[0])))
+    count = len(src) + len(dst)
+    if count == 0 and vertices:
+        raise EdgeInputError(f"{edges.name} has no edges at its beginning; expected ids whose length counts")
+    return DistinctIds(vertices, round(vertices * (int(src.nbytes) + int(dst.nbytes)) / max(count, 1)))
 
 
 def fewest_turns(by_turns: Sequence[Estimate], memory: int | None) -> Estimate:

@@ -16,13 +16,14 @@ from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import (
     Estimate,
+    edge_bytes,
     estimate_bytes,
     estimate_grid_on_gpu,
     hosts_of,
+    numbering_bytes,
     require_fit,
     require_fit_gpus,
 )
-from dbfs.building.numbering_memory import edge_bytes, numbering_bytes
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs_workers.exchange.hosts import Hosts

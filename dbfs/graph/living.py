@@ -28,8 +28,8 @@ from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
+from dbfs.service.messages import ApplyUpdate, UpdateReport
 from dbfs.service.runs import RunSender
-from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.updates import require_mutable
 from dbfs_workers.received import require
 from dbfs_workers.rpc import Pickled

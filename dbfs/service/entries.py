@@ -21,8 +21,8 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.service.messages import UpdateReport
 from dbfs.service.rate import RecentRate
-from dbfs.service.update_messages import UpdateReport
 from dbfs.units import format_seconds
 from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.partition import GraphTotals

@@ -1,22 +1,29 @@
 """Every message that the scheduler answers, as a frozen dataclass. ``SchedulerService`` handles them.
 
-Clients send them by ``ServiceClient``. The messages of updates are in ``update_messages``. Workers' messages are in
-``dbfs_workers.messages``: the fields and answers here are records of ``dbfs``, which workers do not import.
+Clients send them by ``ServiceClient``. Workers' messages are in ``dbfs_workers.messages``: the fields and answers here
+are records of ``dbfs``, which workers do not import.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbfs.errors import DbfsError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs.service.build_stages import Stage
 from dbfs_workers.lines.line import Address
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import RunSpec
+from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, Identifier
+
+Stage = tuple[int, int, int, int]
+"""Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
 
 
 class SchedulerMessage(Message[A_co]):
@@ -177,7 +184,7 @@ class FreeAll(SchedulerMessage[None]):
 
 @dataclass(frozen=True)
 class CountBuildTasks(SchedulerMessage[tuple[dict[str, Stage], tuple[int, ...]]]):
-    """Return the counts of a build's tasks by name, and the pieces binned by rank; see ``build_stages``.
+    """Return the counts of a build's tasks by name, and the pieces binned by rank.
 
     Attributes:
         token: ending of the keys of the build's tasks.
@@ -389,3 +396,90 @@ class DropLabels(SchedulerMessage[None]):
 
     graph_id: str
     dropped: tuple[TraversalPlace, ...]
+
+
+# Updates of living graphs.
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """The effects of an update.
+
+    Attributes:
+        record: the graph as it is now.
+        edges: edges inserted or deleted.
+        refused: duplicates of an insertion, or missing edges of a deletion.
+        first_refused: one of these, as vertices (positions, if the graph is ordered by degree); None if none was.
+        vertices: int64, the vertices inserted or deleted.
+        absent: vertices to delete that were deleted before.
+        applied: whether the graph has the changes; False if ``ApplyUpdate.strict`` refused the whole update.
+    """
+
+    record: GraphRecord
+    edges: int
+    refused: int
+    first_refused: tuple[int, int] | None
+    vertices: NDArray[np.int64]
+    absent: int
+    applied: bool
+
+
+@dataclass(frozen=True)
+class ApplyUpdate(SchedulerMessage[UpdateReport]):
+    """Change a graph on all ranks at once, or on none, in a run of tasks that has its turn.
+
+    Every rank prepares the next version first. Only if all have prepared it, they commit it. So after an error the
+    graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
+
+    Attributes:
+        graph_id: the graph.
+        client: id of the run's client.
+        run_id: the run.
+        kind: kind of the update, one of ``update_spec.KINDS``.
+        spec: the update. The scheduler passes it on unread.
+        collections: by rank, Dask keys of the collections with the batch's edges; empty for an update without edges.
+        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
+        batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
+
+    Raises:
+        GraphNotFoundError: the graph was unloaded.
+        InvalidOptionError: the graph takes no updates.
+        RunNotFoundError: the run does not hold the workers.
+        RunCancelledError, WorkerLostError, DeadlineExceededError: the update must end early.
+        GraphTooLargeError, InvalidVertexError, StaleRunError: a rank could not prepare the version.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    kind: str
+    spec: Pickled[UpdateSpec]
+    collections: tuple[Hashable, ...]
+    strict: bool
+    batch_id: Identifier
+
+
+@dataclass(frozen=True)
+class UpdateEdges(SchedulerMessage[UpdateReport]):
+    """Insert or delete a few edges, in a run of its own: queue the run, and change the graph as ``ApplyUpdate`` does.
+
+    One message instead of a run of tasks: the tasks that bin a batch take tens of milliseconds, however small it is.
+    If the run was decided under a lease whose holder got no answer, nothing is changed again.
+
+    Attributes:
+        graph_id, client, run_id, deadline: as in ``Enqueue``.
+        kind, spec, strict, batch_id: as in ``ApplyUpdate``; the spec has the edges.
+
+    Raises:
+        InvalidOptionError: the graph takes no updates.
+        ClientError, QueueFullError: see ``Enqueue``; others as for ``ApplyUpdate``.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    deadline: float
+    kind: str
+    spec: Pickled[UpdateSpec]
+    strict: bool
+    batch_id: Identifier

@@ -19,8 +19,7 @@ from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateErr
 from dbfs.records import RunProgress
 from dbfs.service.client import PROGRESS_SECONDS, ServiceClient, with_times
 from dbfs.service.entries import first_cause
-from dbfs.service.messages import Enqueue, LeaseGrant
-from dbfs.service.update_messages import UpdateEdges, UpdateReport
+from dbfs.service.messages import Enqueue, LeaseGrant, UpdateEdges, UpdateReport
 from dbfs_workers.leases.requests import (
     LeasedRun,
     LeasedUpdate,

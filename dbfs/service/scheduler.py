@@ -29,7 +29,6 @@ from dbfs.errors import (
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service import forming, idle, log
-from dbfs.service.build_stages import Stage, binned_by_rank, stages
 from dbfs.service.conductor import Conductor
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry
 from dbfs.service.graph_table import GraphTable
@@ -37,6 +36,7 @@ from dbfs.service.history import History
 from dbfs.service.leases import Leases
 from dbfs.service.messages import (
     AddGraph,
+    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -57,12 +57,14 @@ from dbfs.service.messages import (
     OpenGraph,
     PublishLabels,
     Reserve,
+    Stage,
     UnloadGraph,
+    UpdateEdges,
+    UpdateReport,
 )
 from dbfs.service.queue import RunQueue
 from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
-from dbfs.service.update_messages import ApplyUpdate, UpdateEdges, UpdateReport
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
@@ -72,6 +74,7 @@ from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RankReport, RunSummary
 from dbfs_workers.rpc import LATE_SECONDS, NAME, Pickled, handlers
 
+_UNFINISHED_STATES = ("waiting", "no-worker", "queued", "processing", "erred")
 # Runs that were cancelled before they came; a message is late by some minutes at most.
 _CANCELLED_RUNS_KEPT = 1024
 
@@ -191,8 +194,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @CountBuildTasks.handler
     async def count_build_tasks(self, message: CountBuildTasks) -> tuple[dict[str, Stage], tuple[int, ...]]:
         """See ``CountBuildTasks``."""
-        binned = binned_by_rank(self.scheduler, message.token, max(1, message.ranks))
-        return stages(self.scheduler, message.token), binned
+        binned = _binned_by_rank(self.scheduler, message.token, max(1, message.ranks))
+        return _stages(self.scheduler, message.token), binned
 
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> LeaseGrant | list[list[RankReport]]:
@@ -476,3 +479,33 @@ def _require_owner(client: str, owner: str, action: str) -> None:
             f"only its own client {owner} may {action}, not {client}; "
             "dbfs.service.anyone-may-stop: true in the scheduler's configuration allows it to all clients"
         )
+
+
+def _stages(scheduler: distributed.Scheduler, token: str) -> dict[str, Stage]:
+    """Return the counts of the tasks whose keys end in a build's token, by the tasks' names.
+
+    Dask forgets a name when all its tasks are over and their results are no longer needed.
+    """
+    return {
+        name.removesuffix(f"-{token}"): (
+            group.states["processing"],
+            len(group) - sum(group.states[state] for state in _UNFINISHED_STATES),
+            len(group),
+            group.nbytes_total,
+        )
+        for name, group in scheduler.task_groups.items()
+        if name.endswith(f"-{token}")
+    }
+
+
+def _binned_by_rank(scheduler: distributed.Scheduler, token: str, ranks: int) -> tuple[int, ...]:
+    """Return the number of pieces that each rank has binned on CPUs; empty if Dask has no such tasks (any more)."""
+    group = scheduler.task_groups.get(f"bin-edges-{token}")
+    if group is None:
+        return ()
+    # Task i is of rank i % p.
+    counts = [0] * ranks
+    for index in range(len(group)):
+        task = scheduler.tasks.get((group.name, index))
+        counts[index % ranks] += task is None or task.state not in _UNFINISHED_STATES
+    return tuple(counts)

@@ -19,8 +19,8 @@ from dbfs.errors import InvalidOptionError, LateError, WorkerLostError
 from dbfs.records import GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry, Unsettled, first_cause, name_lost_rank
 from dbfs.service.history import History
+from dbfs.service.messages import ApplyUpdate, UpdateReport
 from dbfs.service.task_runs import TaskRuns
-from dbfs.service.update_messages import ApplyUpdate, UpdateReport
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.leases.notes import EnterUpdate
 from dbfs_workers.messages import WorkerMessage
