@@ -12,8 +12,7 @@ from dask.utils import parse_bytes
 
 from dbfs import config
 from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
-from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.kinds import DistinctIds
+from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import failures, sizes

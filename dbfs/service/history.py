@@ -2,6 +2,8 @@
 
 import time
 from collections import Counter, deque
+from dataclasses import replace
+from typing import Any
 
 from dbfs.errors import RunCancelledError
 from dbfs.records import EarlyEnd, FinishedRun
@@ -39,17 +41,8 @@ class History:
 
     def add(self, run: RunEntry, summary: RunSummary) -> None:
         """Add a run that finished. Takes microseconds, because the client waits meanwhile."""
-        finished = FinishedRun(
-            run_id=run.run_id,
-            graph=run.graph.record.name,
-            client=run.client,
-            traversals=run.traversals,
-            ended=time.time(),
-            seconds=summary.seconds,
-            depth=max(rank.depth for rank in summary.last),
-            reached=sum(rank.reached for rank in summary.last),
-            edges=summary.edges,
-        )
+        depth, reached = max(rank.depth for rank in summary.last), sum(rank.reached for rank in summary.last)
+        finished = _over(run, seconds=summary.seconds, depth=depth, reached=reached, edges=summary.edges)
         self.finished.append(finished)
         log.run_finished(run, finished)
         self.last = summary.last
@@ -61,30 +54,15 @@ class History:
 
     def add_update(self, run: RunEntry) -> None:
         """Add an update that finished."""
-        now = time.time()
-        seconds = now - (run.started or now)
-        finished = FinishedRun(
-            run.run_id, run.graph.record.name, run.client, 0, ended=now, seconds=seconds, update=run.update
-        )
+        finished = replace(_over(run), traversals=0)
         self.finished.append(finished)
         log.run_finished(run, finished)
         self.outcomes["finished"] += 1
 
     def fail(self, run: RunEntry, error: Exception) -> None:
         """Add a run that failed or was cancelled, with the error that ended it."""
-        now = time.time()
-        ended = FinishedRun(
-            run_id=run.run_id,
-            graph=run.graph.record.name,
-            client=run.client,
-            traversals=run.traversals,
-            ended=now,
-            seconds=0.0 if run.started is None else now - run.started,
-            depth=0 if run.progress is None else run.progress.level,
-            reached=0 if run.progress is None else run.progress.reached,
-            error=f"{type(error).__name__}: {error}",
-            update=run.update,
-        )
+        level, reached = (0, 0) if run.progress is None else (run.progress.level, run.progress.reached)
+        ended = _over(run, depth=level, reached=reached, error=f"{type(error).__name__}: {error}")
         outcome = "cancelled" if isinstance(error, RunCancelledError) else "failed"
         self.failed.append(ended)
         log.run_ended_early(run, outcome, ended)
@@ -92,3 +70,10 @@ class History:
         # The looks of one run only, because they are many. A run without looks does not replace one that has them.
         if run.trail:
             self.early = EarlyEnd(ended, outcome, tuple(run.trail))
+
+
+def _over(run: RunEntry, **rest: Any) -> FinishedRun:
+    """Return the record of a run that ends now; ``rest`` has fields of ``FinishedRun``."""
+    now = time.time()
+    rest = {"seconds": now - (run.started or now), "update": run.update, **rest}
+    return FinishedRun(run.run_id, run.graph.record.name, run.client, run.traversals, ended=now, **rest)

@@ -26,7 +26,7 @@ from dbfs_workers.leases.follower import MakeRun, MakeUpdate
 from dbfs_workers.leases.leased_updates import LeasedUpdates
 from dbfs_workers.leases.messages import LeaseEnd
 from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunNote, ended_run, run_under_way
-from dbfs_workers.leases.peer import SEND_SECONDS, Peer
+from dbfs_workers.leases.peer import SEND_SECONDS, Peer, ask_all
 from dbfs_workers.leases.requests import (
     Burst,
     LeasedRun,
@@ -298,7 +298,7 @@ class Leader:
         if self._end_run is not None:
             self._end_run(note.number)
         ranks: list[bytes] = []
-        lost = self._ask(run, burst)
+        lost = ask_all(self._peers, run.run_id, burst)
         try:
             with closing(self._own_answers(run, burst, lost)) as own_answers:
                 began = time.perf_counter()
@@ -327,17 +327,6 @@ class Leader:
             for peer, answer in zip(self._peers, ranks[1:], strict=False):
                 while more_follow(answer):
                     answer = self._answer_of(peer, run, end)
-
-    def _ask(self, run: LeasedRun, burst: Burst) -> dict[int, bytes]:
-        """Send the other ranks a burst; return the answers that stand for the ranks whose line broke."""
-        lost = {}
-        frame = pickle.dumps(burst, protocol=5) if self._peers else b""
-        for peer in self._peers:
-            try:
-                peer.ask(frame)
-            except LineClosedError as error:
-                lost[peer.rank] = peer.lost(run.run_id, error)
-        return lost
 
     def _answer_of(self, peer: Peer, run: LeasedRun, end: float) -> bytes:
         return peer.answer_or_error(run.run_id, run.deadline, end + LATE_SECONDS)

@@ -7,7 +7,6 @@ version is the graph's. A rank that is late then commits the version when it goe
 The scheduler enters the version into its record afterwards.
 """
 
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from typing import Any
 from dbfs_workers.errors import DeadlineExceededError, LateError, OutcomeUnknownError, WorkerLostError
 from dbfs_workers.leases.follower import MakeUpdate
 from dbfs_workers.leases.notes import EnterUpdate
-from dbfs_workers.leases.peer import Peer
+from dbfs_workers.leases.peer import Peer, ask_all
 from dbfs_workers.leases.requests import (
     BeginUpdate,
     EndUpdate,
@@ -27,7 +26,6 @@ from dbfs_workers.leases.requests import (
     failed,
     read_answer,
 )
-from dbfs_workers.lines.line import LineClosedError
 from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.updates.messages import RankUpdate, refused_of, totals_of
 
@@ -140,13 +138,7 @@ class LeasedUpdates:
 
     def _on_all(self, update: LeasedUpdate, half: BeginUpdate | EndUpdate, end: float) -> list[bytes]:
         """Have all ranks make a half of the update; return their answers, for which rank 0 waits until ``end``."""
-        broken: dict[int, bytes] = {}
-        frame = pickle.dumps(half, protocol=5) if self._peers else b""
-        for peer in self._peers:
-            try:
-                peer.ask(frame)
-            except LineClosedError as error:
-                broken[peer.rank] = peer.lost(update.run_id, error)
+        broken = ask_all(self._peers, update.run_id, half)
         try:
             own = answer_well(self._make_update(half))
         except Exception as error:  # the holder raises it

@@ -1,11 +1,13 @@
 """Rank 0's line to another rank of the gang."""
 
+import pickle
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from dbfs_workers.errors import LateError, WorkerLostError
-from dbfs_workers.leases.requests import answer_error, failed, more_follow, read_answer
+from dbfs_workers.leases.requests import RankRequest, answer_error, failed, more_follow, read_answer
 from dbfs_workers.lines.line import Line, LineClosedError
 
 SEND_SECONDS: Final = 2.0
@@ -23,7 +25,7 @@ class Peer:
         self._asked = False
 
     def ask(self, frame: bytes) -> None:
-        """Send a burst.
+        """Send a request.
 
         Raises:
             LineClosedError: the line broke.
@@ -77,3 +79,15 @@ class Peer:
             except Exception as error:  # whatever it is: this rank does not arrive at the next barrier
                 return error
         return None
+
+
+def ask_all(peers: Sequence[Peer], run_id: str, request: RankRequest) -> dict[int, bytes]:
+    """Send the other ranks a request of a run; return the answers that stand for the ranks whose line broke."""
+    lost = {}
+    frame = pickle.dumps(request, protocol=5) if peers else b""
+    for peer in peers:
+        try:
+            peer.ask(frame)
+        except LineClosedError as error:
+            lost[peer.rank] = peer.lost(run_id, error)
+    return lost
