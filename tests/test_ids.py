@@ -256,13 +256,13 @@ def test_many_forms_of_several_ids(named: Graph) -> None:
 
 def test_lookups_are_kept_and_many_ids_go_as_one_array(named: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    calls = lookups.RankCalls
+    calls = lookups.ask_ranks
 
     def count(*arguments: Any) -> Any:
         sent.append(arguments)
         return calls(*arguments)
 
-    monkeypatch.setattr(lookups, "RankCalls", count)
+    monkeypatch.setattr(lookups, "ask_ranks", count)
     fresh = dbfs.open("friends", client=named.gang.client)
     for _ in range(3):
         assert fresh.vertex("carol") == 2

@@ -188,19 +188,19 @@ class Gang:
         deadline: Deadline,
         doing: Callable[[], str] | str,
     ) -> list[Any]:
-        """Call a function once on each rank and return its results by rank.
+        """Call a function once on each rank, or on the first ones, and return its results by rank.
 
         Args:
             name: prefix of the tasks' keys, shown in Dask's dashboard.
             function: the function; the workers must be able to import it.
-            arguments: by rank, plain values and results of tasks (``Ref``).
+            arguments: by rank, plain values and results of tasks (``Ref``); of the first ranks only to call no others.
             deadline: when to give up.
             doing: the operation, named in errors.
 
         Errors as for ``gather``.
         """
         graph, token = TaskGraph(), uuid.uuid4().hex
-        keys: list[Key] = [(f"{name}-{token}", rank) for rank in range(self.p)]
+        keys: list[Key] = [(f"{name}-{token}", rank) for rank in range(len(arguments))]
         for rank, key in enumerate(keys):
             graph.add(rank, key, function, *arguments[rank])
         futures = self.submit(graph, keys)

@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang
-from dbfs.cluster.rank_calls import RankCalls
-from dbfs.errors import (
-    EdgeInputError,
-    GraphNotFoundError,
-    InvalidVertexError,
-    InvalidVertexTypeError,
-    StaleRunError,
-)
+from dbfs.cluster.rank_calls import ask_ranks
+from dbfs.errors import EdgeInputError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.integers import vertex_number
 from dbfs.records import GraphRecord
 from dbfs_workers.messages import WorkerMessage
@@ -302,11 +295,7 @@ class IdLookup:
         return found
 
     def _answers(self, messages: Mapping[int, WorkerMessage[A]]) -> dict[int, A]:
-        doing = f"looking up ids of {self._name}"
-        try:
-            return RankCalls(self._gang, messages, of_call(), doing).answers()
-        except StaleRunError as error:
-            raise GraphNotFoundError(f"{self._name}: {error}") from error
+        return ask_ranks(self._gang, messages, f"looking up ids of {self._name}", self._name)
 
 
 def _misspelled(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -64,9 +64,8 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
         made = lock.made
         with _renewed(gang, folder, lock):
             manifest = _write(gang, record, folder, saver.token, held, deadline, doing)
-            _on_rank_0(
-                gang, f"publish-save-{saver.token}", work.publish, (folder, lock, manifest, replace), deadline, doing
-            )
+            arguments = [(folder, lock, manifest, replace)]
+            gang.on_each_rank(f"publish-save-{saver.token}", work.publish, arguments, deadline, doing)
         return manifest.nbytes
     except BaseException as error:
         release(held)
@@ -88,7 +87,8 @@ def _take(gang: Gang, folder: Folder, saver: Saver, replace: bool, deadline: Dea
         sign = busy.sign if busy and time.monotonic() - since > locks.SILENT_SECONDS else None
         name = f"prepare-save-{saver.token}"
         try:
-            found: Lock | Busy = _on_rank_0(gang, name, work.prepare, (folder, replace, saver, sign), deadline, doing)
+            arguments = [(folder, replace, saver, sign)]
+            found: Lock | Busy = gang.on_each_rank(name, work.prepare, arguments, deadline, doing)[0]
             if isinstance(found, Lock):
                 return found
             if busy is None:
@@ -205,19 +205,6 @@ def _manifest(
         order=order,
         ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
     )
-
-
-def _on_rank_0(
-    gang: Gang, name: str, function: Callable[..., Any], arguments: Sequence[Any], deadline: Deadline, doing: str
-) -> Any:
-    """Return the result of a task on rank 0."""
-    plan, key = TaskGraph(), f"{name}-{uuid.uuid4().hex}"
-    plan.add(0, key, function, *arguments)
-    future = gang.submit(plan, [key])[key]
-    try:
-        return gang.gather([future], deadline, doing)[0]
-    finally:
-        release([future])
 
 
 def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> bool:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.cluster.deadline import of_call
 from dbfs.cluster.own_process import StaysHere
-from dbfs.cluster.rank_calls import RankCalls
-from dbfs.errors import GraphNotFoundError, MissingPackageError, StaleRunError
+from dbfs.cluster.rank_calls import ask_ranks
+from dbfs.errors import MissingPackageError
 from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
 from dbfs_workers.storage.id_table import as_python, take
 from dbfs_workers.storage.label_table import data_frame, label_table, whole_table
@@ -127,10 +126,7 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
     chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
     messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
     doing = f"cutting a subgraph out of {graph.name}"
-    try:
-        parts = RankCalls(graph.gang, messages, of_call(), doing).answers()
-    except StaleRunError as error:
-        raise GraphNotFoundError(f"{graph.name}: {error}") from error
+    parts = ask_ranks(graph.gang, messages, doing, graph.name)
     sources, targets = np.concatenate([*parts.values()], axis=1).astype(np.uint64)
     # NumPy sorts plain integers several times as fast as pairs. A square of 2^32 needs 64 bits.
     n = np.uint64(max(1, vertices.size))
@@ -155,10 +151,7 @@ def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
     ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
     keys, name = graph.record.partition_keys, graph.record.name
     messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
-    try:
-        parts = RankCalls(graph.gang, messages, of_call(), f"reading the edges of a vertex of {name}").answers()
-    except StaleRunError as error:
-        raise GraphNotFoundError(f"{name}: {error}") from error
+    parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
     internal = np.concatenate([*parts.values()]).astype(np.int64)
     return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
 
