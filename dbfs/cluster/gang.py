@@ -180,6 +180,14 @@ class Gang:
             self.check(_text(doing), error)
             raise
 
+    def finish(self, futures: Sequence[distributed.Future], deadline: Deadline, doing: str) -> None:
+        """Wait until futures are done, and raise the error of one that failed. The results stay where they are.
+
+        Arguments and errors as for ``gather``.
+        """
+        self.wait(futures, deadline, doing)
+        self.gather([future for future in futures if future.status != "finished"], deadline, doing)
+
     def on_each_rank(
         self,
         name: str,

@@ -87,9 +87,7 @@ class Numbering:
                 kept += gang.submit(graph, keys).values()
             placed = list(kept)
         if any(future.status != "finished" for future in placed):
-            gang.wait(placed, deadline, doing)
-            # Raises the error of a copy that failed. The others stay where they are.
-            gang.gather([future for future in placed if future.status != "finished"], deadline, doing)
+            gang.finish(placed, deadline, doing)
         return [future.key for future in placed]
 
     def release(self) -> None:
@@ -144,9 +142,6 @@ class Numbering:
         if self._released:
             raise ResultReleasedError(f"{record.name} was unloaded; load it again")
         # A task copies the order, because the service owns the key and this client has no future of it.
-        plan, copied = TaskGraph(), f"fetch-{uuid.uuid4().hex}"
-        plan.add(0, copied, queries.same_value, Ref(record.order_key))
-        future = gang.submit(plan, [copied])[copied]
-        doing = f"fetching the degree order of {record.name}"
-        order: DegreeOrder = gang.gather([future], of_call(), doing)[0]
+        arguments, doing = [(Ref(record.order_key),)], f"fetching the degree order of {record.name}"
+        order: DegreeOrder = gang.on_each_rank("fetch", queries.same_value, arguments, of_call(), doing)[0]
         return order

@@ -77,9 +77,7 @@ def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
     futures = gang.submit(plan, keys)
     deadline, doing = of_call(), f"making tables of run {result.run_id}"
     try:
-        gang.wait([*futures.values()], deadline, doing)
-        # Raises the error of a table that could not be made.
-        gang.gather([future for future in futures.values() if future.status != "finished"], deadline, doing)
+        gang.finish([*futures.values()], deadline, doing)
     except BaseException:
         release(futures.values())
         raise
