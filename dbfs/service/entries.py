@@ -22,7 +22,6 @@ from dbfs.errors import (
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.messages import UpdateReport
-from dbfs.service.rate import RecentRate
 from dbfs.units import format_seconds
 from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.partition import GraphTotals
@@ -31,6 +30,8 @@ from dbfs_workers.storage.partition import GraphTotals
 _LOOKS_KEPT = 2000
 # Updates of a graph whose ids are known. Each takes some kilobytes.
 _DECIDED_UPDATES_KEPT = 256
+# Seconds over which a rate counts events.
+_MEAN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -302,3 +303,25 @@ def first_cause(errors: Sequence[BaseException]) -> BaseException:
         return next((place for kind, place in zip(kinds, places, strict=True) if isinstance(error, kind)), 5)
 
     return min(errors, key=order)
+
+
+class RecentRate:
+    """The mean number of events per second over the last ``_MEAN_SECONDS``."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int) -> None:
+        """Count ``count`` events that have just happened."""
+        self._forget()
+        self._counts.append((time.monotonic(), count))
+
+    @property
+    def per_second(self) -> float:
+        """Events per second."""
+        self._forget()
+        return sum(count for _, count in self._counts) / _MEAN_SECONDS
+
+    def _forget(self) -> None:
+        while self._counts and self._counts[0][0] < time.monotonic() - _MEAN_SECONDS:
+            self._counts.popleft()
