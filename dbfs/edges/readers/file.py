@@ -13,11 +13,11 @@ from typing import Any
 
 from dbfs import config
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.lines import LINE_BYTES, blocks, byte_ranges, line_start, lines_by_samples
+from dbfs.edges.readers.lines import LINE_BYTES, blocks, line_start, lines_by_samples, split_points
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
 from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
-from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, UnreadableFileError
+from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, InvalidOptionError, UnreadableFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
@@ -117,10 +117,16 @@ class TextFile(FileEdges):
     edge_bytes: float
 
     def ranges(self, piece_edges: int) -> Sequence[tuple[Source, int, int | None, bool, ReadLimits]]:
-        """Return the fields of pieces of about ``piece_edges`` edges; a compressed file is streamed as one."""
-        limits = self.limits()
-        ranges = byte_ranges(self.source, self.body, self.edge_bytes, piece_edges)
-        return [(self.source, *at, limits) for at in ranges]
+        """Return the fields of pieces of about ``piece_edges`` edges; a compressed file is streamed as one.
+
+        Raise ``InvalidOptionError`` if ``piece_edges`` is below 1.
+        """
+        if piece_edges < 1:
+            raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
+        lines = 0 if self.source.size is None else (self.source.size - self.body) / self.edge_bytes
+        starts = [self.body, *split_points(self.source, self.body, int(-(-lines // piece_edges)))]
+        limits, ends = self.limits(), [*starts[1:], None]
+        return [(self.source, *at, at[0] == self.body, limits) for at in zip(starts, ends, strict=True)]
 
     def sampled_edges(self) -> int | None:
         """See ``EdgeList``. Comments and blank lines among the edges count as edges."""

@@ -5,12 +5,12 @@ No function here holds more text than a block and the longest line.
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from dbfs.edges.readers.source import Source, has_control, is_utf8
-from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
+from dbfs.errors import FormatError, TruncatedFileError
 from dbfs_workers.storage.reading import Reading
 
 T = TypeVar("T")
@@ -200,29 +200,6 @@ def split_points(source: Source, body: int, pieces: int) -> list[int]:
     # A line of an edge has at least 4 bytes: bounds the pieces if a header promises too many edges.
     pieces = min(pieces, text // 4)
     return [body + text * i // pieces for i in range(1, pieces)]
-
-
-def byte_ranges(source: Source, body: int, line_bytes: float, piece_edges: int) -> list[tuple[int, int | None, bool]]:
-    """Cut a text of one edge a line into byte ranges of about ``piece_edges`` lines.
-
-    Args:
-        source, body: the file, and the offset of the first line; a compressed file is one range, since it is streamed.
-        line_bytes: estimate of the mean bytes of a line.
-        piece_edges: at least 1.
-
-    Returns:
-        Of each range the start, the end (None: the end of the file), and whether the start is that of a line.
-
-    Raise ``InvalidOptionError`` if ``piece_edges`` is below 1.
-    """
-    if piece_edges < 1:
-        raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
-    points: Sequence[int] = []
-    if source.size is not None:
-        lines = (source.size - body) / line_bytes
-        points = split_points(source, body, int(-(-lines // piece_edges)))
-    starts = [body, *points]
-    return [(start, stop, start == body) for start, stop in zip(starts, [*points, None], strict=True)]
 
 
 def lines_by_samples(source: Source, body: int) -> int | None:

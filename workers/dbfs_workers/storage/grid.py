@@ -123,17 +123,6 @@ class GridPartition:
         for owner, csr in zip(self.grid.column_of(self.rank), self.blocks.out, strict=True):
             yield Partition(self.stripe, owner, csr.row_offsets, csr.columns, 0, 0, 0, self.directed)
 
-    def linked(self, rows: NDArray[np.int64]) -> NDArray[np.bool]:
-        """Return for each of the rank's own rows whether an edge leads from it to another vertex."""
-        # A self-loop is on the owner's own rank: its two ends have one owner.
-        own = next(part for part in self.parts() if part.rank == self.rank)
-        answer = np.zeros(rows.size, bool)
-        for index, row in enumerate(rows.tolist()):
-            columns = own.columns[own.row_offsets[row] : own.row_offsets[row + 1]]
-            loops = np.count_nonzero(columns == self.rank * self.stripe.n_local + row)
-            answer[index] = self.degrees[row] > loops
-        return answer
-
     def __sizeof__(self) -> int:
         return self.nbytes
 

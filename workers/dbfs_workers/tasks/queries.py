@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.grid import GridPartition
+from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.id_table import IdTable, nbytes
 from dbfs_workers.storage.partition import Partition, on_host
 
@@ -29,14 +29,14 @@ def table_bytes(table: IdTable) -> int:
 
 def rows_with_neighbours(partition: Partition | GridPartition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
     """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
-    if isinstance(partition, GridPartition):
-        return partition.linked(rows)
+    # A self-loop is on the owner's own rank: its two ends have one owner.
+    own = next(part for part in parts_of(partition) if part.rank == partition.rank)
+    starts, ends = (on_host(own.row_offsets[rows + after]) for after in (0, 1))
     first_id = partition.rank * partition.stripe.n_local
-    answer = np.zeros(rows.size, bool)
-    starts, ends = (partition.row_offsets[rows + after].tolist() for after in (0, 1))
-    for index, (row, start, end) in enumerate(zip(rows.tolist(), starts, ends, strict=True)):
-        answer[index] = bool((partition.columns[start:end] != first_id + row).any())
-    return answer
+    places = zip((first_id + rows).tolist(), starts.tolist(), ends.tolist(), strict=True)
+    loops = [int((own.columns[start:end] == one).sum()) for one, start, end in places]
+    degrees = partition.degrees[rows] if isinstance(partition, GridPartition) else ends - starts
+    return degrees > np.array(loops, np.int64)
 
 
 def rows_on_shortest_path(

@@ -6,6 +6,7 @@ they are and mapped as they are.
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Final
@@ -26,7 +27,7 @@ _MOST_ROWS: Final = 2**12
 """Most entries of ``SavedRank.rows``."""
 
 
-class Sink:
+class Sink(io.RawIOBase):
     """A stream that takes an Arrow file, computes checksums of its blocks, and notes where arrays start in it.
 
     Args:
@@ -39,9 +40,8 @@ class Sink:
         starts: byte of the file at which each of Arrow's buffers starts, by the buffer's address in memory.
     """
 
-    closed = False
-
     def __init__(self, raw: IO[bytes], look: Callable[[], None]) -> None:
+        super().__init__()
         self._raw = raw
         self._look = look
         self._checksum = 0
@@ -71,20 +71,9 @@ class Sink:
         if self.written % BLOCK_BYTES:
             self._end_block()
 
-    def flush(self) -> None:
-        """Do nothing: the file flushes when it is closed."""
-
-    def readable(self) -> bool:
-        """Return that Arrow can't read here."""
-        return False
-
     def writable(self) -> bool:
         """Return that Arrow can write here."""
         return True
-
-    def seekable(self) -> bool:
-        """Return that Arrow can't seek here."""
-        return False
 
     def _end_block(self) -> None:
         self.checksums.append(self._checksum)
