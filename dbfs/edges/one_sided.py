@@ -46,8 +46,7 @@ class OneSided:
 def missing_among(edges: EdgeList, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Edges:
     """Return the reverses that the edges of an edge list lack; ``src`` and ``dst`` are all of its edges, in memory.
 
-    Raises:
-        FormatError: there are such, and the edge list does not say that they are to be added.
+    Raise ``FormatError`` if there are such, unless the edge list says that they are to be added.
     """
     owners, others = missing_reverses(src, dst)
     if owners.size and not edges.completes:

@@ -74,9 +74,7 @@ def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_
 
     Args:
         name: the graph's name.
-        rows, columns: rows and columns of the lattice's squares.
-        streets: vertices along the dual edges across a square's diagonal, right side and upper side.
-        seed: 64-bit seed of the diagonals.
+        rows, columns, streets, seed: as of ``MeshPiece``.
     """
     squares = rows * columns
     each = 3 + sum(streets)

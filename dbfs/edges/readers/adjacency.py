@@ -75,8 +75,7 @@ class AdjacencyLayout:
     def words(self, line: bytes) -> list[bytes]:
         """Return the vertex of a line (without line end) and its neighbours; nothing for a comment or a blank line.
 
-        Raises:
-            LineError: the line is no text, or may be a comment, or a word is no id.
+        Raise ``LineError`` if the line is no text, or may be a comment, or a word is no id.
         """
         text = line.strip(b" \t\r")
         if reason := unreadable(line.removesuffix(b"\r")):

@@ -69,8 +69,7 @@ class CsvLayout:
 def fields(text: bytes, separator: str) -> list[str]:
     """Split a line (without line end) into its columns' values.
 
-    Raises:
-        LineError: the line is not UTF-8, or breaks the format.
+    Raise ``LineError`` if the line is not UTF-8, or breaks the format.
     """
     if reason := unreadable(text):
         raise LineError(reason)
@@ -339,8 +338,7 @@ def _may_be_row(text: bytes, layout: CsvLayout) -> bool:
 def _require_no_padding(source: Source, lines: Sequence[Line], layout: CsvLayout) -> None:
     """Refuse strings that differ in blanks at their ends, as those after a comma and a blank do.
 
-    Raises:
-        FormatError: such strings are in the first rows, not in quotes; or one of these has an integer past 2^63-1.
+    Raise ``FormatError`` for such strings in the first rows that stand in no quotes, and for integers past 2^63-1.
     """
     ids: dict[str, Line] = {}
     for line in lines:

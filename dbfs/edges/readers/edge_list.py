@@ -150,8 +150,7 @@ def _has_codes(heading: Heading, grammar: PairGrammar) -> bool:
 def _sides(heading: Heading, options: ReadOptions) -> tuple[int, int] | None:
     """Return the numbers of vertices of two sets; None if sources and targets are of one set.
 
-    Raises:
-        FormatError, InvalidOptionError: there are two sets, and no comment gives their numbers.
+    Raise ``FormatError`` or ``InvalidOptionError`` if there are two sets, and no comment gives their numbers.
     """
     remarks = heading.remarks
     if remarks.sides is None:

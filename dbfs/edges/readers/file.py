@@ -68,10 +68,8 @@ def table_facts(source: Source, columns: Columns, schema: Any, directed: bool) -
     """Return the fields of a ``TableFile`` that all formats of tables fill alike.
 
     Args:
-        source: the file.
-        columns: its columns.
+        source, columns, directed: as of ``TableFile``.
         schema: the Arrow schema of the columns of the ends, and perhaps of others.
-        directed: whether edges can be crossed in one direction only.
 
     Errors as for ``tables.ids.require_kinds``.
     """

@@ -159,8 +159,7 @@ def open_set(
 def _require_same_columns(parts: Sequence[EdgeList]) -> None:
     """Refuse files whose columns don't fit together: those that name them, and those that don't.
 
-    Raises:
-        EdgeInputError: the named columns differ, or the ends are not the first columns where some files name none.
+    Raise ``EdgeInputError`` if the named columns differ, or the ends are not the first where some files name none.
     """
     named = [part for part in parts if _columns(part).names]
     for part in named[1:]:

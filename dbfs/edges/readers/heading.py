@@ -149,8 +149,7 @@ class Remarks:
     def take(self, line: Line, mark: bytes, options: ReadOptions) -> None:
         """Take a comment, which begins with ``mark``.
 
-        Raises:
-            FormatError: a number of edges, which is a promise, is no number.
+        Raise ``FormatError`` if a number of edges, which is a promise, is no number.
         """
         text = line.text.strip().lstrip(mark)
         if found := _GRAPH.match(text):
@@ -203,8 +202,7 @@ class Remarks:
     def directed(self, options: ReadOptions) -> bool:
         """Return whether edges can be crossed in one direction only: by the options, else by the comments.
 
-        Raises:
-            FormatError: a comment speaks of direction in no known form, or comments contradict each other.
+        Raise ``FormatError`` if a comment speaks of direction in no known form, or comments contradict each other.
         """
         if options.directed is not None:
             return options.directed

@@ -277,12 +277,7 @@ def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
 
 @dataclass(frozen=True)
 class MetisFile(FileEdges):
-    """A METIS graph; ``body`` is the offset of the first vertex's line.
-
-    Attributes:
-        body: byte offset of the text after the header.
-        layout: its numbers of vertices and edges, and the numbers in a line.
-    """
+    """A METIS graph, whose first vertex has its line at byte ``body``; ``layout`` as of ``MetisPiece``."""
 
     body: int
     layout: MetisLayout

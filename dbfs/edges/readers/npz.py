@@ -250,8 +250,7 @@ def _notes(
 ) -> tuple[str, tuple[int, int], bool | None]:
     """Return a matrix's layout, its numbers of rows and columns, and whether it is directed (None: not said).
 
-    Raises:
-        FormatError: the arrays are not those of a sparse matrix, or it is neither square nor ``bipartite``.
+    Raise ``FormatError`` for arrays not of a sparse matrix, and for a matrix neither square nor ``bipartite``.
     """
 
     def note(name: str) -> Any:
@@ -289,8 +288,7 @@ def _notes(
 def _values(archive: zipfile.ZipFile, name: str, member: Member, path: str, reading: Reading | None) -> Any:
     """Return an array of the archive.
 
-    Raises:
-        TruncatedFileError, FormatError: the archive holds fewer or more bytes of it than its header says.
+    Raise ``TruncatedFileError`` or ``FormatError`` if the archive holds fewer or more bytes than the header says.
     """
     where = f"{path}, array {name!r}"
     with decoding(where, _WHAT), archive.open(f"{name}.npy") as stream:

@@ -16,15 +16,9 @@ COMMENTS = (b"#", b"%", b"//")
 class ReadOptions:
     """What a caller tells a reader; None for what the file's name, header and comments say.
 
+    Attributes are the arguments of ``from_file``, and:
+
     Attributes:
-        format: a name of ``readers.FORMATS``.
-        directed: False to cross each edge both ways, True only as listed.
-        source, target: names of the columns of a table's ends; as of ``dbfs.load``.
-        sep: the mark between columns; a blank for any run of blanks.
-        header: whether the first line names the columns.
-        comment: what begins a comment line; an empty text if there are no comments.
-        strict: whether a number of edges in a comment is a promise.
-        bipartite: whether sources and targets are two sets of vertices.
         like: another file of the same graph, and its columns: see ``choose_ends``.
     """
 

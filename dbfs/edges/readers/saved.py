@@ -137,10 +137,7 @@ class SavedPiece:
     def read(self) -> Edges:
         """Return the edges between vertex ids.
 
-        Raises:
-            MissingFileError, UnreadableFileError: the file is not there, or can't be read.
-            FormatError, TruncatedFileError: the file is damaged, or its rows are not where the manifest says.
-            InvalidOptionError: the configuration does not allow the URL's scheme.
+        Errors as for ``blocks.Content``, and ``FormatError`` for rows that are not where the manifest says.
         """
         require_listed(self.folder.path)
         content = Content(self.folder, self.file)

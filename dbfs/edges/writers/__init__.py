@@ -78,8 +78,7 @@ def write_edges(
 def _format(path: Path) -> _Format:
     """Return the format and compression of a file's name.
 
-    Raises:
-        InvalidOptionError: the suffix is unknown, or is of a format that can't be compressed.
+    Raise ``InvalidOptionError`` for an unknown suffix, and for one of a format that can't be compressed.
     """
     name = path.name.lower()
     compression = next((suffix for suffix in COMPRESSIONS if name.endswith(suffix)), "")

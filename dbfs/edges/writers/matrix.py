@@ -82,8 +82,7 @@ def write_npz(stream: EdgeStream, sink: Sink) -> Written:
 def _matrix(stream: EdgeStream, survey: Survey, *, simple: bool) -> Any:
     """Return the adjacency matrix, CSR with int32 ones; without self-loops and with one entry a pair if ``simple``.
 
-    Raises:
-        GraphTooLargeError: the memory will not hold it.
+    Raise ``GraphTooLargeError`` if the memory will not hold it.
     """
     entries = survey.m * (1 if stream.edges.directed else 2)
     needed, free = entries * _ENTRY_BYTES + survey.n * _ROW_BYTES, psutil.virtual_memory().available

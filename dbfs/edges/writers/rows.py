@@ -34,8 +34,7 @@ def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Writte
 
     Strings stand below a line of column names, which a reader of such a table needs.
 
-    Raises:
-        InvalidOptionError: ids are tuples; or strings, and the file's name is that of no table.
+    Raise ``InvalidOptionError`` for ids that are tuples, and for strings in a file whose name is that of no table.
     """
     edges = stream.edges
     names = edges.id_kinds == ("string",)

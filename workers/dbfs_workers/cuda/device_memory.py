@@ -144,9 +144,7 @@ def open_handle(handle: bytes, what: str) -> int:
 
     CUDA counts how often an allocation is opened, so every opening is closed once.
 
-    Raises:
-        ExchangeUnavailableError: CUDA can't map it: its process is this one, or is on another host or in another
-            container.
+    Raise ``ExchangeUnavailableError`` if its process is this one, or is on another host or in another container.
     """
     import cupy
 

@@ -88,8 +88,7 @@ def _linker() -> Any:
 def _binding(module: str, version: str, missing: str) -> Any:
     """Return a module of CUDA's bindings, whose library is loaded by the call of its function ``version``.
 
-    Raises:
-        BackendUnavailableError: the module or its library is not there; ``missing`` begins the message.
+    Raise ``BackendUnavailableError``, which begins with ``missing``, if the module or its library is not there.
     """
     try:
         found = importlib.import_module(f"cuda.bindings.{module}")

@@ -16,8 +16,7 @@ def write(
     """Write a rank's labels of consecutive vertices, and set all bits of the labels of other ranks' vertices.
 
     Args:
-        stripe: how the graph lies on the ranks.
-        rank: the rank.
+        stripe, rank: how the graph lies on the ranks, and the rank.
         values: the labels of the rank's rows, CuPy's: int32 distances, uint32 predecessors (internal ids), or int64
             predecessors (positions).
         into: uint8, uint16 or uint32, one a vertex, in host memory; gets the labels' lowest bits.

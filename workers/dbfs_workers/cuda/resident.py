@@ -404,10 +404,7 @@ class ResidentKernel:
     def wait(self) -> KernelOutcome:
         """Wait for the oldest run under way, and read its results from host memory.
 
-        Raises:
-            DeadlineExceededError: a wait in the kernel outlasted the run's timeout.
-            KernelAbortedError: ``abort`` was called.
-            KernelHungError: the kernel did not end, although it was stopped.
+        Errors as for ``Slot.wait`` and ``Slot.outcome``.
         """
         slot = self._under_way[0]
         give_up = time.monotonic() + self._timeout

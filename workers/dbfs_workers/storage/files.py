@@ -115,12 +115,7 @@ def _look_at(path: str) -> None:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Open a file to read.
-
-    Raises:
-        FormatError: a local file is not a regular one.
-        Exception: the file system's own errors.
-    """
+    """Open a file to read. Errors as for ``LocalFile`` and ``file_system``."""
     from fsspec.implementations.local import LocalFileSystem
 
     files, inner = file_system(path)

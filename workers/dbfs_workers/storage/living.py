@@ -44,8 +44,7 @@ class LivingPartition(Partition):
         step: 1 for a new version; 0 if only the pages are new.
 
     Attributes:
-        out_pages: the edges that start in the rank's rows.
-        in_pages: the edges that end there, if a directed graph was loaded with them; else None.
+        out_pages, in_pages: ``out`` and ``into``.
         hub_first: whether a row's columns are sorted by falling degree.
     """
 
@@ -330,8 +329,7 @@ def with_ids(partition: Partition, spec: UpdateSpec) -> tuple[Stripe, LaterIds |
 def with_vertices(partition: Partition, count: int) -> tuple[Stripe, NDArray[np.int64]]:
     """Return the stripe with more vertices, and the vertices: deleted ones first, then new ones.
 
-    Raises:
-        GraphTooLargeError: the stripe has no room for so many.
+    Raise ``GraphTooLargeError`` if the stripe has no room for so many.
     """
     stripe, again = partition.stripe, partition.deleted[:count]
     fresh = count - again.size

@@ -69,8 +69,7 @@ class Order:
     """The order of a row's columns.
 
     Attributes:
-        stripe: how the graph lies on the ranks.
-        rank: the rank that owns the rows.
+        stripe, rank: as of ``Partition``.
         hub_first: whether columns ascend by position in the order by degree, instead of by internal id.
     """
 

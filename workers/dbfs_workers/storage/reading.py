@@ -152,9 +152,7 @@ def read_ahead(items: Iterable[T], read: Callable[[T], R], threads: int) -> Iter
         read: reads an item.
         threads: number of threads, and of items that are held beside the one yielded last.
 
-    Raises:
-        RunCancelledError: the task was cancelled.
-        Exception: of the first item that ``read`` raised it for.
+    Raise ``RunCancelledError`` if the task was cancelled, and the error of the first item that ``read`` raised one for.
     """
     task = _current_task()
 

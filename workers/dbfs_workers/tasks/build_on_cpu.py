@@ -100,10 +100,7 @@ def bin_piece(
         layout: ``1d`` or ``2d``.
         stripe, symmetrise, name: see ``building.bin_edges``.
 
-    Raises:
-        InvalidVertexError: a vertex id is outside 0..n-1.
-        StaleRunError, OSError, DeadlineExceededError: see ``delivering.deliver``.
-        Exception: the build failed on another rank, with this error.
+    Errors as for ``building.bin_edges`` and ``delivering.deliver``.
     """
     from dbfs_workers.storage.building import bin_edges
     from dbfs_workers.storage.grid_building import bin_blocks

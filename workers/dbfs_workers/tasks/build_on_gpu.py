@@ -146,9 +146,7 @@ def bin_edges(
         ranks_here: number of ranks of the graph on this host, which share its cores.
         _before: only orders tasks.
 
-    Raises:
-        InvalidVertexError: a vertex id is outside 0..n-1.
-        GraphTooLargeError: the bins don't fit the GPU, or there are more ranks than the kernels bin for.
+    Errors as for ``cuda.building.bin_edges``.
     """
     from dbfs_workers.cuda import building
 

@@ -77,8 +77,7 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
 
     Args:
         folder: the folder.
-        saved: the manifest's entry of the rank.
-        facts: the rank's place in the graph.
+        saved, facts: as of ``parts.partition``.
         backend: ``cpu`` or ``cuda``.
         ranks_here: number of ranks of the graph on this host, which share its cores.
 

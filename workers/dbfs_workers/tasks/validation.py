@@ -56,10 +56,7 @@ def pack_kept(
 ) -> PackedLabels:
     """Pack the labels that this worker's rank keeps of traversal ``index`` of a run.
 
-    Raises:
-        ResultReleasedError: the rank dropped the labels.
-        StaleRunError: this worker is not a rank of the graph.
-        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
+    Errors as for ``WorkerService.kept_labels`` and ``failures.typed_errors``.
     """
     store: LabelStore = distributed.get_worker().plugins[NAME]
     packed = pack(stripe, rank, store.kept_labels(graph_id, run_id, index), sources, farthest)

@@ -34,10 +34,7 @@ class Content:
         file: the file.
         threads: number of threads that read and check.
 
-    Raises:
-        MissingFileError, UnreadableFileError: the file is not there, or can't be read.
-        TruncatedFileError: the file is shorter than the manifest says.
-        FormatError: the file is longer, or a block has another checksum.
+    Errors as for ``Folder.map``, ``require_size`` and ``check_blocks``.
     """
 
     def __init__(self, folder: Folder, file: SavedFile, threads: int = 1) -> None:

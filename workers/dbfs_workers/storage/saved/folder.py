@@ -34,8 +34,7 @@ class Folder:
     def at(cls, path: str | os.PathLike[str]) -> "Folder":
         """Return the folder of a path or URL; a relative path is of this process's working directory.
 
-        Raises:
-            UnreadableFileError: the path can be no path.
+        Raise ``UnreadableFileError`` if the path can be no path.
         """
         name = os.fsdecode(path)
         for scheme in _LOCAL:

@@ -34,14 +34,7 @@ _GPU_ITEMS = 2**24
 
 @dataclass(frozen=True)
 class RankFacts:
-    """A rank's place in a saved graph.
-
-    Attributes:
-        stripe: how the graph lies on the ranks.
-        rank: the rank.
-        directed: whether edges can be crossed in one direction only.
-        input_edges: number of edges that the graph was built of.
-    """
+    """A rank's place in a saved graph. Attributes as of ``Partition``."""
 
     stripe: Stripe
     rank: int
