@@ -366,7 +366,7 @@ def test_a_slow_level_of_a_long_run_has_a_bar_and_a_number_of_its_own(long_run: 
     assert [bar.get_width() for bar in bars] == pytest.approx([50, 50])
     (top,) = ax.child_axes
     numbers = {text.get_text(): text for text in top.get_xticklabels()}
-    assert numbers[f"{slow:,}"].get_rank_progress()[0] == pytest.approx(start + 50)
+    assert numbers[f"{slow:,}"].get_position()[0] == pytest.approx(start + 50)
     assert len({patch.get_x() for patch in ax.patches}) <= 2 * 32
     FigureCanvasAgg(ax.figure).draw()
     boxes = [text.get_window_extent() for text in numbers.values()]
