@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -131,6 +130,7 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
         stated=heading.remarks.edges,
         source=source,
         body=first.start,
+        piece=AdjacencyPiece,
         layout=layout,
         id_kinds=(layout.kind,),
         edge_bytes=1 + sum(map(len, words)) / len(words),
@@ -190,13 +190,7 @@ class AdjacencyPiece(TextPiece):
 
 @dataclass(frozen=True)
 class AdjacencyFile(TextFile):
-    """An adjacency list; ``layout`` is that of its words."""
-
-    layout: AdjacencyLayout
-
-    def cut(self, piece_edges: int) -> Sequence[AdjacencyPiece]:
-        """See ``TextFile.ranges``: a word stands for an edge."""
-        return [AdjacencyPiece(*at, self.layout) for at in self.ranges(piece_edges)]
+    """An adjacency list: a word stands for an edge."""
 
     def sampled_edges(self) -> None:
         """See ``EdgeList``: a line has any number of edges."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.edge_list import IdKind
-from dbfs.edges.readers.file import TableFile, TextFile, TextPiece
+from dbfs.edges.readers.file import TextFile, TextPiece
 from dbfs.edges.readers.heading import Head, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, each_line, parsed, unreadable
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
@@ -243,7 +243,7 @@ _SAMPLE_ROWS = 100
 _SEPARATORS = (b"\t", b",", b";", b"|")
 
 
-def open_csv(head: Head, options: ReadOptions) -> CsvFile:
+def open_csv(head: Head, options: ReadOptions) -> TextFile:
     """Read the line of column names and the first rows; comments may stand before them.
 
     Args:
@@ -291,7 +291,7 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
     _require_no_padding(source, lines, layout)
     if header is not None and options.header is None and not options.named:
         _require_no_edge(header, rows, layout, source.path)
-    return CsvFile(
+    return TextFile(
         name=source.path,
         n=None,
         m=None,
@@ -301,12 +301,13 @@ def open_csv(head: Head, options: ReadOptions) -> CsvFile:
         columns=columns,
         id_kinds=tuple(layout.kinds[columns.ends.columns.index(column)] for column in columns.ends.source),
         body=first.start,
+        piece=CsvPiece,
         layout=layout,
         edge_bytes=head.mean_line(first.start),
     )
 
 
-def open_ncol(head: Head, options: ReadOptions) -> CsvFile:
+def open_ncol(head: Head, options: ReadOptions) -> TextFile:
     """Read the first rows of an NCOL file: names with blanks between them, without a line of column names."""
     return open_csv(head, replace(options, header=False, sep=" "))
 
@@ -384,14 +385,3 @@ def _require_no_edge(header: Line, rows: Sequence[Sequence[str]], layout: CsvLay
     if found:
         reason = f"{found[0]!r} is an id in the next lines. Is this line an edge? Pass header=False, else header=True"
         raise header.wrong(path, reason)
-
-
-@dataclass(frozen=True)
-class CsvFile(TableFile, TextFile):
-    """A table in text; ``layout`` is that of its columns."""
-
-    layout: CsvLayout
-
-    def cut(self, piece_edges: int) -> Sequence[CsvPiece]:
-        """See ``TextFile.ranges``."""
-        return [CsvPiece(*at, self.layout) for at in self.ranges(piece_edges)]

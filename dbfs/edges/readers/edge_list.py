@@ -1,6 +1,6 @@
 """Edge lists: text files with an edge per line, two id columns and any further ones; SNAP's and KONECT's among them.
 
-The result is a ``PairFile`` of external ids; a ``CsvFile`` if ids are strings, or the ends are not the first columns.
+The pieces are of pairs of external ids; of rows of a table if ids are strings, or the ends are not the first columns.
 """
 
 import itertools
@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
+from dbfs.edges.readers.file import TextFile
 from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, require_bytes
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import PairFile, PairGrammar, columns_of, parse_line
+from dbfs.edges.readers.pairs import PairGrammar, PairPiece, columns_of, parse_line
 from dbfs.edges.tables.ends import POSITIONS, Columns
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.text import counted
@@ -77,7 +78,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
     if options.strict and remarks.edges is not None:
         require_bytes(source, first.start, 4 * remarks.edges, counted(remarks.edges, "edge"))
-    return PairFile(
+    return TextFile(
         name=source.path,
         first_id=grammar.low,
         n=None if sides is None else sum(sides),
@@ -87,7 +88,8 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         values=columns.others or tuple(f"column {place}" for place in range(2, 2 + grammar.extra)),
         source=source,
         columns=columns,
-        grammar=grammar,
+        piece=PairPiece,
+        layout=grammar,
         body=first.start,
         edge_bytes=head.mean_line(first.start),
     )

@@ -18,7 +18,7 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
 from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, InvalidOptionError, UnreadableFileError
-from dbfs_workers.storage.pieces import IdEdges
+from dbfs_workers.storage.pieces import IdEdges, Piece
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
 
@@ -109,13 +109,17 @@ class TextFile(FileEdges):
     Attributes:
         body: byte offset of the text after the header.
         edge_bytes: estimate of the mean bytes that an edge takes; sizes the pieces.
+        piece: class of the pieces.
+        layout: their last field, which says what a line is.
     """
 
     body: int
     edge_bytes: float
+    piece: type[Any]
+    layout: Any
 
-    def ranges(self, piece_edges: int) -> Sequence[tuple[Source, int, int | None, bool, ReadLimits]]:
-        """Return the fields of pieces of about ``piece_edges`` edges; a compressed file is streamed as one.
+    def cut(self, piece_edges: int) -> Sequence[Piece]:
+        """Cut into byte ranges of about ``piece_edges`` edges; a compressed file is streamed as one.
 
         Raise ``InvalidOptionError`` if ``piece_edges`` is below 1.
         """
@@ -123,8 +127,8 @@ class TextFile(FileEdges):
             raise InvalidOptionError(f"piece_edges is {piece_edges}; expected at least 1")
         lines = 0 if self.source.size is None else (self.source.size - self.body) / self.edge_bytes
         starts = [self.body, *split_points(self.source, self.body, int(-(-lines // piece_edges)))]
-        limits, ends = self.limits(), [*starts[1:], None]
-        return [(self.source, *at, at[0] == self.body, limits) for at in zip(starts, ends, strict=True)]
+        ranges, limits = zip(starts, [*starts[1:], None], strict=True), self.limits()
+        return [self.piece(self.source, *at, at[0] == self.body, limits, self.layout) for at in ranges]
 
     def sampled_edges(self) -> int | None:
         """See ``EdgeList``. Comments and blank lines among the edges count as edges."""

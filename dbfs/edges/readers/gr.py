@@ -2,22 +2,23 @@
 
 Sources: PACE 2016 and later, treewidth track, input format (``p tw n m``, then ``u v``); 9th DIMACS Implementation
 Challenge, "Shortest Paths", file formats (``p sp n m``, then ``a u v w``). Both have 1-based ids and comments ``c``.
-The result is a ``PairFile`` with vertices 0..n-1.
+The pieces are of pairs of vertices 0..n-1.
 """
 
 import re
 
+from dbfs.edges.readers.file import TextFile
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.lines import header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import PairFile, PairGrammar
+from dbfs.edges.readers.pairs import PairGrammar, PairPiece
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.text import counted
 
 _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:c(?:[ \t][^\n\r\0]*+)?+)?+\r?+\n)*+")
 
 
-def open_gr(head: Head, options: ReadOptions) -> PairFile:
+def open_gr(head: Head, options: ReadOptions) -> TextFile:
     """Read the header of a ``.gr`` file. The lengths of arcs are ignored.
 
     Raises:
@@ -40,7 +41,7 @@ def open_gr(head: Head, options: ReadOptions) -> PairFile:
     arcs = words[1] == b"sp"
     least = 8 if arcs else 4
     require_bytes(source, line.end, m * least, counted(m, "edge"))
-    return PairFile(
+    return TextFile(
         name=source.path,
         first_id=1,
         n=n,
@@ -48,9 +49,8 @@ def open_gr(head: Head, options: ReadOptions) -> PairFile:
         directed=arcs if options.directed is None else options.directed,
         values=("length",) if arcs else (),
         source=source,
-        grammar=PairGrammar(
-            b" ", low=1, high=n, prefix=b"a" if arcs else b"", extra=1 if arcs else 0, comments=(b"c",)
-        ),
+        piece=PairPiece,
+        layout=PairGrammar(b" ", low=1, high=n, prefix=b"a" if arcs else b"", extra=1 if arcs else 0, comments=(b"c",)),
         body=line.end,
         edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
     )

@@ -1,15 +1,16 @@
 """Matrix Market coordinate files: an entry (i, j) is the edge i -> j, whatever its value, including an explicit zero.
 
-Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996. The result
-is a ``PairFile`` with vertices 0..n-1; of a bipartite graph the rows are the first vertices, and the columns follow.
+Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996. The pieces
+are of pairs of vertices 0..n-1; of a bipartite graph the rows are the first vertices, and the columns follow.
 """
 
 import re
 
+from dbfs.edges.readers.file import TextFile
 from dbfs.edges.readers.heading import Head, Remarks, ask_direction, passed_over
 from dbfs.edges.readers.lines import Line, header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import PairFile, PairGrammar
+from dbfs.edges.readers.pairs import PairGrammar, PairPiece
 from dbfs.edges.readers.source import Source
 from dbfs.errors import TruncatedFileError
 
@@ -29,7 +30,7 @@ _EXPECTED = "expected '%%MatrixMarket matrix coordinate <field> <symmetry>'"
 _MARK = b"%"
 
 
-def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
+def open_matrix_market(head: Head, options: ReadOptions) -> TextFile:
     """Read the header of a coordinate matrix.
 
     A general matrix is directed. A symmetric, skew-symmetric or hermitian matrix lists each edge once, as an entry of
@@ -71,7 +72,7 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
         raise ask_direction(source.path, remarks.undirected, "the banner says general, and a comment undirected")
     least = 4 + 2 * len(values)
     require_bytes(source, line.end, m * least, f"{m} entries")
-    return PairFile(
+    return TextFile(
         name=source.path,
         first_id=1,
         n=rows + columns if bipartite else rows,
@@ -79,7 +80,8 @@ def open_matrix_market(head: Head, options: ReadOptions) -> PairFile:
         directed=not (symmetric or bipartite) if options.directed is None else options.directed,
         values=values,
         source=source,
-        grammar=PairGrammar(
+        piece=PairPiece,
+        layout=PairGrammar(
             b" ", low=1, high=rows, right=columns if bipartite else None, extra=len(values), comments=(_MARK,)
         ),
         body=line.end,

@@ -7,16 +7,15 @@ which finds the wrong line.
 
 import re
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from dbfs.edges.readers.file import TextFile, TextPiece
+from dbfs.edges.readers.file import TextPiece
 from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, parsed, slices, unreadable
 from dbfs.edges.readers.source import Source
-from dbfs_workers.storage.pieces import Edges, Piece
+from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.reading import Reading
 
 # Bytes of memory for a byte of text, while a block of the shortest lines is parsed.
@@ -262,14 +261,3 @@ class PairPiece(TextPiece):
             reading.take_edges(edges[0].size)
             parts.append(edges)
         return joined(parts)
-
-
-@dataclass(frozen=True)
-class PairFile(TextFile):
-    """A file with one edge per line; ``grammar`` is that of the lines after the header."""
-
-    grammar: PairGrammar
-
-    def cut(self, piece_edges: int) -> Sequence[Piece]:
-        """See ``TextFile.ranges``."""
-        return [PairPiece(*at, self.grammar) for at in self.ranges(piece_edges)]
