@@ -12,7 +12,14 @@ import pytest
 
 import dbfs
 from dbfs.cluster import local as cluster
-from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError
+from dbfs.errors import (
+    BackendUnavailableError,
+    ExchangeUnavailableError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    UnreachableError,
+    WorkerLostError,
+)
 from dbfs.records import EXCHANGES, Formed, GraphIds, GraphRecord
 from dbfs.service import forming
 from dbfs_workers import gpus
@@ -211,6 +218,15 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
         read_seconds=0.0,
         build_seconds=0.0,
     )
+
+
+@pytest.mark.parametrize("message", [JoinGang, OfferExchange, ConnectExchange])
+def test_a_rank_that_is_lost_while_the_ranks_connect_is_named(message: type[WorkerMessage[Any]]) -> None:
+    gang = Gang(message, "host", UnreachableError("lost the worker tcp://a:2: the connection broke"))
+    with pytest.raises(WorkerLostError, match=r"^lost rank 1 \(tcp://a:2\); load the graph again$"):
+        asyncio.run(forming.form(record("cpu"), gang.call))
+    # All ranks leave.
+    assert gang.received[-2:] == [LeaveGang] * 2
 
 
 def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:

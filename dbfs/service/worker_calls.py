@@ -51,7 +51,7 @@ class WorkerCalls:
         except TimeoutError as error:
             raise LateError(f"no answer from the worker {address} within {seconds:.3g} s") from error
         except OSError as error:
-            raise UnreachableError(f"lost the worker {address}: {error}; load the graph again") from error
+            raise UnreachableError(f"lost the worker {address}: the connection broke; load the graph again") from error
         finally:
             sending.cancel()
         return rpc.unpack(address, message, answer)
