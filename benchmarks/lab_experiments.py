@@ -1,18 +1,34 @@
 """Merrill 2012, section 4, as experiments: gathering alone, lookup alone, and the two fused, level by level.
 
 Each experiment runs on a vertex frontier of a traversal, with the status of the vertices as they are before that level.
-So no duplicate of an earlier level disturbs a figure.
+So no duplicate of an earlier level disturbs a figure. On a machine with a GPU::
+
+    python -m benchmarks.lab_experiments rates.json GRAPH...
+    ncu --csv --print-units base --log-file counters.csv --clock-control none --metrics METRICS \\
+        --kernel-name regex:COUNTED python -m benchmarks.lab_experiments --levels 1 --repeats 1 largest.json GRAPH...
+    python -m benchmarks.lab_experiments --counted largest.json counters.csv rates.json
+
+The first command measures rates. In the second, Nsight Compute counts ``METRICS`` of the kernels of ``COUNTED`` on the
+level with the most edges. The third adds these figures to the rates.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
+import json
+import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dbfs.edges import generate
 from dbfs_workers.cuda.lab_layout import COUNTERS, LabCounter
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.device import Device, Gpu
@@ -20,11 +36,21 @@ from dbfs_workers.lab.enactor import policy_constants, policy_numbers
 from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.strategies import GATHERING, Policy
 from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.storage.building import bin_edges, build_partition
+from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
 from dbfs_workers.storage.labels import UNREACHED
+from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.stripe import Stripe
 
 KERNELS = ("gather_alone", "look_up_alone", "gather_and_look_up")
 """The experiments: figure 5's, the other half of figure 6's, and figure 9's. ``expand`` is beside them: gathering with
 an edge queue as its output."""
+
+COUNTED = ("expand", *KERNELS)
+"""The kernels by their order in ``_level``; ``dbfs_lab_`` is before their names."""
+
+METRICS = ("dram__bytes.sum", "smsp__thread_inst_executed.sum")
+"""Nsight Compute's names of the bytes between the GPU and its memory, and of the instructions of all threads."""
 
 
 @dataclass
@@ -38,6 +64,8 @@ class Experiment:
         edges: neighbours in all lists of these levels.
         seconds: seconds of ``expand`` and of each of ``KERNELS`` over these levels, of each level the least.
         rates: edges a second of each, in millions.
+        bytes_per_edge: bytes of DRAM for an edge of the largest level, by kernel; empty if they were not counted.
+        instructions_per_byte: thread instructions for each of these bytes.
     """
 
     graph: str
@@ -45,6 +73,8 @@ class Experiment:
     levels: int = 0
     edges: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    bytes_per_edge: dict[str, float] = field(default_factory=dict)
+    instructions_per_byte: dict[str, float] = field(default_factory=dict)
 
     @property
     def rates(self) -> dict[str, float]:
@@ -54,12 +84,12 @@ class Experiment:
 
 def measure(
     graph: str,
-    offsets: Any,
-    columns: Any,
+    offsets: NDArray[np.int64],
+    columns: NDArray[np.uint32],
     source: int,
     *,
     levels: int = 16,
-    repeats: int = 3,
+    repeats: int = 4,
     device: Callable[[Policy], Device] | None = None,
     tuning: Tuning | None = None,
 ) -> list[Experiment]:
@@ -67,11 +97,11 @@ def measure(
 
     Args:
         graph: the graph's name.
-        offsets: int64[rows + 1], in the device's memory.
-        columns: uint32, rows of the neighbours, there too.
+        offsets: int64[rows + 1], index of each row's first column.
+        columns: uint32, rows of the neighbours.
         source: row of the source.
         levels: the most levels.
-        repeats: launches of each kernel on a level.
+        repeats: launches of each kernel on a level. The first one of all compiles the kernel.
         device: makes the place where a policy's kernels run; None for the current GPU.
         tuning: sizes; None for the usual ones.
     """
@@ -79,14 +109,16 @@ def measure(
     threads = tuning.threads
     make = device or (lambda policy: Gpu(threads, policy_constants(policy)))
     usual = Policy("atomic-queue")
+    first = make(usual)
+    lists: tuple[Any, Any] = first.xp.asarray(offsets), first.xp.asarray(columns)
     run = enact.traverse(
-        offsets, columns, source, usual, lambda *_: None, predecessors=False, device=make(usual), tuning=tuning
+        lists[0], lists[1], source, usual, lambda *_: None, predecessors=False, device=first, tuning=tuning
     )
     distances, done = run.labels.distances, []
-    degrees = offsets[1:] - offsets[:-1]
+    degrees = lists[0][1:] - lists[0][:-1]
     for gathering in GATHERING:
         where = make(Policy("two-phase", gathering=gathering))
-        problem = Problem(where, offsets, columns, in_edges=None, predecessors=False, tuning=tuning)
+        problem = Problem(where, lists[0], lists[1], in_edges=None, predecessors=False, tuning=tuning)
         one, queue = Experiment(graph, gathering), problem.edge_queue().ids
         for level in _largest(where, distances, degrees, levels):
             _level(where, problem, queue, one, int(level), distances, degrees, repeats)
@@ -124,11 +156,11 @@ def _level(
         given["in_ids"], given["in_size"] = where.address(taken), size
         blocks = max(1, min(problem.tuning.most_blocks, -(-size // 32)))
         times = []
-        for _ in range(1 + repeats):
+        for _ in range(repeats):
             counters.fill(0)
             times.append(_timed(where, lambda: where.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks)))  # noqa: B023
         assert where.read(counters)[LabCounter.LOOKED_AT] == size
-        one.seconds[kernel] = one.seconds.get(kernel, 0.0) + min(times[1:])
+        one.seconds[kernel] = round(one.seconds.get(kernel, 0.0) + min(times), 8)
     one.levels += 1
     one.edges += edges
 
@@ -145,3 +177,77 @@ def _timed(where: Device, launch: Callable[[], None]) -> float:
     events[1].record()
     events[1].synchronize()
     return float(where.xp.cuda.get_elapsed_time(*events)) / 1e3
+
+
+def lists(graph: str) -> Csr:
+    """Return the adjacency lists of a generator's graph."""
+    edges, threads = generate.parse(graph), os.cpu_count() or 1
+    assert edges.n is not None
+    assert edges.m is not None
+    stripe = Stripe(edges.n, 1)
+
+    def binned(piece: Any) -> tuple[EdgeBin, ...]:
+        src, dst = piece.read()
+        return bin_edges(src, dst, stripe, symmetrise=edges.symmetrise, name=graph)
+
+    with ThreadPoolExecutor(threads) as pool:
+        bins = BinStore.of(stripe, (found[0] for found in pool.map(binned, edges.cut(1 << 22))))
+    return build_partition(stripe, 0, bins, input_edges=edges.m, threads=threads).out_edges
+
+
+def counted(experiments: Sequence[Experiment], lines: Iterable[str]) -> None:
+    """Add what Nsight Compute counted to experiments of one launch of one level.
+
+    Args:
+        experiments: the experiments that ran under Nsight Compute.
+        lines: its CSV: a line for each of ``METRICS``, launch by launch.
+    """
+    rows = csv.DictReader(line for line in lines if line.startswith('"'))
+    values = iter([float(row["Metric Value"].replace(",", "")) for row in rows])
+    for one in experiments:
+        for kernel in COUNTED:
+            moved, instructions = next(values), next(values)
+            one.bytes_per_edge[kernel] = round(moved / one.edges, 2)
+            one.instructions_per_byte[kernel] = round(instructions / moved, 2)
+
+
+def read(file: Path) -> list[Experiment]:
+    """Read experiments that ``write`` wrote."""
+    return [Experiment(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def write(file: Path, experiments: Sequence[Experiment]) -> None:
+    """Write experiments as JSON, one a line."""
+    lines = (json.dumps(asdict(one)) for one in experiments)
+    file.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--levels", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--counted", type=Path, nargs=2)
+    parser.add_argument("graphs", nargs="*")
+    chosen = parser.parse_args()
+    if chosen.counted:
+        largest, counters = chosen.counted
+        found, of_levels = read(chosen.file), read(largest)
+        counted(of_levels, counters.read_text(encoding="utf-8").splitlines())
+        by_name = {(one.graph, one.gathering): one for one in of_levels}
+        for one in found:
+            of_level = by_name[one.graph, one.gathering]
+            one.bytes_per_edge, one.instructions_per_byte = of_level.bytes_per_edge, of_level.instructions_per_byte
+        write(chosen.file, found)
+        return
+    found = []
+    for graph in chosen.graphs:
+        rows = lists(graph)
+        hub = int(np.diff(rows.row_offsets).argmax())
+        found += measure(graph, rows.row_offsets, rows.columns, hub, levels=chosen.levels, repeats=chosen.repeats)
+        write(chosen.file, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,131 +7,226 @@ writes them into ``docs/performance/merrill.md``, between two comments, from the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
+from benchmarks import lab_experiments
+from benchmarks.lab_experiments import Experiment
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "merrill.md"
-RATES = ROOT / "examples" / "merrill.json"
-EXPERIMENTS = ROOT / "examples" / "merrill_experiments.json"
+RATES, PREDECESSORS, UNIFORM, EXPERIMENTS = (
+    ROOT / "examples" / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments")
+)
 BEGIN, END = "<!-- tables: python -m benchmarks.lab_page -->", "<!-- end of the tables -->"
 
 
 class Published(NamedTuple):
     """A row of Merrill 2012, table 2: GTEPS of distances by the hybrid strategy on one C2050, and times one core.
 
-    ``quadratic`` is the rate of Hong et al. 2011 on the same GPU; ``expansion`` that of figure 7, without culling.
+    ``parents`` and ``parents_cores`` are the same with predecessors. ``quadratic`` is the rate of Hong et al. 2011 on
+    the same GPU; ``expansion`` that of figure 7, without culling.
     """
 
     rate: float
     cores: float
+    parents: float
+    parents_cores: float
     quadratic: float
     expansion: str = ""
 
 
 PUBLISHED = {
-    "europe.osm": Published(0.31, 11, 0.00014),
-    "grid5pt.5000": Published(0.6, 7.4, 0.00078, "4.2"),
-    "hugebubbles-00020": Published(0.43, 15, 0.00061),
-    "grid7pt.300": Published(1.1, 29, 0.012, "2.6"),
-    "nlpkkt160": Published(2.5, 9.7, 0.21, "1.7"),
-    "audikw1": Published(3.0, 4.6, 1.2),
-    "cage15": Published(2.2, 18, 0.50),
-    "kkt_power": Published(1.1, 23, 0.18),
-    "coPapersCiteseer": Published(3.0, 6.0, 2.2, "1.1"),
-    "wikipedia-20070206": Published(1.6, 25, 0.39),
-    "kron_g500-logn20": Published(3.1, 13, 1.5, "overflow"),
-    "random.2Mv.128Me": Published(3.0, 29, 1.2),
-    "rmat.2Mv.128Me": Published(3.3, 22, 1.3),
+    "europe.osm": Published(0.31, 11, 0.31, 11, 0.00014),
+    "grid5pt.5000": Published(0.6, 7.4, 0.57, 7, 0.00078, "4.2"),
+    "hugebubbles-00020": Published(0.43, 15, 0.42, 15, 0.00061),
+    "grid7pt.300": Published(1.1, 29, 0.97, 26, 0.012, "2.6"),
+    "nlpkkt160": Published(2.5, 9.7, 2.1, 8.2, 0.21, "1.7"),
+    "audikw1": Published(3.0, 4.6, 2.5, 3.9, 1.2),
+    "cage15": Published(2.2, 18, 1.9, 15, 0.50),
+    "kkt_power": Published(1.1, 23, 1, 21, 0.18),
+    "coPapersCiteseer": Published(3.0, 6.0, 2.5, 5, 2.2, "1.1"),
+    "wikipedia-20070206": Published(1.6, 25, 1.4, 22, 0.39),
+    "kron_g500-logn20": Published(3.1, 13, 2.5, 10, 1.5, "overflow"),
+    "random.2Mv.128Me": Published(3.0, 29, 2.4, 23, 1.2),
+    "rmat.2Mv.128Me": Published(3.3, 22, 2.6, 17, 1.3),
 }
 _SHARES = ("bitmask_culled", "label_culled", "warp_culled", "history_culled", "duplicates")
+_WAYS = ("expand-contract", "contract-expand", "two-phase", "hybrid")
+# The C2050's number of threads, with one neighbour each, but for contract-expand, whose queue overflows sooner then.
+_SMALL = {way: f"{way}:grid=c2050{'' if way == 'contract-expand' else ',items=1'}" for way in _WAYS}
 
 
-def tables(report: LabReport, experiments: Sequence[dict[str, object]]) -> str:
-    """Return the page's tables as Markdown."""
-    rates = {(rate.graph.removeprefix("corpus:"), rate.strategy): rate for rate in report.rates}
+class Rates:
+    """Rates of a comparison by graph and strategy, as cells of tables."""
 
-    def cells(graph: str, strategies: Iterable[str], value: Callable[[LabRate], str]) -> list[str]:
-        found = [rates.get((graph, strategy)) for strategy in strategies]
+    def __init__(self, report: LabReport) -> None:
+        self._of = {(rate.graph.removeprefix("corpus:"), rate.strategy): rate for rate in report.rates}
+
+    def find(self, graph: str, strategy: str) -> LabRate | None:
+        """Return what was measured; None if the plan had not both."""
+        return self._of.get((graph, strategy))
+
+    def cells(self, graph: str, strategies: Iterable[str], value: Callable[[LabRate], str]) -> list[str]:
+        """Return a cell a strategy: its value, why there is none, or nothing if the plan had not both."""
+        found = [self.find(graph, strategy) for strategy in strategies]
         return ["" if rate is None else rate.missing or value(rate) for rate in found]
 
-    def gteps(rate: LabRate) -> str:
-        return f"{rate.mteps / 1e3:.3g}"
+    def over_one_core(self, rate: LabRate) -> str:
+        """Return a rate divided by that of one core on the same graph."""
+        return f"{rate.mteps / self._of[rate.graph.removeprefix('corpus:'), BASELINE].mteps:.0f}"
 
-    def factor(rate: LabRate) -> str:
-        return f"{rate.expansion:.2f}"
+    def beside(self, graph: str, rate: float, cores: float) -> list[str]:
+        """Return the cells that set hybrid beside a published rate and its times one core."""
+        hybrid = ["hybrid"]
+        return [
+            *(f"`{graph}`", f"{rate:g}", f"{cores:g}"),
+            *self.cells(graph, hybrid, _gteps),
+            *self.cells(graph, hybrid, self.over_one_core),
+            *self.cells(graph, hybrid, lambda found: f"{found.mteps / 1e3 / rate:.1f}"),
+        ]
 
-    ways = ("expand-contract", "contract-expand", "two-phase", "hybrid")
-    table2 = _table(
-        [
-            *("graph", "C2050", "over one core", "hybrid", "over one core", "times the C2050"),
-            *("expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"),
-        ],
-        (
-            [
-                f"`{graph}`",
-                f"{paper.rate:g}",
-                f"{paper.cores:g}",
-                *cells(graph, ["hybrid"], gteps),
-                *cells(graph, ["hybrid"], lambda rate, graph=graph: f"{rate.mteps / rates[graph, BASELINE].mteps:.0f}"),  # type: ignore[misc]
-                *cells(graph, ["hybrid"], lambda rate, paper=paper: f"{rate.mteps / 1e3 / paper.rate:.1f}"),  # type: ignore[misc]
-                *cells(graph, ["expand-contract", "hybrid:status=claims", "warp-centric"], gteps),
-                f"{paper.quadratic:g}",
-                *cells(graph, ["resident"], gteps),
-            ]
-            for graph, paper in PUBLISHED.items()
-        ),
-    )
-    strategies = [*ways, *(f"{way}:grid=c2050" for way in ways), "hybrid:tiles=order"]
-    expansion = _table(
-        ["graph", *ways, *(f"{way}, C2050's threads" for way in ways), "hybrid, order"],
-        ([f"`{graph}`", *cells(graph, strategies, factor)] for graph in PUBLISHED),
-    )
-    without = ["two-phase:status=labels,culling=none", "two-phase:culling=none", "two-phase:culling=warp"]
-    without += ["two-phase:culling=history", "two-phase"]
-    culling = _table(
-        ["graph", "figure 7", "labels alone", "bitmask", "bitmask, warp", "bitmask, history", "all"],
-        ([f"`{graph}`", paper.expansion, *cells(graph, without, factor)] for graph, paper in PUBLISHED.items()),
-    )
-    shares = _table(
-        ["graph", "threads", "bitmask", "labels", "warp", "history", "duplicates"],
-        (
-            [f"`{graph}`" if strategy == "two-phase" else "", threads, *_shares(rates.get((graph, strategy)))]
-            for graph in PUBLISHED
-            for strategy, threads in (("two-phase", "device"), ("two-phase:grid=c2050", "C2050"))
-            if (graph, strategy) in rates
-        ),
-    )
-    kernels = ("gather_alone", "look_up_alone", "expand", "gather_and_look_up")
-    halves = _table(
-        ["graph", "gathering", "gathering alone", "lookup alone", "gathering to a queue", "fused"],
-        (
-            [
-                f"`{str(one['graph']).removeprefix('corpus:')}`" if one["gathering"] == "serial" else "",
-                f"`{one['gathering']}`",
-                *(f"{one['rates'][kernel] / 1e3:.0f}" for kernel in kernels),  # type: ignore[index]
-            ]
-            for one in experiments
-        ),
-    )
+
+_BESIDE = ["graph", "C2050", "over one core", "hybrid", "over one core", "times the C2050"]
+
+
+def _gteps(rate: LabRate) -> str:
+    return f"{rate.mteps / 1e3:.3g}"
+
+
+def _factor(rate: LabRate) -> str:
+    return f"{rate.expansion:.2f}"
+
+
+def tables(rates: Rates, predecessors: Rates, uniform: Rates, experiments: Sequence[Experiment]) -> str:
+    """Return the page's tables as Markdown."""
     parts = (
-        ("Table 2: rates in GTEPS, distances", table2),
-        ("Redundant expansion: edges looked at, over edges", expansion),
-        ("Figure 7: redundant expansion of two-phase by what drops duplicates", culling),
-        ("Figure 8: of 100 neighbours, those that two-phase drops, and the duplicates that pass", shares),
-        ("Figures 5, 6 and 9: billions of edges a second, levels with the most edges", halves),
+        ("Table 2: rates in GTEPS, distances", _distances(rates)),
+        ("Table 2: rates in GTEPS, predecessors", _predecessors(rates, predecessors)),
+        ("Redundant expansion: edges looked at, over edges", _expansion(rates)),
+        ("Figure 7: redundant expansion of two-phase by what drops duplicates", _culling(rates)),
+        ("Figure 8: of 100 neighbours, those that two-phase drops, and the duplicates that pass", _shares(rates)),
+        ("Figures 5, 6 and 9: the two halves of an expansion", _halves(experiments)),
+        ("Figure 12: uniform random graphs, GTEPS of hybrid / expand-contract / the engine", _uniform(uniform)),
     )
     return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts)
 
 
-def _shares(rate: LabRate | None) -> list[str]:
-    if rate is None or rate.missing:
-        return [rate.missing if rate else "", *[""] * (len(_SHARES) - 1)]
-    return [f"{100 * rate.counters[name] / rate.counters['edges']:.2f}" for name in _SHARES]
+def _distances(rates: Rates) -> str:
+    names = [*_BESIDE, "expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"]
+    ours = ("expand-contract", "hybrid:status=claims", "warp-centric")
+    return _table(
+        names,
+        (
+            [
+                *rates.beside(graph, paper.rate, paper.cores),
+                *rates.cells(graph, ours, _gteps),
+                f"{paper.quadratic:g}",
+                *rates.cells(graph, ["resident"], _gteps),
+            ]
+            for graph, paper in PUBLISHED.items()
+        ),
+    )
+
+
+def _predecessors(rates: Rates, predecessors: Rates) -> str:
+    def loss(graph: str) -> list[str]:
+        distances = rates.find(graph, "hybrid")
+        if distances is None or distances.missing:
+            return [""]
+        before = distances.mteps
+        return predecessors.cells(graph, ["hybrid"], lambda rate: f"{100 * (1 - rate.mteps / before):.0f} %")
+
+    return _table(
+        [*_BESIDE, "loss, C2050", "loss", "expand-contract", "engine"],
+        (
+            [
+                *predecessors.beside(graph, paper.parents, paper.parents_cores),
+                f"{100 * (1 - paper.parents / paper.rate):.0f} %",
+                *loss(graph),
+                *predecessors.cells(graph, ["expand-contract", "resident"], _gteps),
+            ]
+            for graph, paper in PUBLISHED.items()
+        ),
+    )
+
+
+def _expansion(rates: Rates) -> str:
+    strategies = [*_WAYS, *_SMALL.values(), "hybrid:tiles=order"]
+    return _table(
+        ["graph", *_WAYS, *(f"{way}, C2050's threads" for way in _WAYS), "hybrid, order"],
+        ([f"`{graph}`", *rates.cells(graph, strategies, _factor)] for graph in PUBLISHED),
+    )
+
+
+def _culling(rates: Rates) -> str:
+    without = ["two-phase:status=labels,culling=none", "two-phase:culling=none", "two-phase:culling=warp"]
+    without += ["two-phase:culling=history", "two-phase"]
+    return _table(
+        ["graph", "figure 7", "labels alone", "bitmask", "bitmask, warp", "bitmask, history", "all"],
+        ([f"`{graph}`", paper.expansion, *rates.cells(graph, without, _factor)] for graph, paper in PUBLISHED.items()),
+    )
+
+
+def _shares(rates: Rates) -> str:
+    rows, found = [], []
+    for graph in PUBLISHED:
+        for strategy, threads in (("two-phase", "device"), (_SMALL["two-phase"], "C2050")):
+            rate = rates.find(graph, strategy)
+            name = f"`{graph}`" if threads == "device" else ""
+            if rate is None or rate.missing:
+                rows.append([name, threads, "overflow" if rate else "", *[""] * (len(_SHARES) - 1)])
+                continue
+            shares = [100 * rate.counters[share] / rate.counters["edges"] for share in _SHARES]
+            rows.append([name, threads, *(f"{share:.2f}" for share in shares)])
+            found.append((threads, shares))
+    for threads in ("device", "C2050"):
+        means = (fmean(column) for column in zip(*(shares for by, shares in found if by == threads), strict=True))
+        rows.append(["mean" if threads == "device" else "", threads, *(f"{mean:.2f}" for mean in means)])
+    return _table(["graph", "threads", "bitmask", "labels", "warp", "history", "duplicates"], rows)
+
+
+def _halves(experiments: Sequence[Experiment]) -> str:
+    kernels = ("gather_alone", "look_up_alone", "expand", "gather_and_look_up")
+    names = ["gathering alone", "lookup alone", "gathering to a queue", "fused"]
+    names = [f"{name}, G edges/s" for name in names] + [
+        "gathering: bytes an edge",
+        "instructions a byte",
+        *("lookup: bytes an edge", "fused: bytes an edge", "instructions a byte"),
+    ]
+    return _table(
+        ["graph", "gathering", *names],
+        (
+            [
+                f"`{one.graph.removeprefix('corpus:')}`" if one.gathering == "serial" else "",
+                f"`{one.gathering}`",
+                *(f"{one.rates[kernel] / 1e3:.3g}" for kernel in kernels),
+                f"{one.bytes_per_edge['gather_alone']:.1f}",
+                f"{one.instructions_per_byte['gather_alone']:.1f}",
+                f"{one.bytes_per_edge['look_up_alone']:.1f}",
+                f"{one.bytes_per_edge['gather_and_look_up']:.1f}",
+                f"{one.instructions_per_byte['gather_and_look_up']:.1f}",
+            ]
+            for one in experiments
+        ),
+    )
+
+
+def _uniform(rates: Rates) -> str:
+    sizes = [1 << step for step in range(7)]
+    degrees = (8, 16, 32, 64, 128)
+
+    def cell(size: int, degree: int) -> str:
+        graph = f"uniform:n={size}000000,m={size * degree}000000,directed=true"
+        return " / ".join(rates.cells(graph, ["hybrid", "expand-contract", "resident"], _gteps)).strip(" /")
+
+    return _table(
+        ["vertices", *(f"degree {degree}" for degree in degrees)],
+        ([f"{size} M", *(cell(size, degree) for degree in degrees)] for size in sizes),
+    )
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -143,8 +238,9 @@ def page(text: str) -> str:
     """Return the page's text with tables from the saved results."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    experiments = json.loads(EXPERIMENTS.read_text(encoding="utf-8"))
-    return f"{before}{BEGIN}\n\n{tables(LabReport.read(RATES), experiments)}\n\n{END}{after}"
+    rates, predecessors, uniform = (Rates(LabReport.read(file)) for file in (RATES, PREDECESSORS, UNIFORM))
+    made = tables(rates, predecessors, uniform, lab_experiments.read(EXPERIMENTS))
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
 
 
 if __name__ == "__main__":
