@@ -82,7 +82,7 @@ class Ahead:
     Twice as many as before, as long as frontiers are small and do not grow fast: a chain's launches have few blocks.
 
     Args:
-        below: the largest frontier of a chain of several levels.
+        below: the largest input queue of a chain of several levels.
         most: the most levels of a chain.
 
     Attributes:

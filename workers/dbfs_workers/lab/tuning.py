@@ -24,7 +24,7 @@ class Tuning:
             than the device has resident threads, as in the paper.
         block_frontier: largest frontier that one block follows in ``hierarchical``.
         grid_frontier: largest frontier that a block for each multiprocessor follows there.
-        ahead_below: largest frontier up to which several levels are launched before the host waits for them.
+        ahead_below: largest input queue up to which several levels are launched before the host waits for them.
         most_ahead: the most levels that are launched so.
         growth: entries for which a launch that the host did not wait for has blocks, for each entry of the last queue
             that the host read.
@@ -42,7 +42,7 @@ class Tuning:
     two_phase_from: int | None = None
     block_frontier: int = 1 << 8
     grid_frontier: int = 1 << 15
-    ahead_below: int = 1 << 20
+    ahead_below: int = 1 << 24
     most_ahead: int = 64
     growth: int = 8
     least_behind: int = 264
