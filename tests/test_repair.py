@@ -35,7 +35,6 @@ from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
 from dbfs_workers.storage.labels import ChangedRows
-from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
@@ -287,25 +286,22 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("phase", ["answers", "doubt", "search"])
+@pytest.mark.parametrize("phase", ["doubt", "border", "search"])
 def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
     def die_at(phase: str, rank: int) -> None:
+        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
         from dbfs_workers.levels import repair, repair_limits
 
-        cross, rounds = repair.RepairLoop._cross_with, repair.RepairLoop._rounds
+        follow = SharedMemoryExchange.follow
 
-        def crossing(self: repair.RepairLoop, at: str, *counts: int) -> list[int]:
-            if at == phase and self._partition.rank == rank:
+        def following(self: SharedMemoryExchange, crossing: int, status: int, peer: int, level: int, at: str) -> None:
+            follow(self, crossing, status, peer, level, at)
+            if at == phase and self.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return cross(self, at, *counts)
 
-        def making_rounds(self: repair.RepairLoop, at: str, *rows: Rows, searching: bool) -> None:
-            if at == phase and self._partition.rank == rank:
-                os.kill(os.getpid(), signal.SIGKILL)
-            rounds(self, at, *rows, searching=searching)
-
-        repair.RepairLoop._cross_with = crossing  # type: ignore[method-assign]
-        repair.RepairLoop._rounds = making_rounds  # type: ignore[method-assign]
+        SharedMemoryExchange.follow = following  # type: ignore[method-assign]
+        # The kernel returns after each round.
+        repair._LONGEST = 0  # type: ignore[misc]
         # However busy the machine is, no new traversal takes the repair's place.
         repair_limits._LEAST_NANOSECONDS = 10**12  # type: ignore[misc]
 
@@ -390,7 +386,7 @@ def test_a_repair_that_waits_for_a_core_goes_on(client: distributed.Client, leav
 
 def test_when_a_repair_is_given_up() -> None:
     limits = repair_limits.of(100_000_000, 2)
-    most, budget, limit, few, patience = limits.tolist()
+    most, budget, limit, few, patience = limits
     assert (most, budget, limit, patience) == (1_200_000, 61_000_000, 21_000_000, 101_000_000)
 
     def gives_up(looked: int, ahead: int, passed: int) -> bool:

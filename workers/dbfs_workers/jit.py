@@ -15,12 +15,14 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numpy.typing import NDArray
 
 from dbfs_workers import interrupts
 from dbfs_workers.errors import ResourceError
@@ -28,10 +30,12 @@ from dbfs_workers.errors import ResourceError
 logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 FLOAT64 = types.Array(types.float64, 1, "C")
 INT32 = types.Array(types.int32, 1, "C")
 INT64 = types.Array(types.int64, 1, "C")
+UINT8 = types.Array(types.uint8, 1, "C")
 UINT16 = types.Array(types.uint16, 1, "C")
 UINT32 = types.Array(types.uint32, 1, "C")
 READ_INT32 = types.Array(types.int32, 1, "C", readonly=True)
@@ -40,6 +44,22 @@ READ_UINT16 = types.Array(types.uint16, 1, "C", readonly=True)
 READ_UINT32 = types.Array(types.uint32, 1, "C", readonly=True)
 int64 = types.int64
 void = types.void
+
+
+def named(kind: type, *fields: Any) -> Any:
+    """Return the Numba type of a named tuple, given the types of its fields.
+
+    A kernel takes no named tuple with fields of other types: an array that is declared read-only must be a read-only
+    view (``read_only``).
+    """
+    return types.BaseTuple.from_types(fields, kind)
+
+
+def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    """Return a read-only view of an array."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def kernel(result: Any, *arguments: Any) -> Callable[[Function], Function]:

@@ -6,11 +6,15 @@ gets two crossings ahead, because it waits at the next one. Each rank has two re
 so a rank that is one crossing ahead has not overwritten the record that its peers still read.
 """
 
+from typing import Final, NamedTuple
+
+import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from dbfs_workers.exchange.segment import ABORT, ARRIVED, ENDS, RECORDS, RUN, SLEEPERS
 from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, sleep_while, wake, yield_core
-from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, UINT32, int64, kernel, named, void
 
 CROSSED, TIMED_OUT, ABORTED, STALE = 0, 1, 2, 3
 TO_CROSS = 4
@@ -37,6 +41,32 @@ _CROSSINGS_WITHOUT_YIELDS = 1000
 # Layout of ``backoff``, int64[5]: the number of crossings left without yields; four words for ``yield_core``.
 NO_YIELD, CLOCK = 0, 1
 
+
+class End(NamedTuple):
+    """A rank's end of the exchange, for kernels that bin and cross by themselves.
+
+    Attributes:
+        bodies, body_words: the bodies of all ranks, and the words of each: see ``segment``.
+        entries: entries of a bin.
+        words, stride, record, bin_ends, rank, gathered, timeout, backoff: see ``cross``.
+        envoy: 1 if the rank exchanges frames with other hosts: the caller makes its crossings.
+    """
+
+    bodies: NDArray[np.uint32]
+    body_words: int
+    entries: int
+    words: NDArray[np.int64]
+    stride: int
+    record: NDArray[np.int64]
+    bin_ends: NDArray[np.int64]
+    rank: int
+    gathered: NDArray[np.int64]
+    timeout: NDArray[np.int64]
+    backoff: NDArray[np.int64]
+    envoy: int
+
+
+END: Final = named(End, UINT32, *(int64,) * 2, INT64, int64, *(INT64,) * 2, int64, *(INT64,) * 3, int64)
 
 # Bits of the abort word under the run's number, and under the cause.
 RUN_SHIFT, CAUSE_SHIFT = 32, 24

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,11 +69,11 @@ class SharedMemoryExchange:
         host_rows: the rows of all ranks, if this rank has copied them to lead levels.
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
             ``levels.led_size``.
-        kernel_arguments: the arguments by which a kernel bins and crosses by itself: the bodies of all ranks, the words
-            of a body, the entries of a bin, the arguments of ``barrier_kernels.cross`` except the tag; 1 for an envoy.
+        kernel_arguments: what a kernel needs to bin and cross by itself, from ``offer`` or ``connect`` on.
     """
 
     segment: Segment
+    kernel_arguments: kernels.End
     _crosses_hosts = False
 
     def __init__(
@@ -108,7 +107,6 @@ class SharedMemoryExchange:
         self._crossing = 0
         self._looked = 0.0
         self._deadline = 0.0
-        self.kernel_arguments: tuple[Any, ...] = ()
         # Without memory: before ``connect``, and after ``close``.
         self._closed = True
         self._aborting = threading.Lock()
@@ -134,10 +132,19 @@ class SharedMemoryExchange:
         self._parents = [[segment.parents(rank, parity) for rank in ranks] for parity in (0, 1)]
         self._slices = [[segment.slices(rank, parity) for rank in ranks] for parity in (0, 1)]
         self._choose_bins()
-        self.kernel_arguments = (
-            *(segment.bodies, segment.body_words, self.entries, segment.words, segment.stride),
-            *(self._record, self.bin_ends, self.rank, self._gathered, TIMEOUT, self._backoff),
-            int(self._crosses_hosts),
+        self.kernel_arguments = kernels.End(
+            bodies=segment.bodies,
+            body_words=segment.body_words,
+            entries=self.entries,
+            words=segment.words,
+            stride=segment.stride,
+            record=self._record,
+            bin_ends=self.bin_ends,
+            rank=self.rank,
+            gathered=self._gathered,
+            timeout=TIMEOUT,
+            backoff=self._backoff,
+            envoy=int(self._crosses_hosts),
         )
         self._closed = False
 
@@ -290,7 +297,7 @@ class SharedMemoryExchange:
                 return
             self._closed = True
             self._rows, self._parents, self._slices = [], [], []
-            self.kernel_arguments = ()
+            del self.kernel_arguments
             self.host_rows.close()
             self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
             self.segment.close()

@@ -5,20 +5,32 @@ has passed. Times are nanoseconds of the ranks together. A time that the clocks 
 if other programs have the cores.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
-import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT64, int64, kernel
+from dbfs_workers.jit import int64, kernel, named
 
-# Places in the limits, int64[5].
-MOST = 0  # edges that may lie ahead of every repair
-BUDGET = 1  # the time that those ahead may be expected to take
-LIMIT = 2  # the time after which no more than as much time again may lie ahead
-FEW = 3  # edges that a repair has looked at by then if the cores are its own
-PATIENCE = 4  # the most time
+
+class Limits(NamedTuple):
+    """What a repair by ranks may take.
+
+    Attributes:
+        most: edges that may lie ahead of every repair.
+        budget: the time that those ahead may be expected to take.
+        limit: the time after which no more than as much time again may lie ahead.
+        few: edges that a repair has looked at by then if the cores are its own.
+        patience: the most time.
+    """
+
+    most: int
+    budget: int
+    limit: int
+    few: int
+    patience: int
+
+
+LIMITS: Final = named(Limits, *(int64,) * 5)
 
 # Shares of the time of a new traversal. The least such time counts; the median is a fifth longer.
 _BUDGET_SHARE: Final = 0.6
@@ -32,15 +44,16 @@ _BUSY_NANOSECONDS: Final = 400
 _LEAST_EDGES: Final = 20_000
 _LEAST_NANOSECONDS: Final = 500_000
 
-# From this round on, most of the rows in doubt that have another support have found it. The others are roots of lost
+# From this round on, most of the rows in doubt that have another support have found it: notices of deleted edges take a
+# round, and so do questions and answers. The others are roots of lost
 # trees. The rows below a row of a tree are about as many as the tree has levels, of which some find a support; and for
 # each of the rows in doubt, there are four rows and entries of bins to deal with.
-_SETTLED_ROUND = 2
+_SETTLED_ROUND = 3
 _ROOTS = 8
 
 
-def of(nanoseconds: int, p: int) -> NDArray[np.int64]:
-    """Return the limits, int64[5], of a repair by p ranks.
+def of(nanoseconds: int, p: int) -> Limits:
+    """Return the limits of a repair by p ranks.
 
     Args:
         nanoseconds: duration of a new traversal, of the ranks together.
@@ -50,23 +63,23 @@ def of(nanoseconds: int, p: int) -> NDArray[np.int64]:
         p * _LEAST_NANOSECONDS + int(share * nanoseconds) for share in (_BUDGET_SHARE, _LIMIT_SHARE, _PATIENCE_SHARE)
     )
     most = max(_LEAST_EDGES, int(_BUDGET_SHARE * nanoseconds) // _EDGE_NANOSECONDS)
-    return np.array([most, budget, limit, limit // _BUSY_NANOSECONDS, patience], np.int64)
+    return Limits(most, budget, limit, int(limit // _BUSY_NANOSECONDS), patience)
 
 
-@kernel(types.boolean, INT64, int64, int64, int64)
+@kernel(types.boolean, LIMITS, int64, int64, int64)
 def too_much(limits, looked, ahead, passed):
     """Return whether a new traversal is to take the repair's place.
 
     Args:
-        limits: int64[5], see ``of``.
+        limits: see ``of``.
         looked: edges that the ranks together have looked at, at least 1.
         ahead: edges that they are expected to look at.
         passed: time that they have taken.
     """
     time_ahead = float(passed) * ahead / looked
-    too_slow = time_ahead > limits[BUDGET] and ahead > limits[MOST]
-    too_late = time_ahead > limits[LIMIT] and passed > limits[LIMIT] and looked > limits[FEW]
-    return too_slow or too_late or passed > limits[PATIENCE]
+    too_slow = time_ahead > limits.budget and ahead > limits.most
+    too_late = time_ahead > limits.limit and passed > limits.limit and looked > limits.few
+    return too_slow or too_late or passed > limits.patience
 
 
 @kernel(int64, int64, int64, int64)

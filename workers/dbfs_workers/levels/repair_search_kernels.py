@@ -9,24 +9,17 @@ unfinished, and all ranks stay at that level for another round.
 """
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT32, INT64, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT64, int64, kernel, void
 from dbfs_workers.levels.repair_kernels import (
     BINS,
-    CANDIDATE,
-    HEAD,
     LABELS,
-    LEVEL,
-    LEVEL_END,
-    LOOKED,
-    MOST,
-    NEXT_LEVEL,
     QUEUED,
-    RESUME,
     ROWS,
-    TAIL,
+    STATE_RECORD,
+    Labels,
+    enqueue,
     fetch_edges,
     offer,
     relax,
@@ -39,90 +32,71 @@ FAR = np.int64(1) << 40
 _ROW = (np.int64(1) << 32) - 1
 
 
-def take_candidates(
-    distances: NDArray[np.int32], marks: NDArray[np.uint8], queue: NDArray[np.uint32], state: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def take_candidates(labels: Labels, state: np.void) -> NDArray[np.int64]:
     """Take all rows from the queue, before the first level; return them as candidates, in order of distance."""
-    rows = queue.take(np.arange(state[HEAD], state[TAIL]), mode="wrap")
-    marks[rows] &= ~QUEUED
-    state[HEAD] = state[LEVEL_END] = state[TAIL]
-    state[LEVEL] = -1
-    candidates: NDArray[np.int64] = distances[rows].astype(np.int64) << 32 | rows
+    rows = labels.queue.take(np.arange(state["head"], state["tail"]), mode="wrap")
+    labels.marks[rows] &= ~QUEUED
+    state["head"] = state["level_end"] = state["tail"]
+    state["level"] = state["next_level"] = state["first_level"] = -1
+    candidates: NDArray[np.int64] = labels.distances[rows].astype(np.int64) << 32 | rows
     candidates.sort()
     return candidates
 
 
-@kernel(void, INT64, INT32, UINT32, INT64)
-def begin_level(candidates, distances, queue, state):
+@kernel(void, INT64, LABELS, STATE_RECORD)
+def begin_level(candidates, labels, state):
     """Queue the candidates of the next level, if the ranks have finished the last one."""
-    if state[NEXT_LEVEL] <= state[LEVEL]:
+    if state.next_level <= state.level:
         return
-    state[LEVEL] = state[NEXT_LEVEL]
-    while state[CANDIDATE] < candidates.size and candidates[state[CANDIDATE]] >> 32 <= state[LEVEL]:
-        row = candidates[state[CANDIDATE]] & _ROW
+    state.level = state.next_level
+    while state.candidate < candidates.size and candidates[state.candidate] >> 32 <= state.level:
+        row = candidates[state.candidate] & _ROW
         # The other candidates came nearer in the meantime, and have been expanded.
-        if distances[row] == state[LEVEL]:
-            queue[state[TAIL] % queue.size] = row
-            state[TAIL] += 1
-        state[CANDIDATE] += 1
-    state[LEVEL_END] = state[TAIL]
+        if labels.distances[row] == state.level:
+            enqueue(row, labels, state)
+        state.candidate += 1
+    state.level_end = state.tail
 
 
-@kernel(int64, *ROWS, types.uint32, *LABELS, *BINS)
-def expand(
-    starts,
-    ends,
-    columns,
-    first,
-    distances,
-    predecessors,
-    marks,
-    queue,
-    touched,
-    before,
-    state,
-    bin_rows,
-    bin_parents,
-    bin_ends,
-):
+@kernel(int64, ROWS, LABELS, BINS, STATE_RECORD)
+def expand(rows, labels, bins, state):
     """Label the neighbours of the level's rows, or send offers to other ranks; return how many rows are left.
 
-    Rows are left if a bin is full, or after ``state[MOST]`` edges.
+    Rows are left if a bin is full, or after ``state.most`` edges.
     """
-    labels = (distances, predecessors, marks, queue, touched, before, state)
-    width = np.uint32(distances.size)
-    last = state[LOOKED] + state[MOST]
-    while state[HEAD] < state[LEVEL_END] and state[LOOKED] <= last:
-        row = np.int64(queue[state[HEAD] % queue.size])
-        fetch_edges(queue, state[HEAD], state[LEVEL_END], starts, ends, columns)
-        start, sender = starts[row], first + np.uint32(row)
-        for k in range(start + state[RESUME], ends[row]):
-            own = columns[k] - first
+    first, width = state.first, np.uint32(labels.distances.size)
+    last = state.looked + state.most
+    while state.head < state.level_end and state.looked <= last:
+        row = np.int64(labels.queue[state.head % labels.queue.size])
+        fetch_edges(labels.queue, state.head, state.level_end, rows)
+        start, sender = rows.starts[row], first + np.uint32(row)
+        for k in range(start + state.resume, rows.ends[row]):
+            own = rows.columns[k] - first
             if own < width:
-                relax(own, sender, distances[row], *labels)
-            elif not offer(columns[k], width, sender, distances[row], bin_rows, bin_parents, bin_ends):
-                state[RESUME] = k - start
-                return state[LEVEL_END] - state[HEAD]
-            state[LOOKED] += 1
-        state[RESUME] = 0
-        state[HEAD] += 1
-    return state[LEVEL_END] - state[HEAD]
+                relax(own, sender, labels.distances[row], labels, state)
+            elif not offer(rows.columns[k], width, sender, labels.distances[row], bins):
+                state.resume = k - start
+                return state.level_end - state.head
+            state.looked += 1
+        state.resume = 0
+        state.head += 1
+    return state.level_end - state.head
 
 
-@kernel(int64, INT64, INT32, INT64, INT64)
-def nearest(candidates, distances, state, bin_ends):
+@kernel(int64, INT64, LABELS, BINS, STATE_RECORD)
+def nearest(candidates, labels, bins, state):
     """Return the nearest level that follows on this rank, or on those that this rank sends offers to; else FAR."""
-    if state[TAIL] > state[LEVEL_END] or bin_ends.sum() > 0:
-        return state[LEVEL] + 1
-    while state[CANDIDATE] < candidates.size:
-        distance = candidates[state[CANDIDATE]] >> 32
-        if distances[candidates[state[CANDIDATE]] & _ROW] == distance:
+    if state.tail > state.level_end or bins.ends.sum() > 0:
+        return state.level + 1
+    while state.candidate < candidates.size:
+        distance = candidates[state.candidate] >> 32
+        if labels.distances[candidates[state.candidate] & _ROW] == distance:
             return distance
-        state[CANDIDATE] += 1
+        state.candidate += 1
     return FAR
 
 
-@kernel(int64, INT64, INT64, INT64)
-def count_left(candidates, state, bin_ends):
+@kernel(int64, INT64, BINS, STATE_RECORD)
+def count_left(candidates, bins, state):
     """Return the number of rows that are not expanded yet, candidates included, and of entries in this rank's bins."""
-    return state[TAIL] - state[HEAD] + candidates.size - state[CANDIDATE] + bin_ends.sum()
+    return state.tail - state.head + candidates.size - state.candidate + bins.ends.sum()

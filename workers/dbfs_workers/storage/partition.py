@@ -6,7 +6,7 @@ A partition built on a GPU has CuPy arrays, one built on a CPU has NumPy arrays.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ InputEdges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """Sources and targets of input edges, as vertex ids: kept in uint32, half the memory of int64."""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Adjacency lists of one rank's rows, as CPU kernels read them from a CSR and from pages alike.
 
     Attributes:

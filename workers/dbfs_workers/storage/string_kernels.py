@@ -8,10 +8,9 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.intrinsics import folded_product, prefetch
-from dbfs_workers.jit import INT32, INT64, READ_INT64, allocating_kernel, int64, kernel, void
+from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT8, allocating_kernel, int64, kernel, void
 from dbfs_workers.storage.id_kernels import READ_UINT8, UINT64, word_at
 
-UINT8 = types.Array(types.uint8, 1, "C")
 uint64 = types.uint64
 boolean = types.boolean
 
