@@ -37,6 +37,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.change_log import EdgeChanges
 from dbfs_workers.storage.labels import UNREACHED, ChangedRows, RankLabels
 from dbfs_workers.storage.partition import Partition, Rows, require_present
+from dbfs_workers.storage.row_kernels import kernel_rows
 
 # Edges that could be looked at while one change is read from the log and sent to its other end. A repair with too many
 # changes does not begin. Measured on a busy machine: 0.5 microseconds each (40,000 edges of a grid of 1,000 x 1,000).
@@ -161,7 +162,7 @@ class RepairLoop:
         assert found is not None
         earlier.take()
         rows, labels = partition.rows, self._arrays_of(earlier.labels)
-        arrays = (_read_only(rows), _read_only(partition.parent_rows or rows), labels, _changes(*found))
+        arrays = (kernel_rows(rows), kernel_rows(partition.parent_rows or rows), labels, _changes(*found))
         outcome = self._rounds(arrays, np.empty(0, np.int64), limits)
         if outcome == round_kernels.DONE:
             state["phase"], candidates = round_kernels.SEARCH, take_candidates(labels, state)
@@ -229,10 +230,6 @@ class RepairLoop:
         distances = run.labels.distances
         differs = distances != (UNREACHED if before is None else before)
         return replace(run, changed=ChangedRows.where(differs))
-
-
-def _read_only(rows: Rows) -> Rows:
-    return Rows(read_only(rows.starts), read_only(rows.ends), read_only(rows.columns))
 
 
 def _changes(deleted: EdgeChanges, inserted: EdgeChanges) -> round_kernels.Changes:

@@ -28,7 +28,7 @@ from dbfs_workers.jit import (
     named,
     void,
 )
-from dbfs_workers.storage.partition import Rows
+from dbfs_workers.storage.row_kernels import ROWS
 from dbfs_workers.storage.stripe import NO_VERTEX
 
 STATE: Final = np.dtype(
@@ -114,7 +114,6 @@ FETCHED: Final = 8
 """Rows of a list whose labels, or edges, are fetched from memory ahead of their turn."""
 
 STATE_RECORD: Final = from_dtype(STATE)
-ROWS: Final = named(Rows, READ_INT64, READ_INT64, READ_UINT32)
 LABELS: Final = named(Labels, INT32, UINT32, UINT8, *(UINT32,) * 4, INT32)
 BINS: Final = named(Bins, UINT32, UINT32, INT64)
 

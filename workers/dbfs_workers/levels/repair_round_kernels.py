@@ -28,7 +28,6 @@ from dbfs_workers.levels.repair_kernels import (
     FETCHED,
     IN_DOUBT,
     LABELS,
-    ROWS,
     STATE_RECORD,
     Bins,
     doubt,
@@ -42,6 +41,7 @@ from dbfs_workers.levels.repair_kernels import (
 )
 from dbfs_workers.levels.repair_limits import LIMITS, ahead_of_doubt, ahead_of_search, too_much
 from dbfs_workers.levels.repair_search_kernels import FAR, begin_level, count_left, expand, nearest
+from dbfs_workers.storage.row_kernels import ROWS
 
 DOUBT, BORDER, SEARCH = 0, 1, 2
 """Phases. The ranks go on from doubt to the border by themselves."""

@@ -16,7 +16,6 @@ from dbfs_workers.levels.repair_kernels import (
     BINS,
     LABELS,
     QUEUED,
-    ROWS,
     STATE_RECORD,
     Labels,
     enqueue,
@@ -24,6 +23,7 @@ from dbfs_workers.levels.repair_kernels import (
     offer,
     relax,
 )
+from dbfs_workers.storage.row_kernels import ROWS
 
 FAR = np.int64(1) << 40
 """The distance of the nearest level of a rank that has none left."""

@@ -11,15 +11,16 @@ the pool. So the version before stays whole until the batch commits: a batch tha
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import GraphTooLargeError
+from dbfs_workers.jit import read_only
 from dbfs_workers.storage import pages_kernels as kernels
 from dbfs_workers.storage.edge_bins import BinStore, bucket_bits
 from dbfs_workers.storage.partition import Csr, Rows
+from dbfs_workers.storage.row_kernels import kernel_rows
 from dbfs_workers.storage.row_versions import PAGE, SPARE, RowVersion
 from dbfs_workers.storage.sorting_kernels import sort_rows
 from dbfs_workers.storage.stripe import Stripe
@@ -245,10 +246,12 @@ class Pages:
         rows, size = self.rows, keys.size
         takes, counts = np.zeros(size, bool), np.zeros(7, np.int64)
         groups, degrees = np.empty(size + 1, np.int64), np.empty(size, np.int64)
-        before = (rows.starts, rows.ends, rows.columns)
-        batch = (keys, *before, order.first_id, order.ranks, order.stripe.n_local, directed, delete, takes)
+        batch = kernels.Batch(
+            *(read_only(keys), takes, kernel_rows(rows), order.first_id, order.ranks, order.stripe.n_local),
+            *(directed, delete),
+        )
         rewritten = self._rewritten(batch, counts, free_bytes)
-        changed = int(kernels.plan(*batch, groups, degrees, counts) if rewritten is None else counts[6])
+        changed = int(kernels.plan(batch, groups, degrees, counts) if rewritten is None else counts[6])
         sign = -1 if delete else 1
         changes = Changes(
             edges=int(counts[0]),
@@ -286,20 +289,18 @@ class Pages:
                 most = kernels.largest_degree(places.starts, places.ends, most)
             freed = _with_runs(free, rows.starts[moved], run_pages(before_degrees))
             following = Pages(places, pool, used, m_local, most, freed)
-        kernels.merge(
-            keys, takes, groups, changed, *before, order.ranks, order.stripe.n_local, delete, new_starts, pool
-        )
+        kernels.merge(batch, groups, changed, new_starts, pool)
         return following, changes
 
-    def _rewritten(self, batch: tuple[Any, ...], counts: NDArray[np.int64], free_bytes: FreeBytes) -> "Pages | None":
+    def _rewritten(self, batch: kernels.Batch, counts: NDArray[np.int64], free_bytes: FreeBytes) -> "Pages | None":
         """Return the version after a batch with edges of many rows, in a pool of its own; None for other batches.
 
         Args:
-            batch: the arguments of ``kernels.plan`` up to ``takes``, which is filled in.
+            batch: the batch, whose ``takes`` is filled in.
             counts: int64[7], filled in: see ``kernels.rewrite``.
             free_bytes: see ``changed``; as are the errors.
         """
-        keys, delete = batch[0], batch[8]
+        keys, delete = batch.keys, batch.delete
         least = _REWRITTEN * self.places.starts.size
         if keys.size < least:
             return None
@@ -309,7 +310,7 @@ class Pages:
         # With the room that the rows need if each key changes its row.
         most = self.rows.ends - self.rows.starts if delete else grown
         room = Pages._laid_out(most, SPARE, free_bytes)
-        used, largest = kernels.rewrite(*batch, counts, room.places.starts, room.places.ends, room.pool)
+        used, largest = kernels.rewrite(batch, counts, room.places.starts, room.places.ends, room.pool)
         m_local = self.m_local + int(-counts[2] if delete else counts[2])
         return Pages(room.places, room.pool[: used + int(SPARE * used)], used, m_local, largest)
 

@@ -4,20 +4,49 @@ A key is a local id (high half) and the place of a neighbour in its row's order 
 neighbour's internal id, or its position in a partition that is ordered by degree (``ranks`` is then p, else 0).
 """
 
+from typing import Final, NamedTuple
+
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, READ_UINT16, READ_UINT32, UINT32, int64, kernel, named, void
+from dbfs_workers.storage.partition import Rows
+from dbfs_workers.storage.row_kernels import ROWS
 from dbfs_workers.storage.row_versions import PAGE
 
 _UINT64 = types.Array(types.uint64, 1, "C")
 _READ_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
 _BOOL = types.Array(types.boolean, 1, "C")
-_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 _READ_STARTS = types.Array(types.int64, 2, "C", readonly=True)
 _LOW = np.uint64(0xFFFFFFFF)
-# The arguments of a batch and the rows before it: those of ``plan`` up to ``takes``.
-_BATCH = (_READ_UINT64, READ_INT64, READ_INT64, READ_UINT32, *(3 * (int64,)), *(2 * (types.boolean,)), _BOOL)
+
+
+class Batch(NamedTuple):
+    """A batch of edges to insert, or to delete, and the rows before it.
+
+    Attributes:
+        keys: uint64, ascending: see above; a read-only view.
+        takes: bool, set for each key that changes its row: the edge is new, or is there to be deleted.
+        rows: the rows before, as of ``kernel_rows``.
+        first_id: internal id of row 0.
+        ranks: see above.
+        n_local: rows of a rank.
+        directed: whether each key counts as an edge.
+        delete: whether the edges are deleted.
+    """
+
+    keys: NDArray[np.uint64]
+    takes: NDArray[np.bool_]
+    rows: Rows
+    first_id: int
+    ranks: int
+    n_local: int
+    directed: bool
+    delete: bool
+
+
+BATCH: Final = named(Batch, _READ_UINT64, _BOOL, ROWS, *(int64,) * 3, *(types.boolean,) * 2)
 
 
 @kernel(types.uint32, types.uint32, types.uint32, types.uint32)
@@ -65,41 +94,42 @@ def _first_at_least(columns, start, stop, place, ranks, n_local):
     return start
 
 
-@kernel(int64, *_BATCH, INT64, INT64, INT64)
-def plan(keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes, groups, degrees, counts):
-    """Find out what sorted keys change; return the number of rows changed.
+@kernel(int64, BATCH, INT64, INT64, INT64)
+def plan(batch, groups, degrees, counts):
+    """Find out what a batch changes; return the number of rows changed.
 
     Args:
-        takes: bool, set for each key that changes its row: the edge is new, or is there to be deleted.
+        batch: the batch, whose ``takes`` is set.
         groups: int64[keys + 1], set to the first key of each changed row. The entry after the last one is not set.
         degrees: int64[keys], set to the new degree of each changed row.
         counts: int64[6], set to the edges changed, the edges refused (duplicates of an insertion, missing ones of a
             deletion), the columns added or removed, the self-loops and the duplicates among them, and the index of the
             first key refused, or -1. An undirected edge counts once, at its end with the smaller internal id.
     """
-    order, width = np.uint32(ranks), np.uint32(n_local)
+    order, width = np.uint32(batch.ranks), np.uint32(batch.n_local)
+    keys, takes, columns = batch.keys, batch.takes, batch.rows.columns
     changed = 0
     counts[:] = 0
     counts[5] = -1
     at = 0
     while at < keys.size:
         row = np.int64(keys[at] >> np.uint64(32))
-        own = np.uint32(first_id + row)
-        start, stop = starts[row], ends[row]
+        own = np.uint32(batch.first_id + row)
+        start, stop = batch.rows.starts[row], batch.rows.ends[row]
         group, degree, low = at, stop - start, start
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             place = np.int64(keys[at] & _LOW)
             repeated = at > group and keys[at] == keys[at - 1]
-            low = _first_at_least(columns, low, stop, place, ranks, n_local)
+            low = _first_at_least(columns, low, stop, place, batch.ranks, batch.n_local)
             copies = 0
             while low + copies < stop and np.int64(_place(columns[low + copies], order, width)) == place:
                 copies += 1
             column = _column(np.uint32(place), order, width)
-            counted = directed or own <= column
-            takes[at] = not repeated and (copies > 0) == delete
+            counted = batch.directed or own <= column
+            takes[at] = not repeated and (copies > 0) == batch.delete
             if takes[at]:
-                amount = copies if delete else 1
-                degree += -amount if delete else amount
+                amount = copies if batch.delete else 1
+                degree += -amount if batch.delete else amount
                 counts[0] += counted
                 counts[2] += amount
                 counts[3] += amount * (own == column)
@@ -116,21 +146,18 @@ def plan(keys, starts, ends, columns, first_id, ranks, n_local, directed, delete
     return changed
 
 
-@kernel(
-    *(void, _READ_UINT64, _READ_BOOL, READ_INT64, int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64),
-    *(types.boolean, READ_INT64, UINT32),
-)
-def merge(keys, takes, groups, changed, starts, ends, columns, ranks, n_local, delete, new_starts, merged):
-    """Write the changed rows to their new places in ``merged``: the same pool as ``columns``, or another one.
+@kernel(void, BATCH, READ_INT64, int64, READ_INT64, UINT32)
+def merge(batch, groups, changed, new_starts, merged):
+    """Write the changed rows to their new places in ``merged``: the pool of the rows before, or another one.
 
-    ``starts`` and ``ends`` are those of the rows before; ``new_starts`` has an entry for each changed row. In one pool,
-    old and new places never overlap.
+    ``new_starts`` has an entry for each changed row. In one pool, old and new places never overlap.
     """
-    order, width = np.uint32(ranks), np.uint32(n_local)
+    order, width = np.uint32(batch.ranks), np.uint32(batch.n_local)
+    keys, takes, columns = batch.keys, batch.takes, batch.rows.columns
     for index in range(changed):
         at, write = groups[index], new_starts[index]
         row = np.int64(keys[at] >> np.uint64(32))
-        read, stop = starts[row], ends[row]
+        read, stop = batch.rows.starts[row], batch.rows.ends[row]
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             if takes[at]:
                 place = np.uint32(keys[at] & _LOW)
@@ -138,7 +165,7 @@ def merge(keys, takes, groups, changed, starts, ends, columns, ranks, n_local, d
                     merged[write] = columns[read]
                     read += 1
                     write += 1
-                if delete:
+                if batch.delete:
                     while read < stop and _place(columns[read], order, width) == place:
                         read += 1
                 else:
@@ -175,14 +202,12 @@ def add_degrees(keys, degrees):
     return rows
 
 
-@kernel(types.UniTuple(int64, 2), *_BATCH, INT64, INT64, INT64, UINT32)
-def rewrite(
-    keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes, counts, new_starts, new_ends, pool
-):
-    """Write all rows to another pool, one after another, changed by sorted keys: ``plan`` and ``merge`` in one pass.
+@kernel(types.UniTuple(int64, 2), BATCH, INT64, INT64, INT64, UINT32)
+def rewrite(batch, counts, new_starts, new_ends, pool):
+    """Write all rows to another pool, one after another, changed by a batch: ``plan`` and ``merge`` in one pass.
 
     Args:
-        keys, starts, ends, columns, first_id, ranks, n_local, directed, delete, takes: see ``plan``.
+        batch: see ``plan``.
         counts: int64[7], set to the counts of ``plan``, and to the number of rows changed.
         new_starts, new_ends: int64[n_local], set to the rows' places.
         pool: uint32, the other pool, with room for all rows and keys.
@@ -190,12 +215,15 @@ def rewrite(
     Returns:
         The columns used of the pool, and the largest degree.
     """
-    order, width = np.uint32(ranks), np.uint32(n_local)
+    order, width = np.uint32(batch.ranks), np.uint32(batch.n_local)
+    keys, takes, columns = batch.keys, batch.takes, batch.rows.columns
+    starts, ends = batch.rows.starts, batch.rows.ends
+    directed, delete = batch.directed, batch.delete
     counts[:] = 0
     counts[5] = -1
     at, begin, most = 0, 0, 0
     for row in range(starts.size):
-        own = np.uint32(first_id + row)
+        own = np.uint32(batch.first_id + row)
         read, stop, write, group = starts[row], ends[row], begin, at
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             place = np.uint32(keys[at] & _LOW)

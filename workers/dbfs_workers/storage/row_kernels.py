@@ -1,12 +1,24 @@
-"""CPU kernels that check the rows of a CSR in one pass: ``symmetry``, and the rows of a saved partition.
+"""CPU kernels that check rows of a CSR in one pass: ``symmetry``, and the rows of a saved partition. Rows as a type.
 
 One pass over a saved partition takes a fifth of the time of NumPy's seven.
 """
 
+from typing import Final
+
 import numpy as np
 from numba import types
 
-from dbfs_workers.jit import READ_INT64, READ_UINT32, int64, kernel
+from dbfs_workers.jit import READ_INT64, READ_UINT32, int64, kernel, named, read_only
+from dbfs_workers.storage.partition import Rows
+
+ROWS: Final = named(Rows, READ_INT64, READ_INT64, READ_UINT32)
+"""The type of what ``kernel_rows`` returns."""
+
+
+def kernel_rows(rows: Rows) -> Rows:
+    """Return rows as kernels take them: read-only views."""
+    return Rows(read_only(rows.starts), read_only(rows.ends), read_only(rows.columns))
+
 
 _FACTOR, _HALF, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(1)
 
