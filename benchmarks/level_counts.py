@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.levels.direction import bottom_up_may_pay, bottom_up_pays, expected_search_share
+from dbfs_workers.levels.state import Row, State, end_level, over, take_sums, turn
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.ordering import degree_order
 from dbfs_workers.storage.stripe import Stripe
@@ -139,10 +140,9 @@ class _Traversal:
         self.known = np.zeros((counts.grid.columns, self.n), bool)
         self.known[self.home[source], source] = True
         self.levels: list[Level] = []
-        self.bottom_up = False
-        self.share = expected_search_share()
-        self.unexplored = int(self.degrees.sum())
-        self.frontier_edges = 0
+        self.state = State.of(TraversalSpec("counts", (source,), predecessors, "cpu"), self.n, in_edges=True)
+        self.state.max_degree, self.state.unexplored_edges = int(self.degrees.max()), int(self.degrees.sum())
+        self.state.frontier = 1
 
     def bits(self, vertices: Counts) -> NDArray[np.bool]:
         """Return bool[n] with the bits of vertices."""
@@ -177,26 +177,31 @@ class _Traversal:
         taken: Counts = searchers[order][first]
         return taken
 
-    def pays(self, before: int) -> bool:
-        """Return whether the next level runs bottom-up; ``before`` is the number of edges of the frontier before."""
-        unexplored = self.unexplored - self.frontier_edges
-        return bottom_up_pays(self.frontier_edges, before, unexplored, self.n, self.share)
+    def end(self, inspected: int, found: int) -> None:
+        """End a level that looked at so many edges and found at most so many vertices."""
+        self.state.inspected, self.state.found = inspected, found
+        end_level(self.state, Row(), 0)
+
+    def measure(self) -> None:
+        """Choose the next level's direction by the exact frontier."""
+        take_sums(self.state, self.frontier.size, int(self.degrees[self.frontier].sum()), 0)
+        turn(self.state)
 
 
 class _Stripes(_Traversal):
-    """A traversal in the layout ``1d``: see ``levels.loop``."""
+    """A traversal in the layout ``1d``: see ``levels.rank_levels``."""
 
     def run(self) -> list[Level]:
         """Run all levels."""
-        sliced, found = False, 1
-        while found:
+        sliced = False
+        while not over(self.state):
             if sliced:
                 self.known[:, self.frontier] = True
-            sliced, found = self._search() if self.bottom_up else self._expand()
+            sliced = self._search() if self.state.bottom_up else self._expand()
         return self.levels
 
-    def _expand(self) -> tuple[bool, int]:
-        """Run a top-down level; return whether slices were sent, and at least the number of vertices found."""
+    def _expand(self) -> bool:
+        """Run a top-down level; return whether slices were sent."""
         before = int(self.degrees[self.frontier].sum())
         edges, targets, searchers = self.visit()
         level = Level(False, edges, 1)
@@ -204,17 +209,17 @@ class _Stripes(_Traversal):
         away = searchers[self.home[targets] != searchers]
         sent = np.bincount(away, minlength=self.p) * _ID_BYTES * (2 if self.predecessors else 1)
         level.add("bins", sent, self.p - 1)
-        self.unexplored -= before
         self.adopt(targets, searchers)
-        largest = int(self.degrees.max())
-        if not targets.size or not bottom_up_may_pay(targets.size, largest, self.unexplored, self.n, self.share):
-            return False, targets.size
+        self.end(before, targets.size)
+        turn(self.state)
+        if over(self.state) or not self.state.measuring:
+            return False
         level.crossings += 1
         level.add("slices", self._slices(), self.p - 1)
-        self._choose(before)
-        return True, self.frontier.size
+        self.measure()
+        return True
 
-    def _search(self) -> tuple[bool, int]:
+    def _search(self) -> bool:
         """Run a bottom-up level; return as ``_expand`` does."""
         counts = self.of
         rows = counts._ends[counts._lists]
@@ -224,48 +229,36 @@ class _Stripes(_Traversal):
         level.add("slices", self._slices(), self.p - 1)
         self.frontier = found
         self.known[self.home[found], found] = True
-        self.share = expected_search_share(int(edges.sum()), self.unexplored)
-        self._choose(self.frontier_edges)
-        return True, found.size
-
-    def _choose(self, before: int) -> None:
-        """Choose the next level's direction."""
-        self.frontier_edges = int(self.degrees[self.frontier].sum())
-        self.bottom_up = self.pays(before)
-        if self.bottom_up:
-            self.unexplored -= self.frontier_edges
+        self.end(int(edges.sum()), found.size)
+        self.measure()
+        return True
 
     def _slices(self) -> Counts:
         return np.full(self.p, _ID_BYTES * self.words * (self.p - 1))
 
 
 class _Grid(_Traversal):
-    """A traversal in the layout ``2d``: see ``levels.grid_loop``."""
+    """A traversal in the layout ``2d``: see ``levels.grid_levels``."""
 
     def run(self) -> list[Level]:
         """Run all levels, and fetch the parents."""
-        columns, searched = self.of.grid.columns, 0
+        columns = self.of.grid.columns
         finder = np.full(self.n, -1)
-        self.frontier_edges = int(self.degrees[self.frontier].sum())
         expanded = self._frontier_bytes()
         while self.frontier.size:
-            self.unexplored -= self.frontier_edges
-            level = Level(self.bottom_up, np.zeros(self.p, np.int64), 2)
+            level = Level(self.state.bottom_up, np.zeros(self.p, np.int64), 2)
             self.levels.append(level)
             level.add("frontier", expanded, self.of.grid.rows - 1)
-            if self.bottom_up:
+            if level.bottom_up:
                 level.add("visited", np.full(self.p, _ID_BYTES * self.words * (columns - 1)), columns - 1)
                 vertices, searchers = self._search(level)
-                searched = int(level.edges.sum())
             else:
                 level.edges, vertices, searchers = self.visit()
             level.add("found", self._lists(self.of.finders(vertices, searchers), vertices), columns - 1)
             taken = self.adopt(vertices, searchers)
             finder[self.frontier] = taken
-            before, self.frontier_edges = self.frontier_edges, int(self.degrees[self.frontier].sum())
-            if self.bottom_up:
-                self.share = expected_search_share(searched, self.unexplored)
-            self.bottom_up = self.pays(before)
+            self.end(int(level.edges.sum()), vertices.size)
+            self.measure()
             expanded = self._frontier_bytes()
         last = self.levels[-1]
         last.add("frontier", expanded, self.of.grid.rows - 1)

@@ -76,8 +76,8 @@ def cpu_amounts(point: LayoutCost) -> NDArray[np.float64]:
     used, alone = min(point.ranks, point.cores), point.ranks == 1
     # A bottom-up level reads the visited bits of the rank's rows, and a rank of the 2-D layout has those of its row.
     rows = Grid.of(point.ranks).columns if point.layout == "2d" else 1
-    # About: see ``levels.loop`` and ``levels.grid_loop``. Before the first bottom-up level the ranks of 1d measure the
-    # frontier.
+    # About: see ``levels.loop`` and ``levels.grid_levels``. Before the first bottom-up level the ranks of 1d measure
+    # the frontier.
     striped = point.levels + (point.bottom_up_levels > 0)
     crossings = striped if point.layout == "1d" else 2 * point.levels + 2 * point.predecessors
     work = np.array([point.edges, point.bytes_sent, point.n * (1 + rows * point.bottom_up_levels)]) / used

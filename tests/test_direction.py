@@ -4,17 +4,21 @@ from dataclasses import replace
 
 import distributed
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.levels.direction import (
-    ALPHA,
-    bottom_up_may_pay,
-    bottom_up_pays,
-    expected_search_share,
-    require_direction,
-)
+from dbfs_workers.jit import kernel, void
+from dbfs_workers.levels.direction import ALPHA, bottom_up_pays, expected_search_share, require_direction
+from dbfs_workers.levels.record_types import STATES
+from dbfs_workers.levels.state import State, bound_frontier, turn
 from dbfs_workers.spec import TraversalSpec
+
+
+@kernel(void, STATES)
+def turn_in_kernel(states):  # type: ignore[no-untyped-def]
+    turn(states[0])
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -40,15 +44,25 @@ def test_edges_looked_at(client: distributed.Client, spec: str, most: float, ran
     assert looked_at <= most * sum(result.edges for result in results)
 
 
+def after_a_level(
+    frontier_edges: int, expanded_edges: int, others: int, n: int, share: float = 1 / ALPHA, *, exact: bool = True
+) -> State:
+    """Return the state after a level: the edges of its frontier and of the next one, and those not reached yet."""
+    state = State.of(TraversalSpec("run", (0,), False, "cpu"), n, in_edges=True)
+    state.exact, state.search_share, state.level = exact, share, 1
+    state.frontier_edges, state.expanded_edges = frontier_edges, expanded_edges
+    state.unexplored_edges = others + frontier_edges
+    return state
+
+
 def test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest() -> None:
-    share = expected_search_share()
     # The frontier tripled, so that the next one is expected to have 3,000 edges.
-    assert bottom_up_pays(1000, 333, 3900, 100, share)
-    assert not bottom_up_pays(1000, 333, 4100, 100, share)
+    assert bottom_up_pays(after_a_level(1000, 333, 3900, 100))
+    assert not bottom_up_pays(after_a_level(1000, 333, 4100, 100))
     # A scan of all rows is not free.
-    assert not bottom_up_pays(1000, 1, 3900, 100_000, share)
+    assert not bottom_up_pays(after_a_level(1000, 1, 3900, 100_000))
     # A frontier before without edges, that of a source with none beside others, is as one with an edge.
-    assert bottom_up_pays(100, 0, 3900, 100, share) == bottom_up_pays(100, 1, 3900, 100, share)
+    assert bottom_up_pays(after_a_level(100, 0, 3900, 100)) == bottom_up_pays(after_a_level(100, 1, 3900, 100))
 
 
 def test_only_bottom_up_levels_need_in_edges() -> None:
@@ -63,8 +77,8 @@ def test_only_bottom_up_levels_need_in_edges() -> None:
 def test_the_share_of_the_last_bottom_up_level_is_expected_of_the_next() -> None:
     assert expected_search_share() == expected_search_share(5, 10_000) == expected_search_share(0, 0) == 1 / ALPHA
     assert expected_search_share(900, 1000) == 0.9
-    assert bottom_up_pays(1000, 1, 2000, 10, expected_search_share())
-    assert not bottom_up_pays(1000, 1, 2000, 10, expected_search_share(900, 1000))
+    assert bottom_up_pays(after_a_level(1000, 1, 2000, 10))
+    assert not bottom_up_pays(after_a_level(1000, 1, 2000, 10, expected_search_share(900, 1000)))
 
 
 @pytest.mark.parametrize("share", [1 / ALPHA, 0.5, 1.0])
@@ -72,6 +86,19 @@ def test_where_it_may_not_pay_it_does_not(share: float) -> None:
     n, max_degree = 1000, 8
     for remaining in (0, 10, 500, 8000):
         for found in (0, 1, 10, 100, 1000):
+            bounded = after_a_level(0, 1, remaining, n, share)
+            bounded.max_degree = max_degree
+            bound_frontier(bounded, found)
+            turn(bounded)
             for edges in range(0, min(found * max_degree, remaining) + 1, 7):
-                if bottom_up_pays(edges, 1, remaining - edges, n, share):
-                    assert bottom_up_may_pay(found, max_degree, remaining, n, share)
+                if bottom_up_pays(after_a_level(edges, 1, remaining - edges, n, share)):
+                    assert bounded.measuring
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**40), st.integers(1, 2**33), st.floats(0.05, 1e3))
+def test_kernels_choose_as_python_does(edges: int, before: int, others: int, n: int, share: float) -> None:
+    for exact in (True, False):
+        state, copy = (after_a_level(edges, before, others, n, share, exact=exact) for _ in range(2))
+        turn(state)
+        turn_in_kernel(copy.record)
+        assert state.record.tobytes() == copy.record.tobytes()

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from benchmarks.layouts import count_peers
 from benchmarks.level_counts import LevelCounts
-from dbfs_workers import backends
 from dbfs_workers.levels import loop
 from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.reports import COUNT_FIELDS
@@ -20,7 +19,7 @@ from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import grids, partitions
 from tests.support.exchanges import shared_memory
-from tests.support.gang import spec
+from tests.support.gang import levels_of, spec
 from tests.support.graphs import random
 
 _BOTTOM_UP, _EDGES, _BYTES = map(COUNT_FIELDS.index, ("bottom_up", "edges", "bytes_sent"))
@@ -39,13 +38,12 @@ def hubs(n: int, m: int) -> Ends:
 def run_stripes(stripe: Stripe, src: NDArray[np.int64], dst: NDArray[np.int64], hub_first: bool, *specs: Any) -> Any:
     """Run traversals on ranks of the 1-D partition; return the counts as int64[levels, ranks, fields] of each."""
     parts = partitions.build(stripe, src, dst, directed=False, hub_first=hub_first)
-    backend = backends.get("cpu")
     ends = shared_memory(stripe)
     deadline = time.monotonic() + _ANSWER_SECONDS
 
     def traverse(rank: int) -> Any:
         scratch = Scratch(parts[rank], np)
-        return loop.traverse(backend, scratch, specs, ends[rank], watch=Watch(1), deadline=deadline)
+        return loop.traverse(levels_of(scratch, ends[rank]), specs, ends[rank], watch=Watch(1), deadline=deadline)
 
     with ThreadPoolExecutor(stripe.p) as pool:
         runs = list(pool.map(traverse, range(stripe.p)))

@@ -19,13 +19,14 @@ import distributed
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.engines.interface import InPositions, LevelReport, Outcome, Progress, PublishedLabels
-from dbfs.errors import DbfsError, InvalidOptionError
+from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import HeldRun, held_run
 from dbfs_workers.levels import phases
 from dbfs_workers.levels.bins import RankCounts
-from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share
+from dbfs_workers.levels.direction import expected_search_share
+from dbfs_workers.levels.state import State, over, take_sums, turn
 from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import RunSpec, TraversalSpec, direction_name
 from dbfs_workers.tasks import taskgraph as tasks
@@ -47,7 +48,7 @@ class TaskGraphEngine:
     ) -> Generator[Outcome, None, None]:
         """Wait for the run's turn, and run one small Dask graph after another until a barrier found no vertex."""
         # Before the run waits for its turn, since a wrong option needs none.
-        Directions(record, specs.options)
+        State.of(specs.options, record.stripe.n, in_edges=record.infos[0].has_parents)
         specs = in_positions(specs)
         service, outcomes = ServiceClient.of(gang.client), list[Outcome]()
         reports: list[list[RankReport]] = [[] for _ in range(gang.p)]
@@ -92,7 +93,7 @@ class TaskGraphTraversal:
     """One traversal of a gang.
 
     Attributes:
-        level: number of levels run so far; during a level its number.
+        state: the traversal's state over all ranks.
         states: by rank, the task whose result is the rank's state.
         kept: the futures of the states.
     """
@@ -104,31 +105,40 @@ class TaskGraphTraversal:
         self.deadline = deadline
         self.run = run
         self.ranks = range(gang.p)
-        self.directions = Directions(record, spec)
-        self.level = 0
+        self.state = State.of(spec, record.stripe.n, in_edges=record.infos[0].has_parents)
         self.states: list[Ref] = []
         self.kept: list[distributed.Future] = []
 
     def traverse(self, see_level: LevelSeen) -> tuple[Outcome, list[RankReport]]:
         """Run the levels; return the outcome, and the ranks' reports."""
         self._start()
-        spec = self.spec
+        spec, state = self.spec, self.state
         directions: list[bool] = []
         ends: list[float] = []
-        frontier, reached = len(set(spec.sources)), 0
-        over = bool(spec.targets) and set(spec.targets) <= set(spec.sources)
-        while not over and self.level != spec.max_depth:
-            bottom_up = self.directions.bottom_up
-            counts = self._run(*self.level_graph(bottom_up=bottom_up))
-            reached += frontier
-            see_level(self.level, bottom_up, frontier, reached)
-            directions.append(bottom_up)
+        sources, reached = set(spec.sources), 0
+        state.unexplored_edges = sum(info.m_local for info in self.record.infos)
+        take_sums(state, len(sources), 0, len(set(spec.targets) - sources))
+        while not over(state):
+            counts = self._run(*self.level_graph(bottom_up=state.bottom_up))
+            reached += state.frontier
+            see_level(state.level, state.bottom_up, state.frontier, reached)
+            directions.append(state.bottom_up)
             ends.append(counts[0].ended)
-            self.level += 1
-            self.directions.pass_level(counts)
-            frontier = sum(each.count for each in counts)
-            over = not frontier or (bool(spec.targets) and not any(each.missing for each in counts))
+            self._end_level(counts)
         return self._finish(directions, ends)
+
+    def _end_level(self, counts: Sequence[RankCounts]) -> None:
+        """End a level by the counts of the ranks, and choose the direction of the next one."""
+        state = self.state
+        state.level += 1
+        state.expanded_edges = state.frontier_edges if state.bottom_up else sum(each.edges for each in counts)
+        state.unexplored_edges -= state.expanded_edges
+        if state.bottom_up:
+            searched = sum(each.searched for each in counts)
+            state.search_share = expected_search_share(searched, state.unexplored_edges)
+        frontier, degrees = sum(each.count for each in counts), sum(each.degrees for each in counts)
+        take_sums(state, frontier, degrees, sum(each.missing for each in counts))
+        turn(state)
 
     def release(self) -> None:
         """Release the states."""
@@ -139,7 +149,7 @@ class TaskGraphTraversal:
 
         The results are the ranks' counts, by rank; in a top-down level the barrier's sum comes after them.
         """
-        graph, run, level = TaskGraph(), self.spec.run_id, self.level
+        graph, run, level = TaskGraph(), self.spec.run_id, self.state.level
 
         def add(rank: int, name: str, task: Callable[..., Any], *arguments: Any, of: tuple[int, ...] = ()) -> Ref:
             return graph.add(rank, self._key(name, level, rank, *of), task, self.states[rank], *arguments)
@@ -234,53 +244,7 @@ class TaskGraphTraversal:
             raise
 
     def _doing(self) -> str:
-        return f"run {self.spec.run_id}, level {self.level}"
+        return f"run {self.spec.run_id}, level {self.state.level}"
 
     def _key(self, name: str, *index: int) -> Key:
         return (f"{name}-{self.spec.run_id}", *index)
-
-
-class Directions:
-    """The direction of one traversal's next level.
-
-    Args:
-        record: the graph.
-        spec: the traversal.
-
-    Attributes:
-        bottom_up: whether the next level is bottom-up.
-        adaptive: whether each level's direction is chosen.
-
-    Errors as for ``Engine.traverse``.
-    """
-
-    def __init__(self, record: GraphRecord, spec: TraversalSpec) -> None:
-        has_parents = record.infos[0].has_parents
-        if spec.direction == "bottom-up" and not has_parents:
-            raise InvalidOptionError(
-                "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
-            )
-        self.bottom_up = spec.direction == "bottom-up"
-        self.adaptive = spec.direction == "auto" and has_parents
-        self._n = record.stripe.n
-        self._unexplored_edges = sum(info.m_local for info in record.infos)
-        self._frontier_edges = 0
-        self._search_share = expected_search_share()
-
-    def pass_level(self, counts: Sequence[RankCounts]) -> None:
-        """Choose the direction of the next level by the ranks' counts."""
-        edges = sum(each.edges for each in counts)
-        if self.bottom_up:
-            before = self._frontier_edges
-            searched = sum(each.searched for each in counts)
-            self._search_share = expected_search_share(searched, self._unexplored_edges)
-        else:
-            before = edges
-            self._unexplored_edges -= edges
-        self._frontier_edges = sum(each.degrees for each in counts)
-        if self.adaptive:
-            unexplored = self._unexplored_edges - self._frontier_edges
-            self.bottom_up = bottom_up_pays(self._frontier_edges, before, unexplored, self._n, self._search_share)
-        if self.bottom_up:
-            # A top-down level's edges are subtracted at its end.
-            self._unexplored_edges -= self._frontier_edges

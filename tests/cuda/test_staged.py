@@ -16,7 +16,7 @@ from dbfs_workers import backends
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.errors import DeviceFailedError, GraphTooLargeError
 from dbfs_workers.exchange import staged as staged_exchange
-from dbfs_workers.levels import state as traversal
+from dbfs_workers.levels import task_state as traversal
 from dbfs_workers.members import staged
 from dbfs_workers.members.staged import StagedMember
 from dbfs_workers.spec import RunSpec

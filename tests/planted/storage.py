@@ -61,7 +61,7 @@ FAULTS = (
         "workers/dbfs_workers/storage/grid.py",
         "    return max(stripe.words_local, -(-stripe.n_local // (2 * Grid.of(stripe.p).columns)))",
         "    return -(-stripe.n_local // (2 * Grid.of(stripe.p).columns))",
-        ("tests/workers/test_grid_loop.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
+        ("tests/workers/test_grid_levels.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
     ),
     Fault(
         "dbfs/building/memory.py",

@@ -85,9 +85,8 @@ class Worker:
         from dbfs_workers.levels.traversals import Watch
         from dbfs_workers.storage.labels import RankLabels
 
-        runs = loop.traverse(
-            self.backend, self.scratch, specs, self.end, watch=Watch(number), deadline=time.monotonic() + seconds
-        )
+        levels, watch = levels_of(self.scratch, self.end, self.backend.name), Watch(number)
+        runs = loop.traverse(levels, specs, self.end, watch=watch, deadline=time.monotonic() + seconds)
         to_host, labels = self.backend.to_host, [run.labels for run in runs]
         parents = [None if of.predecessors is None else to_host(of.predecessors) for of in labels]
         return [
@@ -297,6 +296,14 @@ class Answer:
 
 def spec(*sources: int, **options: Any) -> TraversalSpec:
     return TraversalSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"} | options))
+
+
+def levels_of(scratch: Any, exchange: Any, backend: str = "cpu", free_bytes: int = 2**30) -> Callable[[], Any]:
+    """Return a function that makes what runs the levels of a rank of the layout 1d."""
+    from dbfs_workers import backends
+    from dbfs_workers.levels.rank_levels import StripeLevels
+
+    return lambda: StripeLevels(backends.get(backend), scratch, exchange, lambda: free_bytes)
 
 
 def repeated(one: TraversalSpec, times: int) -> RunSpec:

@@ -44,7 +44,7 @@ from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
-from tests.support.gang import PATIENCE, Answer
+from tests.support.gang import PATIENCE, Answer, levels_of
 
 
 class Network:
@@ -396,9 +396,8 @@ class NcclGang:
 
         def run(rank: int) -> Any:
             deadline, watch = time.monotonic() + seconds, Watch(number)
-            backend = backends.get("cpu")
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
-            return loop.traverse(backend, scratch, list(specs), exchange, watch=watch, deadline=deadline)
+            return loop.traverse(levels_of(scratch, exchange), specs, exchange, watch=watch, deadline=deadline)
 
         return [self.threads.submit(run, rank) for rank in range(self.p)]
 

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers import backends
 from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, RunCancelledError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
@@ -31,7 +30,7 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tokens import Token
 from tests.support import graphs, oracle
 from tests.support.exchanges import shared_memory
-from tests.support.gang import PATIENCE, Answer, partitions, spec, started
+from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec, started
 
 LENGTH = 3000
 
@@ -61,12 +60,8 @@ def traverse(
     def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:
         scratch = Scratch(share(partition) if shared(end.rank) else partition, np)
         deadline = time.monotonic() + PATIENCE
-        return loop.traverse(
-            *(backends.get("cpu"), scratch, specs, end),
-            watch=loop.Watch(1),
-            deadline=deadline,
-            free_bytes=lambda: free_bytes,
-        )
+        levels = levels_of(scratch, end, free_bytes=free_bytes)
+        return loop.traverse(levels, specs, end, watch=loop.Watch(1), deadline=deadline)
 
     with ThreadPoolExecutor(p) as pool:
         ranks = list(pool.map(part, ends, parts))

@@ -1,20 +1,29 @@
 """The table of levels: sums of neighbouring levels where a traversal has many, against a table of all levels."""
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from dbfs_workers.levels import level_table
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, RankReport, RankRun, levels_of_rows
 from dbfs_workers.storage.labels import RankLabels
 
-_DISCOVERED = COUNT_FIELDS.index("discovered")
+_EDGES, _DISCOVERED = map(COUNT_FIELDS.index, ("edges", "discovered"))
 LABELS = RankLabels(np.zeros(0, np.int32), None)
 # How the levels come: one, a call of a kernel, or levels that another rank counted.
-PARTS = st.tuples(st.sampled_from(["add", "extend", "led", "skip"]), st.sampled_from([1, 63, 256, 5000, 20_000]))
+PARTS = st.tuples(st.sampled_from(["one", "kernel", "led", "skip"]), st.sampled_from([1, 63, 256, 5000, 20_000]))
+
+
+def write(rows: NDArray[Any], counts: NDArray[np.int64], seconds: NDArray[np.float64], led: int) -> None:
+    rows["levels"], rows["led"] = 1, led
+    for names, table in ((COUNT_FIELDS, counts), (TIME_FIELDS, seconds)):
+        for name, column in zip(names, table.T, strict=True):
+            rows[name] = column
 
 
 @given(traversals=st.lists(st.lists(PARTS, max_size=12), min_size=1, max_size=4), seed=st.integers(0, 99))
@@ -25,21 +34,32 @@ def test_rows_are_sums_of_neighbouring_levels(traversals: list[list[tuple[str, i
         table.begin()
         counts, seconds, led = np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))), 0
         for kind, size in parts:
-            levels = 1 if kind == "add" else size if kind == "skip" else min(size, 256)
+            levels = 1 if kind == "one" else size if kind == "skip" else min(size, 256)
             # Few levels discover a vertex, so that the last to do so lies anywhere.
             new = rng.integers(0, 9, (levels, len(COUNT_FIELDS))) * (rng.random((levels, 1)) < 0.01)
             times = rng.integers(0, 1024, (levels, len(TIME_FIELDS))) / 1024
             if kind == "skip":
                 new[:], times[:] = 0, 0
                 table.skip(levels)
-            elif kind == "add":
-                table.add(tuple(new[0].tolist()), tuple(times[0].tolist()))
+            elif kind == "one":
+                row = table.row()
+                # The first half of a level, and after another look at the table the second one.
+                assert not any(getattr(row, name) for name in (*COUNT_FIELDS, *TIME_FIELDS))
+                row.levels = 1
+                row.edges = new[0, _EDGES]
+                table.room(64)
+                row = table.row()
+                assert row.edges == new[0, _EDGES]
+                for name, value in zip((*COUNT_FIELDS, *TIME_FIELDS), (*new[0], *times[0]), strict=True):
+                    setattr(row, name, value)
+                table.add()
             else:
-                table.extend(new, times, led=kind == "led")
+                write(table.room(256)[:levels], new, times, kind == "led")
+                table.add(levels)
             led += levels * (kind == "led")
             counts, seconds = np.concatenate([counts, new]), np.concatenate([seconds, times])
-        assert table.rows().levels.sum() == table.levels == len(counts)
-        assert table.rows().led.sum() == led
+        assert table.rows()["levels"].sum() == table.levels == len(counts)
+        assert table.rows()["led"].sum() == led
         expected.append((counts, seconds))
         found.append(table.end())
     for (counts, seconds), (records, depth) in zip(expected, found, strict=True):
@@ -61,7 +81,8 @@ def test_the_memory_of_a_traversal_does_not_grow_with_its_levels() -> None:
     table = LevelTable()
     table.begin()
     for _ in range(4096):
-        table.extend(counts, seconds)
+        write(table.room(256), counts, seconds, 0)
+        table.add(256)
     table.skip(1 << 20)
     records, depth = table.end()
     _, peak = tracemalloc.get_traced_memory()

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels import phases
-from dbfs_workers.levels import state as levels_state
+from dbfs_workers.levels import phases, task_state
 from dbfs_workers.levels.bins import Bin
-from dbfs_workers.levels.state import TraversalState
+from dbfs_workers.levels.task_state import TraversalState
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import taskgraph as tasks
@@ -25,7 +24,7 @@ def state() -> TraversalState:
     stripe = Stripe(6, 2)
     path = np.arange(6)
     spec = TraversalSpec(RUN, (0,), predecessors=True, backend="cpu")
-    return levels_state.start(build(stripe, path[:-1], path[1:], directed=False)[0], spec)
+    return task_state.start(build(stripe, path[:-1], path[1:], directed=False)[0], spec)
 
 
 def empty_bin(source: int, at: int, run: str = RUN) -> Bin:

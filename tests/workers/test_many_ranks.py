@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dbfs_workers import backends
 from dbfs_workers.errors import RunAbortedError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
@@ -21,7 +20,7 @@ from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
 from tests.support.exchanges import connect, shared_memory
-from tests.support.gang import PATIENCE, Answer, partitions, spec
+from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec
 
 
 def exchanges(stripe: Stripe, ranks: range) -> Iterator[SharedMemoryExchange]:
@@ -47,7 +46,7 @@ def test_labels_are_scipys(p: int) -> None:
     def part(end: SharedMemoryExchange, partition: Partition) -> list[RankRun]:
         deadline = time.monotonic() + PATIENCE
         scratch = Scratch(partition, np)
-        return loop.traverse(backends.get("cpu"), scratch, specs, end, watch=Watch(1), deadline=deadline)
+        return loop.traverse(levels_of(scratch, end), specs, end, watch=Watch(1), deadline=deadline)
 
     stripe = Stripe(n, p)
     ends = list(exchanges(stripe, range(p)))
@@ -79,8 +78,8 @@ def test_a_run_stops_before_a_traversal_on_all_ranks_and_the_next_run_is_whole(p
 
     def part(end: SharedMemoryExchange, number: int, stops: Callable[[], bool]) -> list[RankRun]:
         deadline, watch = time.monotonic() + PATIENCE, Watch(number)
-        arguments = (backends.get("cpu"), scratches[end.rank], specs, end)
-        return loop.traverse(*arguments, watch=watch, deadline=deadline, stops=stops)
+        levels = levels_of(scratches[end.rank], end)
+        return loop.traverse(levels, specs, end, watch=watch, deadline=deadline, stops=stops)
 
     ends = list(exchanges(stripe, range(p)))
     with ThreadPoolExecutor(p) as pool:
@@ -101,7 +100,7 @@ def test_the_labels_of_a_finished_run_return_to_the_pool() -> None:
     stripe, watch = partition.stripe, Watch(1)
     pool, end = LabelPool(stripe.n_local, 1 << 20), shared_memory(stripe)[0]
     scratch, deadline = Scratch(partition, np, pool), time.monotonic() + PATIENCE
-    runs = loop.traverse(backends.get("cpu"), scratch, [spec(0), spec(1)], end, watch=watch, deadline=deadline)
+    runs = loop.traverse(levels_of(scratch, end), [spec(0), spec(1)], end, watch=watch, deadline=deadline)
     assert len(runs) == 2
     del runs
     # The watch still exists: another thread may look at it until the next run.

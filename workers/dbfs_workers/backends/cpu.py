@@ -14,6 +14,7 @@ from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.team import Team
 
 _NONE = np.empty(0, np.uint32)
 
@@ -73,8 +74,11 @@ class CpuBackend:
         distance: int,
         labels: RankLabels,
         discovered: NDArray[np.uint32],
+        team: Team | None = None,
     ) -> int:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
+        if team is not None and own_visited is not None and rows.size >= cpu_team_calls.LEAST_ENTRIES:
+            return cpu_team.contract(team, rows, parents, own_visited, distance, labels, discovered)
         return int(
             kernels.contract(
                 rows,

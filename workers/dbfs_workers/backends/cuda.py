@@ -110,6 +110,7 @@ class CudaBackend:
         distance: int,
         labels: RankLabels,
         discovered: Any,
+        team: Any | None = None,  # noqa: ARG002
     ) -> int:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
         count = self.xp.zeros(1, np.uint64)

@@ -1,7 +1,7 @@
 """The interface of a backend of the 2-D partition: the operators of a level on one rank.
 
-``grid_cpu`` and ``grid_cuda`` implement the interface, and ``levels.grid_loop`` calls it. Unless said otherwise, arrays
-are of the device's module.
+``grid_cpu`` and ``grid_cuda`` implement the interface, and ``levels.grid_levels`` calls it. Unless said otherwise,
+arrays are of the device's module.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""CPU kernels of the resident loop on a 2-D partition: see ``dbfs_workers.levels.grid_loop``.
+"""CPU kernels of the resident loop on a 2-D partition: see ``dbfs_workers.levels.grid_levels``.
 
 A rank searches edges into the vertices of its row of the grid. ``visited`` and ``parents`` are over these vertices:
 vertex ``k`` of the rank in column ``c`` of the row is ``c * n_local + k``. What the rank finds goes into lists, one for

@@ -11,6 +11,7 @@ from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition, host_bytes
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.team import Team
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Backend(Protocol):
         distance: int,
         labels: RankLabels,
         discovered: NDArray[np.uint32],
+        team: Team | None = None,
     ) -> int:
         """Label the new vertices of a bin and write them into ``discovered``; return their number.
 
@@ -105,6 +107,7 @@ class Backend(Protocol):
             distance: the label of the new vertices.
             labels: this rank's labels; updated.
             discovered: as long as ``rows`` at least.
+            team: threads that share the work on a large bin, on the CPU.
         """
         ...
 

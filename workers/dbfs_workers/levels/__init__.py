@@ -4,10 +4,15 @@ In: a rank's edges, a ``TraversalSpec``, and the bins and counts of the peers. O
 
 | module | content |
 | --- | --- |
-| ``loop`` | the resident loop: all levels of a traversal in one call of the gang. Start reading here |
-| ``direction`` | the rule by which the loop chooses top-down or bottom-up levels |
+| ``loop`` | the loop: all levels of a traversal in one call of the gang. Start reading here |
+| ``state`` | the state of a traversal, the row of a level, and what the loop decides by them |
+| ``direction`` | the rule by which levels are top-down or bottom-up |
+| ``level_table`` | the rows of the levels |
+| ``rank_levels`` | which steppers a rank has; ``grid_levels`` has those of the layout 2d |
+| ``stepper`` | the steppers by which the host directs each level |
+| ``top_down_levels``, ``led_levels``, ``queued_levels`` | the steppers that run many levels |
 | ``phases`` | expand, filter + partition and contract one by one, as the taskgraph engine's tasks call them |
-| ``state`` | a traversal's state between those tasks, which refuses a phase out of order |
+| ``task_state`` | a rank's arrays between those tasks, which refuse a phase out of order |
 | ``bins``, ``counts`` | the results of those phases: vertices for one owner, and the numbers of a level |
 
 The kernels are in ``dbfs_workers.backends``, and the arrays that they change in ``dbfs_workers.storage.scratch``.

@@ -10,6 +10,8 @@ of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, 
 6.9 / 1.4, wikipedia 4.7 / 1.5. On Kronecker graphs, R-MAT and uniform ones the conditions change nothing.
 """
 
+from typing import Final, Protocol
+
 from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 
@@ -18,8 +20,8 @@ from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 # for ALPHA 14 / 20 / 30 / 40 with ROWS_PER_EDGE 16 (2 ranks, 2 cores, means over 16 sources): Kronecker scale 20
 # 11.5 / 11.5 / 12.4 / 13.6, in degree order 4.3 / 4.4 / 4.2 / 4.5; uniform, 10^6 vertices, 8 * 10^6 edges
 # 23.1 / 20.3 / 20.6 / 20.3; 3-D grid of 10^6 29.3 / 29.6 / 27.9 / 30.1. ROWS_PER_EDGE 4 and 64 cost 0 to 20 % more.
-ALPHA = 20
-ROWS_PER_EDGE = 16
+ALPHA: Final = 20
+ROWS_PER_EDGE: Final = 16
 
 
 def require_direction(spec: TraversalSpec, *, in_edges: bool) -> None:
@@ -52,37 +54,31 @@ def expected_search_share(searched: int = 0, unexplored_edges: int = 0) -> float
     return max(1 / ALPHA, searched / max(1, unexplored_edges))
 
 
-def bottom_up_pays(frontier_edges: int, expanded_edges: int, unexplored_edges: int, n: int, share: float) -> bool:
-    """Return whether the next level is faster bottom-up.
+class Sums(Protocol):
+    """What the rule reads of a traversal's state: see ``state.State``."""
+
+    n: int
+    exact: bool
+    frontier_edges: int
+    expanded_edges: int
+    unexplored_edges: int
+    search_share: float
+
+
+def bottom_up_pays(state: Sums) -> bool:
+    """Return whether the next level is faster bottom-up. Python and Numba's kernels call this function.
+
+    If the frontier's edges are an upper bound, return whether the level may be faster. If it may not, no rank needs to
+    sum its degrees, and the ranks need no second crossing: each level of a road network keeps its one barrier.
 
     Args:
-        frontier_edges: sum of the frontier's degrees.
-        expanded_edges: sum of the degrees of the frontier before.
-        unexplored_edges: sum of the degrees of unvisited vertices.
-        n: vertices of the graph.
-        share: share of the unexplored edges that the level is expected to look at.
+        state: the traversal, after a level. Its unexplored edges include those of the frontier.
     """
-    growth = frontier_edges / max(1, expanded_edges)
-    reaches_the_rest = frontier_edges * (1 + growth) > unexplored_edges
-    return reaches_the_rest and _searches_fewer_edges(frontier_edges, unexplored_edges, n, share)
-
-
-def bottom_up_may_pay(found: int, max_degree: int, remaining_edges: int, n: int, share: float) -> bool:
-    """Return whether ``bottom_up_pays`` can hold for a frontier of at most ``found`` vertices.
-
-    If not, no rank needs to sum its degrees, and the ranks need no second crossing: each level of a road network keeps
-    its one barrier.
-
-    Args:
-        found: vertices in the frontier, or more.
-        max_degree: the graph's largest degree.
-        remaining_edges: sum of the degrees of unvisited vertices, the frontier counted as unvisited.
-        n: vertices of the graph.
-        share: share of the unexplored edges that the level is expected to look at.
-    """
-    frontier_edges = min(found * max_degree, remaining_edges)
-    return _searches_fewer_edges(frontier_edges, remaining_edges - frontier_edges, n, share)
-
-
-def _searches_fewer_edges(frontier_edges: int, unexplored_edges: int, n: int, share: float) -> bool:
-    return frontier_edges > unexplored_edges * share + n / ROWS_PER_EDGE
+    edges = state.frontier_edges
+    others = state.unexplored_edges - edges
+    # In this order, since a division takes as long as the rest.
+    searches_fewer = edges > others * state.search_share + state.n / ROWS_PER_EDGE
+    if not searches_fewer or not state.exact:
+        return searches_fewer
+    growth = edges / max(1, state.expanded_edges)
+    return edges * (1 + growth) > others

@@ -16,8 +16,9 @@ from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AH
 from dbfs_workers.exchange.barrier_kernels import RUN_SHIFT
 from dbfs_workers.exchange.segment import ABORT
 from dbfs_workers.intrinsics import load_acquire, monotonic_ns, prefetch
-from dbfs_workers.jit import FLOAT64, INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
+from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.levels.record_types import ROWS, STATES
+from dbfs_workers.levels.state import end_level, over, turn
 
 LEVELS: Final = 256
 """Most levels of one call. Progress is shown between calls, and lost peers are looked for."""
@@ -25,33 +26,14 @@ LEVELS: Final = 256
 # A call ends after the level in which this time has passed: nanoseconds.
 _LONGEST = 2_000_000
 
+HYSTERESIS: Final = 2
+"""Led levels end before a level with so many times as many vertices or edges, so that ranks change seldom."""
+
 _MARK = np.uint32(1 << 31)
-
-# Places in ``state``, int64[STATE]. The caller sets those up to NUMBER before the first call of consecutive led levels.
-LEVEL = 0  # the level in progress, or the next one
-QUEUE = 1  # the queue with the frontier, 0 or 1
-FRONTIER = 2  # vertices of the frontier, of all ranks
-UNEXPLORED = 3  # over all ranks, the sum of the degrees of vertices that are not expanded
-LAST_LEVEL = 4  # the level at which the traversal ends at the latest
-ADAPTIVE = 5  # 1 if levels may be bottom-up
-MAX_DEGREE = 6  # the graph's largest degree
-MOST_VERTICES = 7  # led levels end before a level of more vertices
-MOST_EDGES = 8  # led levels end before a level that may have more edges
-FIRST = 9  # the first led level
-NUMBER = 10  # the gang's serial number of the run
-ENDED = 11  # when the last level ended, in nanoseconds of the monotonic clock
-DONE = 12  # levels of this call
-EXPANDED_EDGES = 13  # edges of the last level
-MAY_TURN = 14  # 1 if a bottom-up level may pay now
-OVER = 15  # 1 if the led levels are over
-STATE: Final = 16
-
-COUNTED: Final = len(COUNT_FIELDS)
-TIMED: Final = len(TIME_FIELDS)
 
 
 @kernel(
-    void,
+    types.boolean,
     READ_INT64,
     READ_UINT32,
     int64,
@@ -65,11 +47,9 @@ TIMED: Final = len(TIME_FIELDS)
     INT64,
     INT64,
     INT64,
-    types.float64,
-    types.float64,
-    INT64,
-    INT64,
-    FLOAT64,
+    int64,
+    STATES,
+    ROWS,
     INT64,
 )
 def led_levels(
@@ -86,11 +66,9 @@ def led_levels(
     marked,
     log_ends,
     words,
-    share,
-    least_edges,
-    state,
-    counts,
-    seconds,
+    first_level,
+    states,
+    rows,
     clock,
 ):
     """Run levels until they are over for the leader, the run is aborted, or the call has lasted long enough.
@@ -99,48 +77,49 @@ def led_levels(
         row_offsets, columns: the adjacency lists of all ranks, by internal id: see ``shared_rows.HostRows``.
         n_local: rows of a rank.
         visited: uint32[words], a bit for each visited internal id; updated.
-        even_queue, odd_queue: uint32[MOST_EDGES] or longer, internal ids of the frontier and of its successor in turn.
+        even_queue, odd_queue: uint32, internal ids of the frontier and of its successor in turn; with room for the
+            most vertices and edges of a level.
         bodies, body_words: the bodies of all ranks, and the words of each: see ``segment``.
         log_words: words of a log's rows; as many words of parents follow them.
         predecessors: whether parents are written.
         marked: int64[p], the last level with a mark in each rank's log, -1 at first; updated.
         log_ends: int64[p], the end of each rank's log; updated.
         words: the head of the segment.
-        share, least_edges: see ``level_kernels.top_down_levels``.
-        state: int64[STATE], updated.
-        counts: int64[LEVELS * COUNTED], a row a level of this call, over all ranks.
-        seconds: float64[LEVELS * TIMED], a row a level of this call.
+        first_level: the first led level.
+        states: ``State.record``, updated. Its queue is of all ranks.
+        rows: ROW[LEVELS], a row a level of this call, over all ranks; updated.
         clock: int64[2], scratch space.
+
+    Returns:
+        Whether led levels are over. ``done`` levels of this call are complete.
     """
+    state = states[0]
     # A product instead of a quotient, which takes longer. The half keeps rounding away from whole numbers.
     inverse = 1.0 / n_local
-    state[DONE] = 0
-    begun = state[ENDED]
+    state.done = 0
+    begun = state.ended
     while True:
-        level, frontier = state[LEVEL], state[FRONTIER]
-        most = min(frontier * state[MAX_DEGREE], state[UNEXPLORED])
+        level, frontier, most = state.level, state.size, state.frontier_edges
         room = log_words
         for owner in range(log_ends.size):
             room = min(room, log_words - log_ends[owner])
         if (
-            frontier == 0
-            or level == state[LAST_LEVEL]
-            or state[MAY_TURN] == 1
-            or frontier > state[MOST_VERTICES]
-            or most > state[MOST_EDGES]
+            over(state)
+            or state.measuring
+            or frontier > HYSTERESIS * state.led_vertices
+            or most > HYSTERESIS * state.led_edges
             # A log takes a mark and at most all rows of its owner.
             or 1 + min(most, n_local) > room
         ):
-            state[OVER] = 1
-            return
+            return True
         if (
-            state[DONE] == LEVELS
-            or state[ENDED] - begun > _LONGEST
-            or load_acquire(words, ABORT) >> RUN_SHIFT == state[NUMBER]
+            state.done == rows.size
+            or state.ended - begun > _LONGEST
+            or load_acquire(words, ABORT) >> RUN_SHIFT == state.number
         ):
-            return
-        queue, found_queue = (odd_queue, even_queue) if state[QUEUE] else (even_queue, odd_queue)
-        mark = _MARK | np.uint32(level - state[FIRST])
+            return False
+        queue, found_queue = (odd_queue, even_queue) if state.queue else (even_queue, odd_queue)
+        mark = _MARK | np.uint32(level - first_level)
         edges = 0
         found = 0
         for i in range(frontier):
@@ -171,28 +150,17 @@ def led_levels(
                 log_ends[owner] += 1
                 found_queue[found] = u
                 found += 1
-        row = state[DONE] * COUNTED
-        # In the order of COUNT_FIELDS.
-        counts[row] = 0
-        counts[row + 1] = frontier
-        counts[row + 2] = edges
-        counts[row + 3] = edges - found
-        counts[row + 4] = found
-        counts[row + 5] = counts[row + 6] = 0
-        counts[row + 7] = found
-        counts[row + 8] = 0
+        row = rows[state.done]
+        row.edges = edges
+        row.own = found
+        row.led = 1
         now = monotonic_ns(clock)
-        row = state[DONE] * TIMED
-        seconds[row], seconds[row + 1], seconds[row + 2] = (now - state[ENDED]) * 1e-9, 0, 0
-        state[ENDED] = now
-        remaining = state[UNEXPLORED] - edges
-        state[UNEXPLORED], state[EXPANDED_EDGES] = remaining, edges
-        bound = min(types.float64(found) * state[MAX_DEGREE], types.float64(remaining))
-        state[MAY_TURN] = state[ADAPTIVE] and bound > (remaining - bound) * share + least_edges
-        state[FRONTIER] = found
-        state[QUEUE] = 1 - state[QUEUE]
-        state[LEVEL] = level + 1
-        state[DONE] += 1
+        row.search = (now - state.ended) * 1e-9
+        state.ended = now
+        state.found, state.inspected = found, edges
+        end_level(state, row, found)
+        turn(state)
+        state.done += 1
 
 
 @kernel(types.UniTuple(int64, 2), READ_UINT32, READ_UINT32, int64, int64, UINT32, INT32, UINT32, UINT32)

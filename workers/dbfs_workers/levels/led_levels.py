@@ -16,250 +16,153 @@ All ranks choose led levels by the same sums of a crossing, and by the size that
 alone decides when they end.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.errors import ExchangeUnavailableError
-from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import led_kernels as kernels
 from dbfs_workers.levels import led_size
-from dbfs_workers.levels.direction import ROWS_PER_EDGE
-from dbfs_workers.levels.level_table import TableRows
-from dbfs_workers.reports import COUNT_FIELDS
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.levels.level_table import LevelTable
+from dbfs_workers.levels.state import State, bound_frontier, is_small
+from dbfs_workers.levels.stepper import Working, elapsed
+from dbfs_workers.reports import TIME_FIELDS
 from dbfs_workers.storage.partition import Csr
-from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.shared_rows import KIND
 
 # Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
 _MOST_EDGES = 1 << 16
-# Led levels end before a level with so many times as many vertices or edges, so that ranks change seldom.
-_HYSTERESIS = 2
-_BOTTOM_UP, _FRONTIER = map(COUNT_FIELDS.index, ("bottom_up", "frontier"))
 _PHASE = "led top-down"
-_WITHOUT_END = 1 << 62
 _NONE = np.empty(0, np.uint32)
 
 
-@dataclass(frozen=True)
-class LedStretch:
-    """Consecutive led levels, as their leader reports them. The arrays are valid until the next levels.
-
-    Attributes:
-        counts: int64[levels, len(COUNT_FIELDS)], over all ranks.
-        seconds: float64[levels, len(TIME_FIELDS)].
-    """
-
-    counts: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LedEnd:
-    """The state of a traversal after led levels; the same on all ranks, except for ``discovered``.
-
-    Attributes:
-        levels: number of led levels.
-        frontier: over all ranks, vertices of the frontier.
-        expanded_edges: over all ranks, edges that the last level expanded.
-        unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
-        may_turn: whether a bottom-up level may pay now.
-        discovered: vertices of this rank that were discovered.
-    """
-
-    levels: int
-    frontier: int
-    expanded_edges: int
-    unexplored_edges: int
-    may_turn: bool
-    discovered: int
-
-
 class LedLevels:
-    """A rank's part in the led levels of its traversals, one after another.
+    """A ``Stepper``: a rank's part in led levels.
 
     Args:
-        scratch: the rank's working memory.
+        working: what the rank's levels work on.
         exchange: the rank's end of the exchange.
         free_bytes: returns the bytes of memory that this process may still take.
 
     Attributes:
         leads: whether this rank is the leader.
-        most_vertices: most vertices of a frontier whose level is led; see ``agree``.
-        most_edges: most edges of such a frontier.
-        were_run: whether any level of the traversal was led.
     """
 
-    def __init__(self, scratch: Scratch, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
-        self._scratch, self._exchange, self._free_bytes = scratch, exchange, free_bytes
-        self._labels: RankLabels
-        exchange.show_rows(scratch.rows_token)
+    def __init__(self, working: Working, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
+        self._working, self._exchange, self._free_bytes = working, exchange, free_bytes
+        exchange.show_rows(working.scratch.rows_token)
         self.leads = exchange.rank == 0
-        log_words = exchange.segment.log_words
-        self.most_vertices = 0
-        # The discoveries of a level have to fit in an empty log, beside a mark.
-        fits = log_words > scratch.partition.stripe.n_local
-        self.most_edges = _MOST_EDGES if fits else min(_MOST_EDGES, log_words - 1)
-        state = self._state = np.zeros(kernels.STATE, np.int64)
-        state[kernels.MOST_EDGES] = _HYSTERESIS * self.most_edges
-        self._least_edges = scratch.partition.stripe.n / ROWS_PER_EDGE
-        self._first = 0
-        self.were_run = False
 
-    @classmethod
-    def where_possible(
-        cls, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]
-    ) -> "LedLevels | None":
-        """Return a rank's part, for several ranks on the CPU that share memory; else None."""
-        if exchange.p == 1:
-            return None
-        if backend.xp is np and isinstance(exchange, SharedMemoryExchange) and exchange.on_one_host:
-            return cls(scratch, exchange, free_bytes)
-        return None
+    def wanted(self) -> int:
+        """Return the most vertices of a led level that this rank wants in the next traversal.
 
-    def begin(self, spec: TraversalSpec, labels: RankLabels, *, adaptive: bool) -> int:
-        """Begin a traversal without targets; arguments as of ``TopDownLevels.begin``.
-
-        Returns:
-            The ``most_vertices`` that this rank wants: 0 if peers can't map its rows.
+        0 if peers can't map its rows.
         """
-        self._labels, exchange, state = labels, self._exchange, self._state
-        state[kernels.LAST_LEVEL] = _WITHOUT_END if spec.max_depth is None else min(spec.max_depth, _WITHOUT_END)
-        state[kernels.ADAPTIVE] = adaptive
-        self.were_run = False
-        if self._scratch.rows_token is None:
+        exchange = self._exchange
+        if self._working.scratch.rows_token is None:
             return 0
         # The frontier has to fit in a rank's bins.
         return min(exchange.led_size or led_size.first_size(exchange.p), exchange.segment.log_words // 2)
 
-    def agree(self, wanted: Sequence[int]) -> bool:
-        """Take the size that rank 0 wants; return whether levels can be led.
+    def agree(self, state: State, wanted: Sequence[int]) -> None:
+        """Have small levels led, of the size that rank 0 wants, if the rows of all ranks can be mapped.
 
         Args:
-            wanted: by rank, what ``begin`` returned.
+            state: the traversal that begins.
+            wanted: by rank, what ``wanted`` returned.
         """
-        self.most_vertices = wanted[0]
-        self._state[kernels.MOST_VERTICES] = _HYSTERESIS * self.most_vertices
         if all(wanted):
-            return True
-        # After an update the copied rows would take memory for nothing.
-        self._exchange.host_rows.close()
-        return False
+            state.led_vertices, log_words = wanted[0], self._exchange.segment.log_words
+            # The discoveries of a level have to fit in an empty log, beside a mark.
+            fits = log_words > self._working.scratch.partition.stripe.n_local
+            state.led_edges = _MOST_EDGES if fits else min(_MOST_EDGES, log_words - 1)
+        else:
+            # After an update the copied rows would take memory for nothing.
+            self._exchange.host_rows.close()
 
-    def learn(self, rows: TableRows) -> None:
-        """Choose the size of the next traversal's led levels, as the leader, by the levels of this one, some led.
-
-        Args:
-            rows: the leader's rows of the traversal.
-        """
-        led = rows.led == rows.levels
+    def learn(self, state: State, table: LevelTable) -> None:
+        """Choose the size of the next traversal's led levels, as the leader, by the levels of this one, some led."""
+        rows = table.rows()
+        levels, led = rows["levels"], rows["led"] == rows["levels"]
         # A row that sums up led levels and others, or bottom-up ones, is of no kind.
-        alike = (led | (rows.led == 0)) & (rows.counts[:, _BOTTOM_UP] == 0)
+        alike = (led | (rows["led"] == 0)) & (rows["bottom_up"] == 0)
         # Of other levels the leader has counted its own part.
-        frontier = rows.counts[:, _FRONTIER] * np.where(led, 1, self._exchange.p)
-        times = rows.seconds.sum(axis=1)
+        frontier = rows["frontier"] * np.where(led, 1, self._exchange.p)
+        times = np.sum([rows[name] for name in TIME_FIELDS], axis=0)
         self._exchange.led_size = led_size.next_size(
-            self.most_vertices, rows.levels[alike], frontier[alike], times[alike], led[alike]
+            state.led_vertices, levels[alike], frontier[alike], times[alike], led[alike]
         )
 
-    def pays(self, frontier: int, max_degree: int, unexplored_edges: int) -> bool:
-        """Return whether a level of at most ``frontier`` vertices is to be led.
-
-        Args:
-            frontier: over all ranks, vertices of the frontier; an upper bound.
-            max_degree: the graph's largest degree.
-            unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
-        """
-        edges = min(frontier * max_degree, unexplored_edges)
-        return frontier <= self.most_vertices and edges <= self.most_edges
-
-    def offer(self, level: int) -> None:
-        """Show the leader this rank's frontier and visited bits, before the levels from ``level`` on."""
-        scratch, exchange = self._scratch, self._exchange
-        self._first = level
+    def run(self, state: State, table: LevelTable) -> None:
+        """Take part in levels led by rank 0, which counts them for all ranks. There may be none."""
+        scratch, exchange = self._working.scratch, self._exchange
+        reached, first = state.reached, state.level
         exchange.slice()[:] = scratch.own_visited
         exchange.bin_rows[: scratch.frontier.size] = scratch.frontier
-
-    def lead(self, max_degree: int, unexplored_edges: int, share: float, ended: float) -> Iterator[LedStretch]:
-        """Run levels for all ranks, after ``offer`` and before ``finish``; yield them as they are done.
-
-        There are none if the rows of the ranks can't be copied.
-
-        Args:
-            max_degree: the graph's largest degree.
-            unexplored_edges: over all ranks, the sum of the degrees of vertices that are not expanded.
-            share: share of the unexplored edges that a bottom-up level is expected to look at.
-            ended: when the last level ended, in seconds of ``time.perf_counter()``.
-
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
-                ``Exchange.cross``.
-        """
-        exchange, state, first = self._exchange, self._state, self._first
-        arrived = exchange.await_peers(first, _PHASE)
-        state[kernels.LEVEL] = state[kernels.FIRST] = first
-        state[kernels.NUMBER] = exchange.number
-        state[kernels.UNEXPLORED], state[kernels.MAX_DEGREE] = unexplored_edges, max_degree
-        state[kernels.EXPANDED_EDGES] = state[kernels.MAY_TURN] = state[kernels.OVER] = 0
-        try:
-            rows, copied = self._host_rows()
-        except ExchangeUnavailableError:
-            return
-        # A copy is no part of a level's time, by which ``learn`` compares.
-        state[kernels.ENDED] = int((time.perf_counter() if copied else ended) * 1e9)
-        queues = self._joined(arrived)
-        scratch, segment = self._scratch, exchange.segment
-        marked = np.full(exchange.p, -1, np.int64)
-        counts = np.empty((kernels.LEVELS, kernels.COUNTED), np.int64)
-        seconds = np.empty((kernels.LEVELS, kernels.TIMED), np.float64)
-        while not state[kernels.OVER]:
-            kernels.led_levels(
-                *(rows.row_offsets, rows.columns, scratch.partition.stripe.n_local, scratch.visited, *queues),
-                *(segment.bodies, segment.body_words, segment.log_words, self._labels.predecessors is not None),
-                *(marked, exchange.bin_ends, segment.words, share, self._least_edges),
-                *(state, counts.ravel(), seconds.ravel(), np.empty(2, np.int64)),
-            )
-            done = int(state[kernels.DONE])
-            yield LedStretch(counts[:done], seconds[:done])
-            exchange.look(int(state[kernels.LEVEL]), _PHASE)
-
-    def finish(self) -> LedEnd:
-        """Cross with the leader's new state, and replay this rank's log.
-
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: see
-                ``Exchange.cross``.
-        """
-        exchange, state, scratch = self._exchange, self._state, self._scratch
         if self.leads:
-            at = (kernels.FRONTIER, kernels.EXPANDED_EDGES, kernels.UNEXPLORED, kernels.MAY_TURN)
-            done = int(state[kernels.LEVEL]) - self._first
-            frontier, expanded, unexplored, may_turn = (int(state[place]) for place in at)
-            counts = (done, frontier, expanded, unexplored, may_turn)
+            self._lead(state, table)
+            # The levels, and the state of the traversal that all ranks have in common.
+            counts = (state.level - first, state.frontier, state.expanded_edges, state.unexplored_edges, 0)
         else:
             # The levels take long, and the leader needs a core.
             exchange.park()
             counts = (scratch.frontier.size, 0, 0, 0, 0)
-        exchange.cross(self._first, _PHASE, counts, sliced=False)
-        levels, frontier, expanded, unexplored, may_turn = exchange.gathered[0].tolist()
-        self.were_run = True
-        discovered = 0
+        exchange.cross(first, _PHASE, counts, sliced=False)
+        levels, found, state.expanded_edges, state.unexplored_edges, _ = exchange.gathered[0].tolist()
+        if not self.leads:
+            state.level += levels
+            table.skip(levels)
+        state.reached = reached + self._replay(first, levels)
+        state.led_levels += levels
+        # The leader has counted levels that the other ranks have not seen.
+        state.small = 0
         if levels:
-            rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))
-            discovered, queued = kernels.replay(
-                *(rows, parents, self._first, self._first + levels - 1),
-                *(scratch.own_visited, self._labels.distances),
-                *(_NONE if self._labels.predecessors is None else self._labels.predecessors, scratch.next_queue),
+            bound_frontier(state, found)
+            # A full log ends led levels too. Then the next level is led again.
+            state.led = is_small(state)
+        else:
+            state.led, state.led_vertices = False, 0
+        elapsed(state)
+
+    def _lead(self, state: State, table: LevelTable) -> None:
+        """Run levels for all ranks. There are none if the rows of the ranks can't be copied."""
+        exchange, scratch, segment = self._exchange, self._working.scratch, self._exchange.segment
+        first = state.level
+        arrived = exchange.await_peers(first, _PHASE)
+        try:
+            adjacency, copied = self._host_rows()
+        except ExchangeUnavailableError:
+            return
+        if copied:
+            # A copy is no part of a level's time, by which ``learn`` compares.
+            elapsed(state)
+        state.number = exchange.number
+        queues = self._joined(state, arrived)
+        marked, clock = np.full(exchange.p, -1, np.int64), np.empty(2, np.int64)
+        ended = False
+        while not ended:
+            ended = kernels.led_levels(
+                *(adjacency.row_offsets, adjacency.columns, scratch.partition.stripe.n_local, scratch.visited, *queues),
+                *(segment.bodies, segment.body_words, segment.log_words, self._working.labels.predecessors is not None),
+                *(marked, exchange.bin_ends, segment.words, first, state.record, table.room(kernels.LEVELS), clock),
             )
-            scratch.advance(queued)
-        return LedEnd(levels, frontier, expanded, unexplored, bool(may_turn), int(discovered))
+            table.add(state.done)
+            exchange.look(state.level, _PHASE)
+
+    def _replay(self, first: int, levels: int) -> int:
+        """Replay this rank's log of led levels; return the number of vertices that are labelled."""
+        if not levels:
+            return 0
+        exchange, scratch, labels = self._exchange, self._working.scratch, self._working.labels
+        rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))
+        discovered, queued = kernels.replay(
+            *(rows, parents, first, first + levels - 1, scratch.own_visited, labels.distances),
+            *(_NONE if labels.predecessors is None else labels.predecessors, scratch.next_queue),
+        )
+        scratch.advance(queued)
+        return int(discovered)
 
     def _host_rows(self) -> tuple[Csr, bool]:
         """Return the rows of all ranks, and whether they were copied just now."""
@@ -272,11 +175,12 @@ class LedLevels:
             tokens.append(token)
         return exchange.host_rows.copied(tokens, self._free_bytes)
 
-    def _joined(self, arrived: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    def _joined(self, state: State, arrived: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Join the ranks' frontiers and visited bits; return two queues, the first one with the frontier."""
-        exchange, state, scratch = self._exchange, self._state, self._scratch
+        exchange, scratch = self._exchange, self._working.scratch
         stripe = scratch.partition.stripe
-        even, odd = (np.empty(int(state[kernels.MOST_EDGES] + state[kernels.MOST_VERTICES]), np.uint32) for _ in (0, 1))
+        most = kernels.HYSTERESIS * (state.led_edges + state.led_vertices)
+        even, odd = (np.empty(most, np.uint32) for _ in (0, 1))
         end = 0
         parity = (exchange.crossing + 1) & 1
         for rank in range(exchange.p):
@@ -286,5 +190,5 @@ class LedLevels:
             end += size
             own = slice(rank * stripe.words_local, (rank + 1) * stripe.words_local)
             kernels.join(exchange.segment.slices(rank, parity), scratch.visited[own])
-        state[kernels.QUEUE], state[kernels.FRONTIER] = 0, end
+        state.queue, state.size = 0, end
         return even, odd

@@ -4,11 +4,13 @@ A traversal may have millions of levels. While it runs, its rows are summed up a
 the reports may have (``dbfs_workers.reports.packing``).
 """
 
-from typing import Final, NamedTuple
+import ctypes
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.levels.state import ROW, Row
 from dbfs_workers.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, CountedLevels, LevelRecords, PackedTables
 from dbfs_workers.reports.packing import levels_a_row
 
@@ -16,34 +18,18 @@ from dbfs_workers.reports.packing import levels_a_row
 _ROWS: Final = 1024
 # A traversal of more rows is packed when it ends, and its rows serve the next one.
 _MOST_KEPT: Final = 256
-_DISCOVERED, _BYTES_SENT = map(COUNT_FIELDS.index, ("discovered", "bytes_sent"))
-_ROW_BYTES: Final = 8 * (len(COUNT_FIELDS) + len(TIME_FIELDS) + 2)
+_COUNTED: Final = len(COUNT_FIELDS)
+_TIMED: Final = _COUNTED + len(TIME_FIELDS)
 
 
 def nbytes(n: int) -> int:
     """Return the most bytes of the table in a traversal of a graph with ``n`` vertices, and while the table grows."""
     rows = max(_ROWS, min(n, 2 * MOST_ROWS))
-    return (rows + rows // 2) * _ROW_BYTES
-
-
-class TableRows(NamedTuple):
-    """Rows of one traversal.
-
-    Attributes:
-        levels: int64[rows], the number of levels of each.
-        led: int64[rows], how many of these were led.
-        counts: int64[rows, len(COUNT_FIELDS)].
-        seconds: float64[rows, len(TIME_FIELDS)].
-    """
-
-    levels: NDArray[np.int64]
-    led: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    seconds: NDArray[np.float64]
+    return (rows + rows // 2) * ROW.itemsize
 
 
 class LevelTable:
-    """Rows of levels, which are added one after another, of one traversal after another.
+    """Rows of levels, which steppers and kernels write in place, of one traversal after another.
 
     Attributes:
         levels: number of levels of the traversal so far.
@@ -51,97 +37,93 @@ class LevelTable:
 
     def __init__(self) -> None:
         self.levels = 0
-        # The rows of the traversal, and the largest distance when these were summed up last.
+        # The rows of the traversal, and the largest distance when these were summed up last. Behind them all is zero,
+        # but for the row of the level in progress.
         self._first = self._end = self._depth = 0
-        self._counts = np.empty((_ROWS, len(COUNT_FIELDS)), np.int64)
-        self._seconds = np.empty((_ROWS, len(TIME_FIELDS)), np.float64)
-        # Levels of each row, and how many of these were led.
-        self._levels = np.empty((_ROWS, 2), np.int64)
+        self._take(np.zeros(_ROWS, ROW))
 
     def begin(self) -> None:
         """Begin a traversal."""
         self._first, self._depth, self.levels = self._end, 0, 0
 
-    def add(self, counts: tuple[int, ...], seconds: tuple[float, ...]) -> None:
-        """Add a level.
+    def row(self) -> Row:
+        """Return the row of the level in progress. Valid until the level is added, or rows are asked for again."""
+        self.room(1)
+        return self._row(self._end)
 
-        Args:
-            counts: in the order of ``COUNT_FIELDS``.
-            seconds: in the order of ``TIME_FIELDS``.
-        """
-        row = self._new_rows(1).start
-        self._counts[row] = counts
-        self._seconds[row] = seconds
+    def last(self) -> Row:
+        """Return the row of the last level; if there was none, that of the level in progress."""
+        return self._row(self._end - 1) if self.levels else self.row()
 
-    def extend(self, counts: NDArray[np.int64], seconds: NDArray[np.float64], *, led: bool = False) -> None:
-        """Add at most ``MOST_ROWS`` consecutive levels, copied.
+    def room(self, count: int) -> NDArray[Any]:
+        """Return ROW[count], at most ``MOST_ROWS``: the level in progress and those behind it. Valid as ``row``."""
+        if self._end - self._first + count > 2 * MOST_ROWS:
+            self._sum_up()
+        end = self._end + count
+        if end > len(self._rows):
+            # Views of earlier traversals keep the memory before.
+            self._take(np.concatenate([self._rows, np.zeros(max(count, len(self._rows)), ROW)]))
+        return self._rows[self._end : end]
 
-        Args:
-            counts: int64[levels, len(COUNT_FIELDS)].
-            seconds: float64[levels, len(TIME_FIELDS)].
-            led: whether they were led.
-        """
-        rows = self._new_rows(len(counts), led)
-        self._counts[rows] = counts
-        self._seconds[rows] = seconds
+    def add(self, levels: int = 1) -> None:
+        """Add the level in progress, or so many that a kernel has written into ``room``."""
+        self._end += levels
+        self.levels += levels
 
     def skip(self, levels: int) -> None:
         """Add consecutive levels that another rank has counted."""
         for first in range(0, levels, MOST_ROWS):
-            rows = self._new_rows(min(MOST_ROWS, levels - first))
-            self._counts[rows] = 0
-            self._seconds[rows] = 0
+            count = min(MOST_ROWS, levels - first)
+            self.room(count)["levels"] = 1
+            self.add(count)
 
-    def add_bytes(self, bytes_sent: int) -> None:
-        """Count bytes sent with the last level, if there was one."""
-        if self.levels:
-            self._counts[self._end - 1, _BYTES_SENT] += bytes_sent
-
-    def rows(self) -> TableRows:
-        """Return the rows of the traversal so far, as views."""
-        rows = slice(self._first, self._end)
-        return TableRows(self._levels[rows, 0], self._levels[rows, 1], self._counts[rows], self._seconds[rows])
+    def rows(self) -> NDArray[Any]:
+        """Return ROW[rows], the rows of the traversal so far, as a view."""
+        return self._rows[self._first : self._end]
 
     def end(self) -> tuple[LevelRecords, int]:
         """End the traversal; return its records, and the largest distance of the rank's vertices, 0 without any."""
+        rows = slice(self._first, self._end)
         if self._end - self._first <= _MOST_KEPT:
-            rows, depth = slice(self._first, self._end), self.levels
-            while depth and not self._counts[self._first + depth - 1, _DISCOVERED]:
+            depth, discovered = self.levels, self.rows()["discovered"]
+            while depth and not discovered[depth - 1]:
                 depth -= 1
             return CountedLevels(self._counts[rows], self._seconds[rows], self.levels), depth
         self._sum_up()
-        _, _, counts, seconds = self.rows()
-        self._end = self._first
-        return PackedTables.pack(counts, seconds, self.levels), self._depth
+        rows = slice(self._first, self._end)
+        packed = PackedTables.pack(self._counts[rows], self._seconds[rows], self.levels)
+        self._clear(self._first)
+        return packed, self._depth
 
-    def _new_rows(self, count: int, led: bool = False) -> slice:
-        if self._end - self._first + count > 2 * MOST_ROWS:
-            self._sum_up()
-        first = self._end
-        self._end += count
-        self.levels += count
-        if self._end > len(self._counts):
-            # Earlier views keep the memory before.
-            more = ((0, max(count, len(self._counts))), (0, 0))
-            self._counts, self._seconds = np.pad(self._counts, more), np.pad(self._seconds, more)
-            self._levels = np.pad(self._levels, more)
-        rows = slice(first, self._end)
-        self._levels[rows] = 1, led
-        return rows
+    def _take(self, rows: NDArray[Any]) -> None:
+        self._rows, self._address = rows, rows.ctypes.data
+        words = rows.view(np.int64).reshape(len(rows), -1)
+        self._counts, self._others = words[:, :_COUNTED], words[:, _TIMED:]
+        self._seconds = words[:, _COUNTED:_TIMED].view(np.float64)
+
+    def _row(self, place: int) -> Row:
+        return Row.from_address(self._address + place * ctypes.sizeof(Row))
+
+    def _clear(self, end: int) -> None:
+        """End the table before row ``end``; clear the rows behind, the row of an unfinished level included."""
+        self._rows[end : self._end + 1] = 0
+        self._end = end
 
     def _sum_up(self) -> None:
-        """Sum up rows to at most ``MOST_ROWS``, and note the largest distance.
+        """Sum up rows to at most ``MOST_ROWS``, and note the largest distance. The level in progress moves along.
 
         Rows that are sums begin at multiples of a smaller power of two, so that no row belongs to two sums.
         """
-        levels, _, counts, _ = self.rows()
-        ends = np.cumsum(levels)
-        found = np.flatnonzero(counts[:, _DISCOVERED])
+        rows = self.rows()
+        levels, ends = rows["levels"], np.cumsum(rows["levels"])
+        found = np.flatnonzero(rows["discovered"])
         # If the last discovery is in a sum, it is no later than when the row was summed up.
         if found.size and levels[found[-1]] == 1:
             self._depth = int(ends[found[-1]])
         firsts = np.flatnonzero(np.diff((ends - levels) // levels_a_row(self.levels), prepend=-1))
-        for table in (self._counts, self._seconds, self._levels):
+        in_progress = self._rows[self._end : self._end + 1].copy()
+        for table in (self._counts, self._seconds, self._others):
             sums = np.add.reduceat(table[self._first : self._end], firsts)
             table[self._first : self._first + len(sums)] = sums
-        self._end = self._first + len(firsts)
+        self._clear(self._first + len(firsts))
+        self._rows[self._end : self._end + len(in_progress)] = in_progress

@@ -14,7 +14,7 @@ import numpy as np
 from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.errors import StaleRunError
 from dbfs_workers.levels.bins import Bin, FrontierSlice, RankCounts
-from dbfs_workers.levels.state import TraversalState
+from dbfs_workers.levels.task_state import TraversalState
 
 
 def expand(state: TraversalState, run_id: str, level: int) -> EdgeFrontier:

@@ -9,129 +9,109 @@ make a bottom-up level pay. A bottom-up level, and the measurement of a frontier
 """
 
 import time
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dbfs_workers.cuda.communicator import MOST_AHEAD
 from dbfs_workers.exchange.nccl import NcclExchange
-from dbfs_workers.exchange.protocol import Exchange
-from dbfs_workers.levels.direction import ROWS_PER_EDGE, bottom_up_may_pay
-from dbfs_workers.levels.top_down_levels import Stretch
-from dbfs_workers.reports import COUNT_FIELDS
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.levels.direction import ROWS_PER_EDGE
+from dbfs_workers.levels.level_table import LevelTable
+from dbfs_workers.levels.state import TOP_DOWN, Row, State, choose, end_level, over, turn
+from dbfs_workers.levels.stepper import TOP_DOWN_PHASE, Absorb, BottomUp, Measure, Working
 
-_PHASE = "top-down"
-_EDGES, _DISCOVERED = map(COUNT_FIELDS.index, ("edges", "discovered"))
 # Levels between two looks at the run by another thread.
 _MOST_LEVELS = 64
 
 
 class QueuedLevels:
-    """Levels of a rank, in one traversal after another; arguments as of ``TopDownLevels``."""
+    """A ``Stepper``: top-down levels that are queued on the GPU.
 
-    def __init__(self, scratch: Scratch, exchange: NcclExchange) -> None:
-        self._scratch = scratch
-        self._exchange = exchange
-        self._spec: TraversalSpec
-        self._labels: RankLabels
-        self._adaptive = False
+    The time of the phases on the GPU counts as exchange, since the host waits for both together. Levels queued together
+    count as equally long.
+    """
+
+    def __init__(self, working: Working, exchange: NcclExchange) -> None:
+        self._working, self._exchange = working, exchange
         # Levels to queue together next, and the level for which this holds.
         self._ahead, self._ahead_at = 1, 0
 
-    @classmethod
-    def where_possible(cls, scratch: Scratch, exchange: Exchange) -> "QueuedLevels | None":
-        """Return the state for ranks that exchange by NCCL; None for other ranks."""
-        if isinstance(exchange, NcclExchange):
-            return cls(scratch, exchange)
-        return None
-
-    def begin(self, spec: TraversalSpec, labels: RankLabels, *, adaptive: bool) -> None:
-        """See ``TopDownLevels.begin``."""
-        self._spec, self._labels, self._adaptive = spec, labels, adaptive
-        self._ahead, self._ahead_at = 1, 0
-
-    def run(
-        self,
-        level: int,
-        max_degree: int,
-        unexplored_edges: int,
-        share: float,
-        ended: float,
-        led_vertices: int = 0,  # noqa: ARG002
-        led_edges: int = 0,  # noqa: ARG002
-    ) -> Stretch:
-        """See ``TopDownLevels.run``. No level is led.
-
-        The time of the phases on the GPU counts as exchange, since the host waits for both together. Levels queued
-        together count as equally long.
-        """
-        scratch, exchange, spec = self._scratch, self._exchange, self._spec
-        n, bytes_sent = scratch.partition.stripe.n, 8 if spec.predecessors else 4
-        counts: list[tuple[int, ...]] = []
-        seconds: list[tuple[float, float, float]] = []
-        may_turn = False
-        most = self._most_ahead(max_degree)
-        if level != self._ahead_at:
-            # Levels of another kind came between.
+    def run(self, state: State, table: LevelTable) -> None:
+        """Run levels until the traversal ends, another stepper is due, or another thread is to look at the run."""
+        scratch, exchange = self._working.scratch, self._exchange
+        most, left = self._most_ahead(state), _MOST_LEVELS
+        state.size = scratch.frontier.size
+        if state.level != self._ahead_at:
+            # Levels of another kind, or of another traversal, came between.
             self._ahead = 1
         while True:
-            expanded = scratch.frontier.size
-            count = min(self._ahead, _MOST_LEVELS - len(counts))
-            if spec.max_depth is not None:
-                count = min(count, spec.max_depth - level)
+            count = min(self._ahead, left, state.last_level - state.level)
+            edges = state.size * state.max_degree
             done = exchange.cross_levels(
-                level, _PHASE, scratch, self._labels, edges=expanded * max_degree, count=count, most=most
+                *(state.level, TOP_DOWN_PHASE, scratch, self._working.labels), edges=edges, count=count, most=most
             )
             now, ran = time.perf_counter(), len(done.levels)
-            times = (done.queued_at - ended) / ran, (done.crossed_at - done.queued_at) / ran
-            seconds += [(*times, (now - done.crossed_at) / ran)] * ran
             for one in done.levels:
-                unexplored_edges -= one.expanded_edges
-                # In the order of COUNT_FIELDS.
-                filtered, culled = one.edges - one.own - one.sent, one.own + one.received - one.discovered
-                sent = one.sent, culled, one.discovered, one.sent * bytes_sent
-                counts.append((0, expanded, one.edges, filtered, one.own, *sent))
-                expanded = one.discovered
-            ended, level, last = now, level + ran, done.levels[-1]
-            self._ahead, self._ahead_at = min(2 * self._ahead, MOST_AHEAD) if last.found <= most else 1, level
-            may_turn = self._adaptive and bottom_up_may_pay(last.found, max_degree, unexplored_edges, n, share)
-            over = not last.found or level == spec.max_depth or bool(spec.targets)
-            if over or may_turn or len(counts) == _MOST_LEVELS:
-                table = np.array(counts, np.int64)
-                return Stretch(
-                    counts=table,
-                    seconds=np.array(seconds, np.float64),
-                    discovered=int(table[:, _DISCOVERED].sum()),
-                    edges=int(table[:, _EDGES].sum()),
-                    frontier=last.found,
-                    expanded_edges=last.expanded_edges,
-                    unexplored_edges=unexplored_edges,
-                    may_turn=may_turn,
-                    led=False,
-                    ended=ended,
-                )
+                row = table.row()
+                row.search = (done.queued_at - state.ended * 1e-9) / ran
+                row.exchange, row.contract = (done.crossed_at - done.queued_at) / ran, (now - done.crossed_at) / ran
+                row.edges, row.own, row.sent, row.received = one.edges, one.own, one.sent, one.received
+                state.found, state.inspected = one.found, one.expanded_edges
+                end_level(state, row, one.discovered)
+                table.add()
+            state.ended = int(now * 1e9)
+            left -= ran
+            self._ahead, self._ahead_at = min(2 * self._ahead, MOST_AHEAD) if state.frontier <= most else 1, state.level
+            turn(state)
+            if over(state) or choose(state) != TOP_DOWN or not left:
+                return
 
-    def absorb(self) -> None:
-        """Absorb the slices of the last crossing."""
-        self._exchange.absorb(self._scratch)
+    def _most_ahead(self, state: State) -> int:
+        """Return the largest frontier, over all ranks, whose level is queued before the host has read its size."""
+        if state.targets:
+            return 0
+        most = self._exchange.most_ahead(state.max_degree)
+        if state.adaptive:
+            # A frontier with fewer edges never goes bottom-up: see ``bottom_up_pays``.
+            most = min(most, state.n // (ROWS_PER_EDGE * max(1, state.max_degree)))
+        return most
 
-    def bottom_up(self, level: int) -> tuple[list[int], list[int], float]:
-        """Run a bottom-up level: see ``NcclExchange.cross_search``."""
-        return self._exchange.cross_search(level, "bottom-up", self._scratch, self._labels)
 
-    def measure(self, level: int) -> tuple[list[int], list[int]]:
-        """Cross with the slice, size and degrees of the frontier; return the own counts and their sums."""
-        own, sums, _ = self._exchange.cross_measured(level, "measure", self._scratch)
+@dataclass
+class QueuedBottomUp(BottomUp):
+    """A bottom-up level that is queued with its crossing."""
+
+    exchange: NcclExchange
+
+    def _search(self, state: State, row: Row) -> tuple[Sequence[int], list[int]]:
+        if state.targets:
+            return super()._search(state, row)
+        work = self.working
+        own, sums, queued_at = self.exchange.cross_search(state.level, "bottom-up", work.scratch, work.labels)
+        before, state.ended = state.ended, int(queued_at * 1e9)
+        row.search += (state.ended - before) * 1e-9
         return own, sums
 
-    def _most_ahead(self, max_degree: int) -> int:
-        """Return the largest frontier, over all ranks, whose level is queued before the host has read its size."""
-        if self._spec.targets:
-            return 0
-        most = self._exchange.most_ahead(max_degree)
-        if self._adaptive:
-            # A frontier with fewer edges never goes bottom-up: see ``bottom_up_may_pay``.
-            most = min(most, self._scratch.partition.stripe.n // (ROWS_PER_EDGE * max(1, max_degree)))
-        return most
+
+@dataclass
+class QueuedMeasure(Measure):
+    """The measurement of a frontier that is queued with its crossing."""
+
+    exchange: NcclExchange
+
+    def _cross(self, state: State, *, sliced: bool) -> tuple[int, list[int]]:
+        if state.targets:
+            return super()._cross(state, sliced=sliced)
+        own, sums, _ = self.exchange.cross_measured(state.level, "measure", self.working.scratch)
+        return own[1], sums
+
+
+@dataclass
+class QueuedAbsorb(Absorb):
+    """The step from slices to a bitmap, by one kernel."""
+
+    exchange: NcclExchange
+
+    def run(self, state: State, table: LevelTable) -> None:  # noqa: ARG002
+        """See ``Stepper``."""
+        self.exchange.absorb(self.working.scratch)
+        state.sliced = False

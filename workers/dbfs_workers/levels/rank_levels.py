@@ -1,51 +1,148 @@
-"""What runs the levels of a rank, made once for all traversals that are made together."""
+"""What runs the levels of a rank: its steppers, made once for all traversals that are made together."""
 
+from abc import ABC
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import Exchange
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels.led_levels import LedLevels
 from dbfs_workers.levels.level_table import LevelTable
-from dbfs_workers.levels.queued_levels import QueuedLevels
+from dbfs_workers.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
+from dbfs_workers.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State
+from dbfs_workers.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
 from dbfs_workers.levels.top_down_levels import TopDownLevels
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.grid_scratch import GridScratch
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import own_rows
+
+# Places among the counts of the first crossing.
+_MAX_DEGREE, _WANTED = 3, 4
+# In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
+_STOP = -1
+
+S = TypeVar("S", Scratch, GridScratch)
 
 
-@dataclass(frozen=True)
-class RankLevels:
-    """What runs the levels of traversals, one traversal after another.
+class RankLevels(ABC, Generic[S]):
+    """What runs the levels of a rank, in one traversal after another.
 
-    Attributes:
-        backend: runs the phases.
+    Args:
         scratch: this rank's working memory.
         exchange: this rank's end of the gang's exchange.
-        kernel: runs consecutive top-down levels, by one kernel or queued on a GPU; None if there is neither.
-        led: this rank's part in led levels; None if there are none.
+        traversed: what the steppers know of the traversal under way.
+
+    Attributes:
+        scratch: see above.
+        steppers: what runs the levels, by what ``state.choose`` returns.
         table: the levels of the traversals.
     """
 
-    backend: Backend
-    scratch: Scratch
-    exchange: Exchange
-    kernel: TopDownLevels | QueuedLevels | None
-    led: LedLevels | None
-    table: LevelTable
+    steppers: dict[int, Stepper]
+    _parents_in_bins = True
 
-    @classmethod
-    def of(cls, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> "RankLevels":
-        """Return what runs the levels of a rank.
+    def __init__(self, scratch: S, exchange: Exchange, traversed: Traversed) -> None:
+        self.scratch: S = scratch
+        self.table = LevelTable()
+        self._exchange, self._traversed = exchange, traversed
+
+    def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
+        """Label the sources, make them the frontier, and cross.
 
         Args:
-            backend, scratch, exchange: see the attributes.
-            free_bytes: returns the bytes of memory that this process may still take.
+            spec: the traversal.
+            labels: what ``scratch.labels_for`` returned.
+            state: the traversal's new state; updated.
+            stops: whether the run is to stop before this traversal. The value of rank 0 counts.
+
+        Returns:
+            False if the run stops.
         """
-        return cls(
-            backend=backend,
-            scratch=scratch,
-            exchange=exchange,
-            kernel=TopDownLevels.where_possible(backend, scratch, exchange)
-            or QueuedLevels.where_possible(scratch, exchange),
-            led=LedLevels.where_possible(backend, scratch, exchange, free_bytes),
-            table=LevelTable(),
-        )
+        scratch, exchange, traversed = self.scratch, self._exchange, self._traversed
+        partition = scratch.partition
+        targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
+        traversed.labels = labels
+        traversed.target_rows = None if targets is None else scratch.xp.asarray(targets)
+        exchange.reset(spec.predecessors and self._parents_in_bins)
+        scratch.start(spec, labels)
+        state.reached = scratch.frontier.size
+        largest = _STOP if stops else scratch.max_degree
+        wanted = 0 if spec.targets else self._led_size()
+        counts = (state.reached, partition.m_local, traversed.count_missing_targets(), largest, wanted)
+        sums = exchange.cross(0, "start", counts, sliced=False)
+        # Functions of NumPy take some microseconds on their first call after the levels.
+        ranks = exchange.gathered.tolist()
+        if ranks[0][_MAX_DEGREE] == _STOP:
+            return False
+        state.frontier, state.unexplored_edges, state.missing_targets, _, _ = sums
+        state.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
+        self._agree(state, [rank[_WANTED] for rank in ranks])
+        return True
+
+    def end(self, state: State) -> None:
+        """End the traversal."""
+
+    def _led_size(self) -> int:
+        """Return the most vertices of a led level that this rank wants; 0 if no level can be led."""
+        return 0
+
+    def _agree(self, state: State, wanted: list[int]) -> None:
+        """Agree on led levels, given what all ranks want."""
+
+
+class StripeLevels(RankLevels[Scratch]):
+    """The levels of a rank of the layout 1d.
+
+    Args:
+        backend: runs the phases.
+        scratch: this rank's working memory.
+        exchange: this rank's end of the gang's exchange.
+        free_bytes: returns the bytes of memory that this process may still take.
+    """
+
+    def __init__(self, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> None:
+        self._working = working = Working(backend, scratch, exchange)
+        super().__init__(scratch, exchange, working)
+        self._led: LedLevels | None = None
+        if isinstance(exchange, NcclExchange):
+            self.steppers = {
+                TOP_DOWN: QueuedLevels(working, exchange),
+                BOTTOM_UP: QueuedBottomUp(working, exchange),
+                MEASURE: QueuedMeasure(working, exchange),
+                ABSORB: QueuedAbsorb(working, exchange),
+            }
+            return
+        by_host = TopDown(working)
+        self.steppers = {
+            TOP_DOWN: by_host,
+            BY_THREADS: by_host,
+            BOTTOM_UP: BottomUp(working),
+            MEASURE: Measure(working),
+            ABSORB: Absorb(working),
+        }
+        if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
+            self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)
+            if exchange.p > 1 and exchange.on_one_host:
+                self.steppers[LED] = self._led = LedLevels(working, exchange, free_bytes)
+
+    def end(self, state: State) -> None:
+        """See ``RankLevels``."""
+        scratch, working = self.scratch, self._working
+        if scratch.frontier.size:
+            state.edges += working.backend.edge_count(scratch.partition, scratch.frontier)
+        scratch.end(working.labels)
+        if state.led_levels and self._led is not None and self._led.leads:
+            self._led.learn(state, self.table)
+
+    def _led_size(self) -> int:
+        return 0 if self._led is None else self._led.wanted()
+
+    def _agree(self, state: State, wanted: list[int]) -> None:
+        if self._led is not None and not state.targets:
+            self._led.agree(state, wanted)

@@ -32,11 +32,22 @@ class Frontier(Protocol):
 
 
 class Traversal(Protocol):
-    """One traversal on one rank; attributes as of ``loop.LevelLoop``."""
+    """One traversal on one rank."""
 
-    level: int
-    bottom_up: bool
-    reached: int
+    @property
+    def level(self) -> int:
+        """The level in progress, or the next one."""
+        ...
+
+    @property
+    def bottom_up(self) -> bool:
+        """The direction of that level."""
+        ...
+
+    @property
+    def reached(self) -> int:
+        """Vertices of this rank labelled so far."""
+        ...
 
     @property
     def scratch(self) -> Frontier:

@@ -1,7 +1,7 @@
 """A rank on the CPU: the member that runs the level loop over an exchange of the host."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dbfs_workers import backends
 from dbfs_workers.errors import NoRoomForLabelsError
@@ -13,6 +13,9 @@ from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import LabelPool, RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.team import Team
+
+if TYPE_CHECKING:
+    from dbfs_workers.levels.rank_levels import RankLevels
 
 # Largest share of the memory that labels may fill which the pool of released labels keeps.
 _POOL_SHARE: Final = 1 / 16
@@ -112,10 +115,16 @@ class LoopMember(Member):
         self._traversed = self.latest
         return self._scratch
 
+    def _levels(self, partition: Any) -> "RankLevels[Any]":
+        """Return what runs the levels of the rank."""
+        from dbfs_workers.levels.rank_levels import StripeLevels
+
+        scratch = self._scratch_of(partition)
+        return StripeLevels(backends.get(self.backend), scratch, self._loop_exchange, self.room.free_bytes)
+
     def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.
         from dbfs_workers.levels.loop import LevelLoop, traverse
-        from dbfs_workers.levels.rank_levels import RankLevels
 
         if specs.options.strategy:
             from dbfs_workers.members.laboratory import BaselineTraversal
@@ -128,24 +137,12 @@ class LoopMember(Member):
                 deadline=deadline,
                 stops=self._stops,
             )
-        backend, exchange, free_bytes = backends.get(self.backend), self._loop_exchange, self.room.free_bytes
+        exchange = self._loop_exchange
         if specs.options.repairs is None:
-            scratch = self._scratch_of(partition)
             return traverse(
-                backend,
-                scratch,
-                specs,
-                exchange,
-                watch=watch,
-                deadline=deadline,
-                free_bytes=free_bytes,
-                stops=self._stops,
+                *(lambda: self._levels(partition), specs, exchange), watch=watch, deadline=deadline, stops=self._stops
             )
         from dbfs_workers.levels.repair import Earlier, RepairLoop
-
-        def anew(spec: TraversalSpec) -> LevelLoop:
-            scratch, free_bytes = self._scratch_of(partition), self.room.free_bytes
-            return LevelLoop.start(RankLevels.of(backend, scratch, exchange, free_bytes), spec)
 
         def repair(spec: TraversalSpec) -> RepairLoop:
             kept, earlier = self.kept.get(spec.repairs or ("", 0)), None
@@ -159,7 +156,7 @@ class LoopMember(Member):
                     kept.depth,
                     lambda: self.kept.pop(spec.repairs or ("", 0)),
                 )
-            return RepairLoop(partition, spec, exchange, earlier, lambda: anew(spec))
+            return RepairLoop(partition, spec, exchange, earlier, lambda: LevelLoop(self._levels(partition), spec))
 
         return traverse_each(lambda some: [*map(repair, some)], specs, exchange, watch=watch, deadline=deadline)
 

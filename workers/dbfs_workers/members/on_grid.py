@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from dbfs_workers.cuda import device_memory, failures, sizes
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.members.gpu_versions import MemberOnGpu
-from dbfs_workers.members.member import Member
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import RunSpec
@@ -26,20 +25,18 @@ if TYPE_CHECKING:
     from dbfs_workers.backends.grid import GridBackend
     from dbfs_workers.exchange.grid import GridExchange
     from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
-    from dbfs_workers.levels.traversals import Watch
+    from dbfs_workers.levels.rank_levels import RankLevels
+    from dbfs_workers.storage.grid_scratch import GridScratch
 
 
 class GridMember(LoopMember):
-    """A member that runs ``levels.grid_loop.traverse``. See ``Member``.
+    """A member that runs the levels of a 2-D partition. See ``Member``.
 
     Args:
         rank, partition_key: see ``Member``.
         carrier: this rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
         threads: see ``LoopMember``.
     """
-
-    # A burst does not stop before its end.
-    burst_seconds = Member.burst_seconds
 
     def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key, carrier, threads)
@@ -59,12 +56,12 @@ class GridMember(LoopMember):
 
         return GridExchange(self._carrier, stripe, backend)
 
-    def _traverse_each(self, partition: Partition, specs: RunSpec, watch: "Watch", deadline: float) -> list[RankRun]:
-        from dbfs_workers.levels import grid_loop
+    def _levels(self, partition: Partition) -> "RankLevels[GridScratch]":
+        from dbfs_workers.levels.grid_levels import GridLevels
 
         scratch = self._scratch_of(partition)
         assert self._messages is not None
-        return grid_loop.traverse(scratch, specs, self._messages, watch=watch, deadline=deadline)
+        return GridLevels(scratch, self._messages)
 
     def _free(self) -> None:
         super()._free()

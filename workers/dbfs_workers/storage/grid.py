@@ -101,6 +101,11 @@ class GridPartition:
     directed: bool
 
     @property
+    def version(self) -> int:
+        """Number of the graph's version: such a graph takes no changes."""
+        return 0
+
+    @property
     def grid(self) -> Grid:
         """The grid of the ranks."""
         return Grid.of(self.stripe.p)

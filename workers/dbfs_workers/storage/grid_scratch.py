@@ -35,6 +35,7 @@ class GridScratch:
         blocks: the rank's edges, as arrays of ``xp``: those of the partition, or ``Blocks.joined_on`` a GPU.
         stripe, grid: how the vertices lie on the ranks, and the ranks' places.
         column: the rank's column of the grid.
+        max_degree: the largest degree of the rank's own rows.
         degrees: int64[n_local], the out-degrees of the rank's own rows.
         visited: uint32[columns * words_local], a bit for each vertex of the grid's row that this rank found visited.
         own_visited: uint32[words_local], the slice of ``visited`` with the rank's own rows.
@@ -61,6 +62,7 @@ class GridScratch:
         self.grid = grid = partition.grid
         words, n_local = stripe.words_local, stripe.n_local
         self.column = partition.rank % grid.columns
+        self.max_degree = int(partition.degrees.max())
         self.degrees: NDArray[np.int64] = xp.asarray(partition.degrees)
         self.visited: NDArray[np.uint32] = xp.zeros(grid.columns * words, np.uint32)
         self.own_visited: NDArray[np.uint32] = self.visited[self.column * words : (self.column + 1) * words]
@@ -92,12 +94,13 @@ class GridScratch:
         self._current = 1 - self._current
         self.frontier = self._queues[self._current][:discovered]
 
-    def start(self, spec: TraversalSpec) -> RankLabels:
-        """Clear the last traversal's state, and return new labels with the sources labelled and in the frontier."""
+    def labels_for(self, spec: TraversalSpec) -> RankLabels:
+        """Return labels for a traversal that ``start`` begins."""
+        return RankLabels.unreached(self.xp, self.stripe, predecessors=spec.predecessors, pool=self._pool)
+
+    def start(self, spec: TraversalSpec, labels: RankLabels) -> None:
+        """Clear the last traversal's state; label the sources, and make them the frontier."""
         self.visited[:] = 0
-        stripe, rank = self.stripe, self.partition.rank
-        labels = RankLabels.unreached(self.xp, stripe, predecessors=spec.predecessors, pool=self._pool)
-        rows = label_sources(self.xp, stripe, rank, spec.sources, self.own_visited, labels)
+        rows = label_sources(self.xp, self.stripe, self.partition.rank, spec.sources, self.own_visited, labels)
         self.next_queue[: rows.size] = rows
         self.advance(rows.size)
-        return labels

@@ -38,7 +38,7 @@ class Scratch:
     Attributes:
         partition: the rank's edges, as arrays of ``xp``.
         rows, parent_rows: those of the partition, which makes them anew at each access.
-        team: see above.
+        xp, team: see above.
         first_id: internal id of the rank's row 0.
         max_degree: the largest degree of the rank's rows.
         visited: uint32[words], a bit for each internal id that this rank found visited, or that a slice of the frontier
@@ -55,7 +55,7 @@ class Scratch:
     """
 
     def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None, team: Team | None = None) -> None:
-        self._xp = xp
+        self.xp = xp
         self._pool = pool
         if pool is not None:
             # Imported here because the import compiles kernels.
@@ -81,15 +81,15 @@ class Scratch:
 
     def take(self, partition: Partition) -> None:
         """Take over the edges of a partition: the first one, or a later version of the graph, with as many rows."""
-        self.partition = partition = partition.on(self._xp)
+        self.partition = partition = partition.on(self.xp)
         self.rows, self.parent_rows = partition.rows, partition.parent_rows
         vars(self).pop("rows_token", None)
         self.max_degree = partition.max_degree
         parents, before = self.parent_rows, self._unreachable
         if parents is not None:
             if self.frontier_bits is None:
-                self.frontier_bits = self._xp.zeros(partition.stripe.words, np.uint32)
-            self._unreachable = self._xp.packbits(parents.ends == parents.starts, bitorder="little").view(np.uint32)
+                self.frontier_bits = self.xp.zeros(partition.stripe.words, np.uint32)
+            self._unreachable = self.xp.packbits(parents.ends == parents.starts, bitorder="little").view(np.uint32)
         if before is None or self._unreachable is None or (before != self._unreachable).any():
             # Stands for this partition's rows without in-edges, in the pool.
             self._owner = object()
@@ -158,7 +158,7 @@ class Scratch:
         self.visited[:] = 0
         if self._unreachable is not None:
             self.own_visited[:] = self._unreachable
-        rows = label_sources(self._xp, stripe, self.partition.rank, spec.sources, self.own_visited, labels)
+        rows = label_sources(self.xp, stripe, self.partition.rank, spec.sources, self.own_visited, labels)
         if self._begun:
             self._keep_unreached(rows, labels)
         self.next_queue[: rows.size] = rows
@@ -180,7 +180,7 @@ class Scratch:
 
     def _unreached(self, spec: TraversalSpec) -> RankLabels:
         stripe = self.partition.stripe
-        return RankLabels.unreached(self._xp, stripe, predecessors=spec.predecessors, pool=self._pool)
+        return RankLabels.unreached(self.xp, stripe, predecessors=spec.predecessors, pool=self._pool)
 
     def _start_at(self, source: int, labels: RankLabels) -> None:
         """Start from one source: what ``start`` does in a dozen calls of NumPy takes one kernel."""

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends.protocol import EdgeFrontier
 from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels import phases, state
+from dbfs_workers.levels import phases, task_state
 from dbfs_workers.levels.bins import Bin, FrontierSlice, RankCounts
 from dbfs_workers.levels.counts import LevelCounts
-from dbfs_workers.levels.state import TraversalState
+from dbfs_workers.levels.task_state import TraversalState
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RankRun
 from dbfs_workers.rpc import NAME
 from dbfs_workers.spec import RunSpec, TraversalSpec
@@ -58,7 +58,7 @@ def start(partition: Partition, spec: TraversalSpec, graph_id: str) -> Traversal
     """Return a rank's state before level 0. Errors as for ``WorkerService.require_room``."""
     rooms: LabelRooms = distributed.get_worker().plugins[NAME]
     rooms.require_room(graph_id, partition.stripe, RunSpec.single(spec))
-    return state.start(partition, spec)
+    return task_state.start(partition, spec)
 
 
 def filter_partition(traversal: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> int:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dbfs_workers.errors import InvalidOptionError, InvalidVertexError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.levels import grid_loop, loop
+from dbfs_workers.levels import loop
+from dbfs_workers.levels.grid_levels import GridLevels
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage import grid_scratch
@@ -166,7 +167,8 @@ def test_a_cancelled_run_ends_on_all_ranks() -> None:
                 gang.carriers[3].abort(1, Cause.CANCELLED, "by the test")
             try:
                 scratch, exchange = gang.scratches[rank], gang.exchanges[rank]
-                return grid_loop.traverse(scratch, [spec(0)], exchange, watch=watch, deadline=deadline)
+                levels = lambda: GridLevels(scratch, exchange)  # noqa: E731
+                return loop.traverse(levels, [spec(0)], exchange.carrier, watch=watch, deadline=deadline)
             except RunCancelledError as error:
                 return error
 

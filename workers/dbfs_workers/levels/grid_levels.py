@@ -1,0 +1,209 @@
+"""The levels of a rank of a 2-D partition (Krajecki 2016, algorithm 2), on CPU cores or on a GPU.
+
+A level has two crossings:
+
+1. *Expand*, in the place of the measurement of a frontier: each rank sends its part of the frontier to the ranks of its
+   column. The sums are exact, and the ranks choose the direction by them.
+2. *Fold*: each rank searches its edges from the column's frontier into the row's unvisited vertices, and sends what it
+   found to the owners in its row. An owner labels each vertex once, and remembers the column of the finder.
+
+Where the next level may be bottom-up, the first crossing also carries the visited vertices along the rows. In such a
+level a rank looks for those only that none in its row has visited (Buluç, Beamer, Madduri, Asanović, Patterson,
+"Distributed-Memory Breadth-First Search on Massive Graphs", 2017). If the level is top-down, no rank reads them.
+
+Parents stay with their finders until the end. An owner then asks the finder of each vertex for its parent: one parent a
+vertex travels, however many ranks found the vertex (Fu, Dasari, Bebee, Berzins, Thompson, "Parallel Breadth First
+Search on GPU Clusters", 2014).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.backends.grid import GridBackend
+from dbfs_workers.exchange.grid import GridExchange
+from dbfs_workers.levels.level_table import LevelTable
+from dbfs_workers.levels.rank_levels import RankLevels
+from dbfs_workers.levels.state import BOTTOM_UP, MEASURE, TOP_DOWN, State, end_level, may_pay, over, take_sums
+from dbfs_workers.levels.stepper import Traversed, elapsed
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.grid_scratch import GridScratch
+from dbfs_workers.storage.labels import RankLabels
+
+
+@dataclass
+class GridWorking(Traversed):
+    """What the steppers of a rank of a 2-D partition work on.
+
+    Attributes:
+        scratch: this rank's working memory.
+        messages: this rank's messages.
+    """
+
+    scratch: GridScratch
+    messages: GridExchange
+
+    @property
+    def backend(self) -> GridBackend:
+        """The backend of the rank's device."""
+        return self.messages.backend
+
+    def row_peers(self) -> list[tuple[int, int]]:
+        """Return the other ranks of the grid's row, each with its column."""
+        rank, grid = self.scratch.partition.rank, self.scratch.grid
+        return [(peer, peer % grid.columns) for peer in grid.row_of(rank) if peer != rank]
+
+    def column_peers(self) -> list[int]:
+        """Return the other ranks of the grid's column."""
+        rank = self.scratch.partition.rank
+        return [peer for peer in self.scratch.grid.column_of(rank) if peer != rank]
+
+
+@dataclass
+class Expand:
+    """The crossing with the frontier's exact size, which sends the frontier to the column: see ``Stepper``."""
+
+    working: GridWorking
+
+    def run(self, state: State, table: LevelTable) -> None:
+        """Cross. The time counts for the level before, the bytes for the level that expands the frontier."""
+        work, scratch, messages = self.working, self.working.scratch, self.working.messages
+        if state.bottom_up or may_pay(state):
+            for peer, _ in work.row_peers():
+                messages.post_words(peer, scratch.own_visited)
+        bytes_sent = messages.post(work.column_peers(), scratch.frontier)
+        counts = (scratch.frontier.size, state.degrees, work.count_missing_targets(), 0, 0)
+        frontier, edges, missing, _, _ = messages.cross(state.level, "expand", counts)
+        take_sums(state, frontier, edges, missing)
+        table.last().exchange += elapsed(state)
+        row = table.last() if over(state) else table.row()
+        row.bytes_sent += bytes_sent
+
+
+@dataclass
+class Fold:
+    """A level in either direction: see ``Stepper``."""
+
+    working: GridWorking
+
+    def run(self, state: State, table: LevelTable) -> None:
+        """Search the rank's edges, send along the row what it found, and label what is new."""
+        work, scratch, messages = self.working, self.working.scratch, self.working.messages
+        row, n_local, column = table.row(), scratch.stripe.n_local, scratch.column
+        parents = work.labels.predecessors is not None
+        state.size = scratch.frontier.size
+        scratch.found_ends[:] = 0
+        if state.bottom_up:
+            row.bytes_sent += self._absorb_visited()
+            row.edges = work.backend.bottom_up(scratch, predecessors=parents)
+        else:
+            row.edges = work.backend.top_down(scratch, self._frontiers(), predecessors=parents)
+        ends: list[int] = scratch.found_ends.tolist()
+        found = [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
+        for peer, of_peer in work.row_peers():
+            row.bytes_sent += messages.post([peer], found[of_peer])
+        row.search += elapsed(state)
+        sums = messages.cross(state.level, "fold", (sum(ends), row.edges, 0, 0, 0))
+        row.exchange += elapsed(state)
+        state.found, state.inspected = sums[:2]
+        sizes: list[int] = []
+        discovered, degrees = work.backend.contract(
+            scratch, work.labels, state.level + 1, self._found_of_row(found[column], sizes)
+        )
+        scratch.advance(discovered)
+        row.contract += elapsed(state)
+        row.own, row.sent, row.received = ends[column], sum(ends) - ends[column], sum(sizes)
+        end_level(state, row, discovered)
+        state.degrees = degrees
+        table.add()
+
+    def _frontiers(self) -> Iterator[NDArray[np.uint32]]:
+        """Yield the parts of the column's frontier, by rank of the column."""
+        scratch, rank = self.working.scratch, self.working.scratch.partition.rank
+        for peer in scratch.grid.column_of(rank):
+            yield scratch.frontier if peer == rank else self.working.messages.rows(peer)
+
+    def _found_of_row(self, own: NDArray[np.uint32], sizes: list[int]) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """Yield what the row's ranks found of this rank's rows, by finder, first ``own``; append the peers' sizes."""
+        yield self.working.scratch.column, own
+        for peer, column in self.working.row_peers():
+            rows = self.working.messages.rows(peer)
+            sizes.append(rows.size)
+            yield column, rows
+
+    def _absorb_visited(self) -> int:
+        """Assemble the column's frontier and the row's visited vertices; return the bytes of this rank's part."""
+        work, scratch, words = self.working, self.working.scratch, self.working.scratch.stripe.words_local
+        rank = scratch.partition.rank
+        assert scratch.frontier_bits is not None
+        for i, peer in enumerate(scratch.grid.column_of(rank)):
+            bits = scratch.frontier_bits[i * words : (i + 1) * words]
+            if peer == rank:
+                work.backend.mark(scratch.frontier, bits)
+            else:
+                work.messages.copy_bits(peer, bits)
+        for peer, c in work.row_peers():
+            scratch.visited[c * words : (c + 1) * words] |= work.messages.words(peer)
+        return scratch.own_visited.nbytes * (scratch.grid.columns - 1)
+
+
+class GridLevels(RankLevels[GridScratch]):
+    """The levels of a rank of a 2-D partition.
+
+    Args:
+        scratch: this rank's working memory.
+        messages: this rank's messages; their backend runs the levels.
+    """
+
+    _parents_in_bins = False
+
+    def __init__(self, scratch: GridScratch, messages: GridExchange) -> None:
+        self._working = working = GridWorking(scratch, messages)
+        super().__init__(scratch, messages.carrier, working)
+        fold = Fold(working)
+        self.steppers = {TOP_DOWN: fold, BOTTOM_UP: fold, MEASURE: Expand(working)}
+
+    def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
+        """See ``RankLevels``."""
+        state.measured = state.measuring = True
+        # The bytes of messages are counted as they are sent.
+        state.entry_bytes = 0
+        goes_on = super().start(spec, labels, state, stops=stops)
+        state.degrees = int(self.scratch.degrees[self.scratch.frontier].sum())
+        return goes_on
+
+    def end(self, state: State) -> None:
+        """Fetch the parents."""
+        state.edges += state.degrees
+        if self._working.labels.predecessors is not None and state.level:
+            self.table.last().bytes_sent += self._fetch_parents(state.level)
+            elapsed(state)
+
+    def _fetch_parents(self, level: int) -> int:
+        """Write the parents of the rank's own rows, which the ranks of its row have; return the bytes sent."""
+        work, scratch, messages = self._working, self.scratch, self._working.messages
+        n_local, predecessors = scratch.stripe.n_local, work.labels.predecessors
+        assert predecessors is not None
+        found_by, peers = work.backend.rows_by_finder(scratch, work.labels), work.row_peers()
+        bytes_sent = sum(messages.post([peer], found_by[c]) for peer, c in peers)
+        most = max((found_by[c].size for _, c in peers), default=0)
+        messages.cross(level, "ask for parents", (most, 0, 0, 0, 0))
+        # All levels are over, so the lists of found vertices are free for the answers.
+        answers: dict[int, NDArray[np.uint32]] = {}
+        for peer, c in peers:
+            asked = messages.rows(peer)
+            part = slice(c * n_local, c * n_local + asked.size)
+            of_peer = scratch.parents[c * n_local : (c + 1) * n_local]
+            answers[peer] = scratch.xp.take(of_peer, asked, out=scratch.found[part])
+            bytes_sent += answers[peer].nbytes
+        for first in range(0, messages.largest(0), messages.entries):
+            for peer, _ in peers:
+                messages.post_words(peer, answers[peer][first : first + messages.entries])
+            messages.cross(level, "answer with parents", (most, 0, 0, 0, 0))
+            for peer, c in peers:
+                predecessors[found_by[c][first : first + messages.entries]] = messages.words(peer)
+        own = found_by[scratch.column]
+        predecessors[own] = scratch.parents[scratch.column * n_local :][own]
+        return bytes_sent

@@ -1,0 +1,21 @@
+"""The records of ``state`` as kernels take them, and its functions as kernels call them."""
+
+from typing import Final
+
+import numba
+from numba import types
+from numba.extending import register_jitable
+
+from dbfs_workers.levels import direction, state
+
+STATES: Final = types.Array(numba.from_dtype(state.STATE), 1, "C")
+"""``State.record``."""
+
+ROWS: Final = types.Array(numba.from_dtype(state.ROW), 1, "C")
+"""Rows of the table of levels."""
+
+for function in (
+    *(direction.bottom_up_pays, direction.expected_search_share, state.bound_frontier, state.choose, state.end_level),
+    *(state.is_small, state.may_pay, state.over, state.turn),
+):
+    register_jitable(function)
