@@ -26,7 +26,7 @@ LEVELS: Final = 64
 _LONGEST = 2_000_000
 
 # Places among a rank's counts of a crossing, after the run's digest.
-_FOUND, _INSPECTED, _UNFINISHED = 1, 2, 4
+_FOUND, _INSPECTED, _UNUSED, _UNFINISHED, _UNUSED_TOO = 1, 2, 3, 4, 5
 
 
 @kernel(
@@ -140,9 +140,9 @@ def top_down_levels(
             row.own += own
             row.sent += sent
             state.queued += own
-            record[1:] = 0
             record[_FOUND], record[_INSPECTED] = own + sent, edges
             record[_UNFINISHED] = resume[0] < frontier.size
+            record[_UNUSED], record[_UNUSED_TOO] = 0, 0
             now = monotonic_ns(backoff[1:])
             row.search += (now - state.ended) * 1e-9
             state.ended = now

@@ -107,7 +107,7 @@ class StripeLevels(RankLevels[Scratch]):
     """
 
     def __init__(self, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> None:
-        self._working = working = Working(backend, scratch, exchange)
+        self.working = working = Working(backend, scratch, exchange)
         super().__init__(scratch, exchange, working)
         self._led: LedLevels | None = None
         if isinstance(exchange, NcclExchange):
@@ -133,7 +133,7 @@ class StripeLevels(RankLevels[Scratch]):
 
     def end(self, state: State) -> None:
         """See ``RankLevels``."""
-        scratch, working = self.scratch, self._working
+        scratch, working = self.scratch, self.working
         if scratch.frontier.size:
             state.edges += working.backend.edge_count(scratch.partition, scratch.frontier)
         scratch.end(working.labels)
