@@ -1,7 +1,7 @@
 """The cost of a call: the time from the client's call to the result, split by the places where it goes.
 
-Under a lease (docs/design/leases.md) a call passes the client, a line, rank 0 and the other ranks. A plain Dask call to
-a worker, measured in the same run, is the scale.
+In a turn that the client holds (docs/design/turns.md) a call passes the client, a line, rank 0 and the other ranks. A
+plain Dask call to a worker, measured in the same run, is the scale.
 """
 
 import uuid
@@ -152,8 +152,8 @@ def _measure(graph: Graph, what: str, runs: Sequence[Sequence[int]], plain: floa
         # The release of results is no part of the next call.
         results.clear()
     call, over = (milliseconds(values, batch) for values in zip(*taken, strict=True))
-    under_lease = zip(*(_under_lease(graph, sources) for sources in runs), strict=True)
-    sent, on_leader, own = (milliseconds(values, batch) for values in under_lease)
+    in_turn = zip(*(_in_own_turn(graph, sources) for sources in runs), strict=True)
+    sent, on_leader, own = (milliseconds(values, batch) for values in in_turn)
     return CallCost(
         what=what,
         ranks=graph.ranks,
@@ -175,13 +175,13 @@ def _traversal(graph: Graph, result: dbfs.BFSResult) -> float:
     return result.seconds + reset
 
 
-def _under_lease(graph: Graph, sources: Sequence[int]) -> tuple[float, float, float]:
+def _in_own_turn(graph: Graph, sources: Sequence[int]) -> tuple[float, float, float]:
     """Send a run without results; return its seconds: in all, on rank 0, and on rank 0's own rows."""
     sender, service = RunSender.of(graph.gang.client), ServiceClient.of(graph.gang.client)
     run_id = uuid.uuid4().hex
     options = TraversalSpec(run_id, (), predecessors=False, backend=graph.backend)
     specs = RunSpec(options, tuple((source,) for source in sources))
-    sending = sender.send(graph.record.graph_id, specs, of_call(), None, graph.numbering.in_positions)
+    sending = sender.send(graph.record.graph_id, specs, of_call(), None)
     seconds, answers = seconds_of(lambda: list(sending))
     for index in range(len(specs)):
         service.drop(graph.record.graph_id, run_id, index)

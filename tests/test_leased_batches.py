@@ -1,8 +1,6 @@
 """Batches of a few edges under their client's lease: one version on all ranks, whatever dies meanwhile."""
 
 import contextlib
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +13,7 @@ from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidVertexError, 
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from dbfs_workers.lines.line import LineClosedError
+from tests.support.halves import at_each_half, is_at_its_half
 from tests.support.waiting import eventually
 
 
@@ -29,8 +28,8 @@ def lease(client: distributed.Client, graph: Graph) -> int:
     """Return the serial number of the lease on a graph's gang; 0 if there is none."""
 
     def held(dask_scheduler: distributed.Scheduler, graph_id: str) -> int:
-        found = dask_scheduler.plugins["dbfs"]._leases._held.get(graph_id)
-        return 0 if found is None else int(found.serial)
+        found = dask_scheduler.plugins["dbfs"]._turns._held.get(graph_id)
+        return int(found.serial) if found is not None and found.held else 0
 
     serial: int = client.run_on_scheduler(held, graph_id=graph.record.graph_id)
     return serial
@@ -116,52 +115,15 @@ def test_threads_of_one_client_traverse_and_update(client: distributed.Client, l
         assert set(depths) <= {(0, 39), (1, 15)}
 
 
-def at_each_half(client: distributed.Client, rank: int, half: str, doing: str) -> None:
-    """Have the worker of a rank do something before its half of an update under a lease.
-
-    Args:
-        client: the cluster.
-        rank: the rank.
-        half: ``prepare`` or ``finish``.
-        doing: ``die`` or ``fail``; ``wait``, until the next call of this function; empty for nothing any more.
-    """
-
-    def change(rank: int, half: str, doing: str, dask_worker: distributed.Worker) -> None:
-        updates = dask_worker.plugins["dbfs"].updates
-        vars(updates).pop(half, None)
-        do = getattr(updates, half)
-        if gate := vars(updates).pop("gate", None):
-            gate.set()
-
-        def doing_it(member: Any, *arguments: Any) -> Any:
-            if member.rank == rank:
-                if doing == "die":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if doing == "fail":
-                    raise GraphTooLargeError(f"rank {rank} has no memory")
-                updates.gate = threading.Event()
-                updates.gate.wait(60)
-            return do(member, *arguments)
-
-        if doing:
-            setattr(updates, half, doing_it)
-
-    client.run(change, rank, half, doing)
-
-
-def is_at_its_half(dask_worker: distributed.Worker) -> bool:
-    return hasattr(dask_worker.plugins["dbfs"].updates, "gate")
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("half", ["prepare", "finish"])
-def test_a_rank_killed_in_the_middle_of_an_update_under_a_lease(
-    mortal: distributed.Client, half: str, rank: int
-) -> None:
+@pytest.mark.parametrize("held", [True, False])
+def test_a_rank_killed_in_the_middle_of_an_update(mortal: distributed.Client, half: str, rank: int, held: bool) -> None:
     graph = dbfs.load("path:n=30", client=mortal, mutable=True)
-    graph.bfs_many([0, 1])
-    assert lease(mortal, graph)
+    if held:
+        graph.bfs_many([0, 1])
+    assert bool(lease(mortal, graph)) == held
     at_each_half(mortal, rank, half, "die")
     with pytest.raises(WorkerLostError, match="load the graph again"):
         graph.insert_edges([(0, 29)])
@@ -195,14 +157,16 @@ def test_a_rank_that_fails_under_a_lease(client: distributed.Client, leaves_noth
 @pytest.mark.full
 @pytest.mark.parametrize("half", ["prepare", "finish"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_client_that_dies_while_the_ranks_change_under_its_lease(
-    client: distributed.Client, half: str, rank: int
+@pytest.mark.parametrize("held", [True, False])
+def test_a_client_that_dies_while_the_ranks_change(
+    client: distributed.Client, half: str, rank: int, held: bool
 ) -> None:
     with dbfs.load("path:n=30", client=client, name="street", mutable=True) as graph:
         other = distributed.Client(client.scheduler.address, set_as_default=False)
         theirs = dbfs.open("street", client=other)
-        theirs.bfs_many([0, 1])
-        assert lease(client, graph)
+        if held:
+            theirs.bfs_many([0, 1])
+        assert bool(lease(client, graph)) == held
         at_each_half(client, rank, half, "wait")
 
         def insert() -> None:

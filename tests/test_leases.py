@@ -16,20 +16,20 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.errors import DeadlineExceededError, RunCancelledError, WorkerLostError
+from dbfs.errors import DeadlineExceededError, ResourceError, RunCancelledError, WorkerLostError
 from dbfs.graph import numbering
 from dbfs.graph.graph import Graph
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
-from dbfs.service.leases import Leases
 from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
-from dbfs_workers.leases.notes import RunNote, ended_run
-from dbfs_workers.leases.requests import answer_error
-from dbfs_workers.leases.worker import WorkerLeases
+from dbfs.service.turns import Turns
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.turns.notes import RunNote, ended_run
+from dbfs_workers.turns.requests import Run, answer_error
+from dbfs_workers.turns.worker import WorkerTurns
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
@@ -49,8 +49,8 @@ def holders(client: distributed.Client) -> dict[str, str]:
     """The clients that have a lease, by graph id."""
 
     def held(dask_scheduler: distributed.Scheduler) -> dict[str, str]:
-        leases = dask_scheduler.plugins["dbfs"]._leases._held
-        return {graph_id: lease.client for graph_id, lease in leases.items()}
+        turns = dask_scheduler.plugins["dbfs"]._turns._held
+        return {graph_id: turn.client for graph_id, turn in turns.items() if turn.held}
 
     found: dict[str, str] = client.run_on_scheduler(held)
     return found
@@ -203,7 +203,7 @@ def test_a_leased_run_obeys_its_deadline(endless: Graph, monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the run was queued")
 
-    monkeypatch.setattr(RunSender, "_enqueue", refuse)
+    monkeypatch.setattr(ServiceClient, "call_run", refuse)
     with pytest.raises(DeadlineExceededError, match=r"level \d+"):
         endless.bfs(0, direction="bottom-up", deadline=0.4)
     monkeypatch.undo()
@@ -233,35 +233,39 @@ def test_without_a_line_runs_go_through_the_scheduler(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), KeyError("nothing that was expected")])
-def test_a_run_goes_without_a_lease_that_fails(
-    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(OSError(errno.EMFILE, "Too many open files"), ResourceError), (KeyError("unexpected"), RuntimeError)],
+)
+def test_a_turn_that_can_not_begin_fails_its_run_and_no_other(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
 ) -> None:
     async def fail(*arguments: object) -> None:
         raise error
 
     with dbfs.load("path:n=50", client=client) as graph:
-        monkeypatch.setattr(WorkerLeases, "grant", fail)
-        assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
+        monkeypatch.setattr(WorkerTurns, "_new_leader", fail)
+        with pytest.raises(raised, match=str(error.args[-1])):
+            graph.bfs_many([0, 1])
         monkeypatch.undo()
         assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
 
 
-def test_a_run_that_is_cancelled_as_its_lease_begins_leaves_the_next_one_alone(
+def test_a_run_that_is_cancelled_as_its_turn_begins_leaves_the_next_one_alone(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ranks are told to abort its number before the lease's first run begins."""
-    grant = Leases.grant
+    """The ranks are told to end its turn before the first run begins."""
+    lead = Turns.lead
 
-    async def cancelled(self: Leases, run: Any) -> Any:
-        granted = await grant(self, run)
+    async def cancelled(self: Turns, run: Any, work: Any, *, holds: bool) -> Any:
+        led = await lead(self, run, work, holds=holds)
         await client.cluster.scheduler.plugins["dbfs"].cancel_run(CancelRun(run.run_id, run.client))
-        return granted
+        return led
 
     with dbfs.load("path:n=50", client=client) as graph:
-        specs = Pickled.of(RunSpec(TraversalSpec("given up", (), False, "cpu"), ((0,), (1,))))
-        enqueue = Enqueue(graph.record.graph_id, client.id, "given up", specs, 2, 0, 9.0, (), leases=True)
-        monkeypatch.setattr(Leases, "grant", cancelled)
+        work = Pickled.of(Run(RunSpec(TraversalSpec("given up", (), False, "cpu"), ((0,), (1,))), 0, ()))
+        enqueue = Enqueue(graph.record.graph_id, client.id, "given up", work, 2, 9.0, holds=True)
+        monkeypatch.setattr(Turns, "lead", cancelled)
         with contextlib.suppress(RunCancelledError):
             # The client does not send its run to rank 0 any more.
             ServiceClient.of(client).call(enqueue)
@@ -274,14 +278,14 @@ def test_a_run_that_is_cancelled_on_its_way_to_rank_0_does_not_begin(
     client: distributed.Client, endless: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 refuses the run, since the lease has ended, and its client queues it again."""
-    held = runs._HeldLease
+    held = runs._HeldTurn
 
     def cancelled(*arguments: Any) -> Any:
         (listed,) = dbfs.runs(client=client)
         listed.cancel()
         return held(*arguments)
 
-    monkeypatch.setattr(runs, "_HeldLease", cancelled)
+    monkeypatch.setattr(runs, "_HeldTurn", cancelled)
     with pytest.raises(RunCancelledError):
         endless.bfs_many([0, 1], direction="bottom-up", deadline=9)
 

@@ -1,9 +1,5 @@
 """Living graphs on a cluster: updates against SciPy, versions that all ranks take or none, and clients that die."""
 
-import asyncio
-import contextlib
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,16 +23,14 @@ from dbfs.errors import (
     InvalidOptionTypeError,
     InvalidVertexError,
     InvalidVertexTypeError,
-    WorkerLostError,
 )
 from dbfs.graph import living
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import BeginTaskRun
-from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.updates.messages import CommitUpdate, PrepareUpdate
 from tests.support import oracle
 from tests.support.graphs import random
+from tests.support.halves import at_each_half
 
 Edge = tuple[int, int]
 N = 60
@@ -295,21 +289,6 @@ def mortal() -> Iterator[distributed.Client]:
 Intercepted = Callable[[str, Any], Any]
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Intercepted]:
-    """Functions that see each call of the scheduler to a worker first; the scheduler is in the test's process."""
-    seen: list[Intercepted] = []
-    call = WorkerCalls.call
-
-    async def intercepted(self: WorkerCalls, address: str, message: Any, seconds: float) -> Any:
-        for see in seen:
-            await see(address, message)
-        return await call(self, address, message, seconds)
-
-    monkeypatch.setattr(WorkerCalls, "call", intercepted)
-    return seen
-
-
 def batches_taken(client: distributed.Client) -> int:
     """Return the number of batches that ranks keep for an update to come."""
 
@@ -320,15 +299,10 @@ def batches_taken(client: distributed.Client) -> int:
 
 
 def test_a_rank_that_fails_leaves_the_version_on_all(
-    client: distributed.Client, calls: list[Intercepted], monkeypatch: pytest.MonkeyPatch
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with dbfs.load("path:n=30", client=client, mutable=True) as graph:
-
-        async def fail(address: str, message: Any) -> None:
-            if isinstance(message, PrepareUpdate) and address == graph.gang.addresses[1]:
-                raise GraphTooLargeError("rank 1 has no memory")
-
-        calls.append(fail)
+        at_each_half(client, 1, "prepare", "fail")
         for few in (4096, 0):
             monkeypatch.setattr(living, "_FEW_EDGES", few)
             with pytest.raises(GraphTooLargeError, match="rank 1 has no memory"):
@@ -339,33 +313,9 @@ def test_a_rank_that_fails_leaves_the_version_on_all(
         assert batches_taken(client) == 0
         assert graph.version == 0
         assert graph.bfs(0, validate=True).depth == 29
-        calls.clear()
+        at_each_half(client, 1, "prepare", "")
         assert graph.insert_edges([(0, 29)]).version == 1
         assert graph.bfs(0).depth == 15
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", [PrepareUpdate, CommitUpdate])
-def test_a_rank_killed_in_the_middle_of_an_update(
-    mortal: distributed.Client, calls: list[Intercepted], kind: type[Any]
-) -> None:
-    graph = dbfs.load("path:n=30", client=mortal, mutable=True)
-    victim = graph.gang.addresses[1]
-    pid = mortal.run(os.getpid, workers=[victim])[victim]
-
-    async def kill(address: str, message: Any) -> None:
-        if isinstance(message, kind) and address == victim:
-            os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.2)
-
-    calls.append(kill)
-    with pytest.raises(WorkerLostError, match="load the graph again"):
-        graph.insert_edges([(0, 29)])
-    calls.clear()
-    with pytest.raises(WorkerLostError, match="load the graph again"):
-        graph.bfs(0)
-    with pytest.raises(WorkerLostError, match="load the graph again"):
-        graph.insert_edges([(0, 28)])
 
 
 @pytest.mark.full
@@ -379,41 +329,6 @@ def test_a_client_that_dies_before_its_batch_is_whole(client: distributed.Client
         other.close()
         assert graph.insert_edges([(0, 29)]).version == 1
         assert graph.bfs(0, validate=True).depth == 15
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("kind", "versions"), [(PrepareUpdate, (0, 1)), (CommitUpdate, (1,))])
-def test_a_client_that_dies_while_the_ranks_change(
-    client: distributed.Client, calls: list[Intercepted], kind: type[Any], versions: tuple[int, ...]
-) -> None:
-    changing = threading.Event()
-
-    async def wait(_: str, message: Any) -> None:
-        if isinstance(message, kind):
-            changing.set()
-            await asyncio.sleep(1)
-
-    with dbfs.load("path:n=30", client=client, name="street", mutable=True) as graph:
-        calls.append(wait)
-        other = distributed.Client(client.scheduler.address, set_as_default=False)
-        theirs = dbfs.open("street", client=other)
-
-        def insert() -> None:
-            # The client is closed under the call, which fails in one of several ways.
-            with contextlib.suppress(BaseException):
-                theirs.insert_edges([(0, 29), (3, 20)])
-
-        dying = threading.Thread(target=insert, daemon=True)
-        dying.start()
-        assert changing.wait(30)
-        other.close()
-        # Waits for its turn, and so for the end of the update.
-        result = graph.bfs(0, validate=True)
-        calls.clear()
-        assert graph.version == result.version
-        assert result.version in versions
-        assert graph.m == 2 * (29 + 2 * result.version)
-        assert (result.depth == 29) == (result.version == 0)
 
 
 def test_an_update_meets_a_freeze_that_came_first(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:

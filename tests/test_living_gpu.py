@@ -16,8 +16,8 @@ import dbfs
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.graph import living
 from dbfs.graph.graph import Graph
-from dbfs.service.messages import UpdateReport
 from dbfs.service.runs import RunSender
+from dbfs_workers.turns.requests import Answer, Change, error_of, read_answer
 from tests.support import merging, oracle
 from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
@@ -209,18 +209,21 @@ def test_vertices_come_and_go_and_results_follow(cluster: tuple[str, distributed
         assert result.update().version == graph.version == 4
 
 
-def test_a_few_edges_go_under_the_lease(
+def test_a_few_edges_go_in_their_clients_turn(
     cluster: tuple[str, distributed.Client], monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     _, client = cluster
-    reports: list[UpdateReport | None] = []
-    send = RunSender._update_under_lease
+    reports: list[bool] = []
+    receive = RunSender._receive
 
-    def sent(self: RunSender, *given: Any) -> UpdateReport | None:
-        reports.append(send(self, *given))
-        return reports[-1]
+    def received(*given: Any) -> Answer:
+        answer = receive(*given)
+        if isinstance(given[2].work, Change):
+            report = error_of(answer.ranks[0]) is None and read_answer(answer.ranks[0]).value()
+            reports.append(bool(report and report.applied))
+        return answer
 
-    monkeypatch.setattr(RunSender, "_update_under_lease", sent)
+    monkeypatch.setattr(RunSender, "_receive", received)
     with dbfs.load("path:n=40", client=client, ranks=ranks, mutable=True, backend="cuda") as graph:
         edges = mirrored([(v, v + 1) for v in range(39)], directed=False)
         result = graph.bfs(0, predecessors=True)
@@ -233,7 +236,7 @@ def test_a_few_edges_go_under_the_lease(
             graph.insert_edges([(0, 1), (0, 5)], strict=True)
         require_refusal_for_memory(client, graph)
         assert graph.insert_edges([(0, 21)]).version == 3
-        assert [report is not None and report.applied for report in reports] == [True, True, False, True]
+        assert reports == [True, True, False, True]
         check(graph, edges | {(0, 21), (21, 0)}, 3, tasks=True)
 
 

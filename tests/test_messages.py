@@ -17,7 +17,6 @@ from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.messages import (
     AddGraph,
-    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -39,16 +38,11 @@ from dbfs.service.messages import (
     Reserve,
     SchedulerMessage,
     UnloadGraph,
-    UpdateEdges,
 )
 from dbfs.service.scheduler import SchedulerService
 from dbfs_workers import messages as worker_messages
 from dbfs_workers.errors import ResourceError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases import messages as lease_messages
-from dbfs_workers.leases.messages import EndLease, GrantLease, OpenDoor
-from dbfs_workers.leases.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderWay
-from dbfs_workers.leases.requests import answer_error, read_answer
 from dbfs_workers.messages import (
     AbortRun,
     ConnectExchange,
@@ -64,7 +58,6 @@ from dbfs_workers.messages import (
     OfferExchange,
     PublishRankLabels,
     ReportLostPeer,
-    StartRank,
     WorkerMessage,
 )
 from dbfs_workers.plugin import WorkerService
@@ -78,14 +71,18 @@ from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.id_table import IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, printable
+from dbfs_workers.turns import messages as turn_messages
+from dbfs_workers.turns.messages import BeginTurn, EndTurn, OpenDoor
+from dbfs_workers.turns.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderWay
+from dbfs_workers.turns.requests import Run, Work, answer_error, read_answer
+from dbfs_workers.turns.worker import WorkerTurns
 from dbfs_workers.updates import messages as worker_update_messages
 from dbfs_workers.updates.worker import Updates
 
 STRIPE = Stripe(100, 2)
-SPECS = Pickled.of(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")))
-SPEC = Pickled.of(UpdateSpec("insert-edges", hub_first=False))
+WORK: Pickled[Work] = Pickled.of(Run(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")), 0, ()))
+
 KEY = ("partition", 1)
 RECORD = GraphRecord(
     graph_id="id",
@@ -119,9 +116,9 @@ EXAMPLES: list[Message[Any]] = [
     DisconnectExchange("id"),
     LeaveGang("id", 3),
     OpenDoor("id", b"token", 2),
-    GrantLease("id", 3, "me", 5, "run", b"token", ("tcp://a:2",), (("a", 7),), b"other", 2, 1.5, "order"),
-    EndLease("id", 3, Cause.LOST, "lost rank 1", 1),
-    StartRank("id", 4, "me", SPECS, 2, 60.0, (("run", 0), ("run", 1))),
+    BeginTurn("id", 3, "me", 5, "run", WORK, b"token", ("tcp://a:2",), (("a", 7),), b"other", 2, 1.5, "order"),
+    BeginTurn("id", 3, "me", 5, "run", None, b"", (), (), b"other", 2, 1.5, None),
+    EndTurn("id", 3, Cause.LOST, "lost rank 1", 1),
     GetRankProgress("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),
     ReportLostPeer("id", 4, 1),
@@ -140,10 +137,9 @@ EXAMPLES: list[Message[Any]] = [
     UnloadGraph("id", "me"),
     FreeAll("me"),
     CountBuildTasks("token", 2),
-    Enqueue("id", "me", "run", SPECS, 1, 0, 60.0, (("run", 0),), leases=True),
+    Enqueue("id", "me", "run", WORK, 1, 60.0, holds=True),
+    Enqueue("id", "me", "run", WORK, 0, 60.0, False, "insert-edges", "batch"),
     BeginTaskRun("id", "me", "run", 2, 60.0),
-    ApplyUpdate("id", "me", "run", "insert-edges", SPEC, (KEY, KEY), strict=True, batch_id="batch"),
-    UpdateEdges("id", "me", "run", 60.0, "insert-edges", SPEC, strict=False, batch_id="batch"),
     AwaitTaskRun("run", "me"),
     NoteTaskRun("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
     EndTaskRun("run", "me", Pickled.of([]), None),
@@ -153,7 +149,7 @@ EXAMPLES: list[Message[Any]] = [
     PublishLabels("id", "me", "run", 0, 60.0),
     DropLabels("id", (("run", 0),)),
     NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of(None), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
-    EnterUpdate("id", "me", "run", "insert-edges", 1.5, Pickled.of(()), applied=True, settled=True, torn=""),
+    EnterUpdate("id", "me", "run", "batch", "insert-edges", 1.5, Pickled.of(()), applied=True, settled=True, torn=""),
 ]
 
 # Rank 0 sends these to the scheduler, so that their classes are among those that workers import.
@@ -167,15 +163,15 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 
 
 HALVES = [
-    (messages_of(worker_messages, WorkerMessage) | messages_of(lease_messages, WorkerMessage), WorkerService),
+    (messages_of(worker_messages, WorkerMessage), WorkerService),
     (messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS, SchedulerService),
 ]
 
 
 def test_every_message_has_an_example() -> None:
-    every = set.union(*(messages for messages, _ in HALVES))
+    every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 43
+    assert len(every) == 40
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
@@ -211,8 +207,8 @@ def test_every_message_has_one_handler_and_every_handler_one_message(
 
 @pytest.mark.parametrize(
     ("module", "services"),
-    [(read_messages, (Reads, EdgeReads)), (worker_update_messages, (Updates,))],
-    ids=["reads", "updates"],
+    [(read_messages, (Reads, EdgeReads)), (worker_update_messages, (Updates,)), (turn_messages, (WorkerTurns,))],
+    ids=["reads", "updates", "turns"],
 )
 def test_every_message_of_a_room_has_one_handler(module: ModuleType, services: tuple[type[Any], ...]) -> None:
     methods = [method for service in services for _, method in inspect.getmembers(service, inspect.isfunction)]
@@ -224,7 +220,7 @@ def test_every_message_of_a_room_has_one_handler(module: ModuleType, services: t
 def test_an_operation_is_named_by_its_message() -> None:
     operations = [message.operation for message in {type(example) for example in EXAMPLES}]
     assert len(set(operations)) == len(operations)
-    assert StartRank.operation == "dbfs_start_rank"
+    assert BeginTurn.operation == "dbfs_begin_turn"
     assert GetGpu.operation == "dbfs_get_gpu"
 
 

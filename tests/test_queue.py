@@ -11,12 +11,15 @@ from typing import Any
 import dask
 import pytest
 
-from dbfs.errors import LateError, QueueFullError, WorkerLostError
+from dbfs.errors import LateError, QueueFullError, RunCancelledError, WorkerLostError
 from dbfs.service.entries import RunEntry
-from dbfs.service.leases import Lease, Leases
 from dbfs.service.queue import RunQueue
+from dbfs.service.turns import Turn, Turns
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.messages import EndLease, LeaseEnd
+from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.turns.requests import Answer
 
 
 def run_on(workers: str) -> RunEntry:
@@ -24,6 +27,21 @@ def run_on(workers: str) -> RunEntry:
     record = SimpleNamespace(addresses=tuple(workers), name=workers)
     graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), require_whole=lambda: None)
     return RunEntry(graph, "client", f"run on {workers}", 1, 5.0)
+
+
+def run_graph() -> Any:
+    """Return a graph on one worker."""
+    record = SimpleNamespace(graph_id="id", addresses=("a",), name="graph", order_key=None)
+    return SimpleNamespace(
+        record=record,
+        numbers=itertools.count(1),
+        doors=None,
+        last_client="",
+        revoked=-math.inf,
+        must_recover=False,
+        recovers=False,
+        runs=0,
+    )
 
 
 def queue(revoke: Callable[[RunEntry], bool] = lambda _: False) -> RunQueue:
@@ -51,7 +69,7 @@ def test_no_run_overtakes_one_that_waits_for_the_same_worker() -> None:
     asyncio.run(check())
 
 
-def test_no_run_overtakes_one_that_waits_for_the_end_of_a_lease() -> None:
+def test_no_run_overtakes_one_that_waits_for_the_end_of_a_turn() -> None:
     async def check() -> None:
         runs = [run_on(workers) for workers in ("ab", "bc", "d")]
         waiting = queue(lambda run: run is runs[0])
@@ -110,36 +128,37 @@ def test_as_many_runs_wait_as_the_configuration_allows() -> None:
     ],
     ids=["to end", "stopped", "lost"],
 )
-def test_a_lease_that_is_not_stopped_lasts_until_rank_0_answers(
+def test_a_turn_that_is_not_stopped_lasts_until_rank_0_answers(
     cause: Cause | None, error: Exception, asked: int, number: int, recovers: bool
 ) -> None:
     """A rank 0 that is stopped may still make its part when it goes on: the gang is not another run's before."""
-    endings: list[EndLease] = []
+    endings: list[EndTurn] = []
 
-    async def call(address: str, ending: EndLease, seconds: float) -> LeaseEnd:
+    async def call(address: str, ending: EndTurn, seconds: float) -> TurnEnd:
         endings.append(ending)
         if len(endings) < 3:
             raise error
-        return LeaseEnd(7, failed=False)
+        return TurnEnd(7, failed=False)
 
     async def end() -> None:
         record = SimpleNamespace(graph_id="id", addresses=("a", "b"))
         graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), recovers=True, doors=())
         workers: Any = SimpleNamespace(call=call)
         history: Any = None
-        leases = Leases(workers, [], history, lambda: None)
-        lease = leases._held["id"] = Lease(graph, "me", 1, 5)
-        await leases._end(lease, EndLease("id", 1, cause))
-        assert leases._held == {}
+        turns = Turns(workers, [], history, lambda: None)
+        turn = turns._held["id"] = Turn(graph, "me", 1, 5)
+        await turns._end(turn, turn.message(cause))
+        assert turns._held == {}
+        assert turn.over.done()
         assert (len(endings), next(graph.numbers), graph.must_recover) == (asked, number, recovers)
 
     asyncio.run(end())
 
 
-def test_a_run_under_a_lease_holds_up_no_run() -> None:
+def test_a_run_in_its_clients_turn_holds_up_no_run() -> None:
     async def check() -> None:
         waiting, runs = queue(), [run_on("ab"), run_on("bc")]
-        runs[0].under_lease = True
+        runs[0].noted = True
         waiting.runs += runs
         waiting.start_runs()
         assert started(runs) == [False, True]
@@ -147,22 +166,86 @@ def test_a_run_under_a_lease_holds_up_no_run() -> None:
     asyncio.run(check())
 
 
-def test_a_single_traversal_gets_no_lease_while_clients_take_turns() -> None:
-    asked: list[str] = []
+def led_by(answer: Callable[[BeginTurn], Begun | Exception]) -> tuple[Turns, list[WorkerMessage[Any]]]:
+    """Return the turns of a scheduler whose rank 0 answers with ``answer``, and the messages that it gets."""
+    sent: list[WorkerMessage[Any]] = []
 
-    async def call(address: str, message: Any) -> None:
-        asked.append(address)
-        raise LateError("no answer")
+    async def call(address: str, message: Any, seconds: float) -> Any:
+        sent.append(message)
+        if isinstance(message, BeginTurn):
+            begun = answer(message)
+            if isinstance(begun, Exception):
+                raise begun
+            return begun
+        return TurnEnd(9, failed=False)
 
-    async def grant() -> None:
-        workers: Any = SimpleNamespace(until=lambda end: call)
+    def until(end: float) -> Any:
+        return lambda address, message: call(address, message, end)
+
+    workers: Any = SimpleNamespace(call=call, until=until)
+    history: Any = None
+    return Turns(workers, [], history, lambda: None), sent
+
+
+def well(message: BeginTurn) -> Begun:
+    """Answer as a rank 0 does that has made the work, if there was any."""
+    return Begun(("a", 1) if message.token else None, None if message.work is None else Answer((b"",), last=True))
+
+
+def test_a_single_traversal_leaves_its_client_no_turn_while_clients_take_turns() -> None:
+    async def lead() -> None:
+        turns, _ = led_by(well)
+        for revoked, client, traversals, granted in (
+            (-math.inf, "client", 1, False),
+            (time.monotonic(), "client", 1, False),
+            (-math.inf, "client", 1, True),
+            (time.monotonic(), "client", 2, True),
+            (-math.inf, "another", 1, False),
+        ):
+            run = led_run(client, traversals)
+            run.graph.revoked = revoked
+            led = await turns.lead(run, Pickled(b""), holds=True)
+            assert (led.grant is not None) == granted
+            assert (led.answer is None) == (traversals > 1)
+            while turns._held and not granted:
+                await asyncio.sleep(0)
+            turns._held.clear()
+
+    graph = run_graph()
+
+    def led_run(client: str, traversals: int) -> RunEntry:
+        return RunEntry(graph, client, "run", traversals, 5.0)
+
+    asyncio.run(lead())
+
+
+@pytest.mark.parametrize("cause", [Cause.CANCELLED, Cause.LOST])
+def test_a_run_whose_turn_is_stopped_ends_though_rank_0_does_not_answer(cause: Cause) -> None:
+    """A stopped rank 0 neither makes the run nor says that the turn is over."""
+
+    async def stop() -> None:
+        never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def call(address: str, message: Any, seconds: float = 0.0) -> Any:
+            if isinstance(message, EndTurn):
+                raise LateError("no answer")
+            return await never
+
+        async def call_all(addresses: Any, message: Any) -> None:
+            assert message.cause is cause
+
+        workers: Any = SimpleNamespace(call=call, until=lambda end: call, call_all=call_all)
         history: Any = None
-        leases, run = Leases(workers, [], history, lambda: None), run_on("ab")
-        graph = run.graph
-        graph.record.graph_id, graph.doors, graph.leasable, graph.last_client = "id", None, True, "another"
-        for revoked, calls in ((-math.inf, 0), (time.monotonic(), 0), (-math.inf, 1)):
-            graph.revoked = revoked
-            assert await leases.grant(run) is None
-            assert len(asked) == calls
+        turns, run = Turns(workers, [], history, lambda: None), RunEntry(run_graph(), "client", "run", 1, 60.0)
+        leading = asyncio.ensure_future(turns.lead(run, Pickled(b""), holds=True))
+        while not turns._held:
+            await asyncio.sleep(0)
+        await turns.stop("id", cause, "lost rank 1", 1)
+        with pytest.raises(
+            RunCancelledError if cause is Cause.CANCELLED else WorkerLostError, match="run run: .*rank 1"
+        ):
+            await leading
+        assert turns._held == {}
+        assert run.graph.doors is None
 
-    asyncio.run(grant())
+    asyncio.run(stop())

@@ -29,13 +29,12 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.leases.messages import GrantLease
 from dbfs_workers.levels import repair_limits
 from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.messages import StartRank
 from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
 from dbfs_workers.storage.labels import ChangedRows
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.turns.messages import BeginTurn
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.pretended_hosts import pretended_hosts
@@ -273,7 +272,7 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
         pid = mortal.run(os.getpid, workers=[victim])[victim]
 
         async def killing(self: WorkerCalls, address: str, message: Any, seconds: float) -> Any:
-            if isinstance(message, StartRank | GrantLease):
+            if isinstance(message, BeginTurn):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 await asyncio.sleep(0.2)

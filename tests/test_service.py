@@ -42,9 +42,9 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs.units import format_bytes
-from dbfs_workers.leases.messages import OpenDoor
-from dbfs_workers.messages import JoinGang, LeaveGang, StartRank, WorkerMessage
+from dbfs_workers.messages import JoinGang, LeaveGang, WorkerMessage
 from dbfs_workers.rpc import Pickled
+from dbfs_workers.turns.messages import EndTurn, OpenDoor
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 from tests.support.waiting import eventually
@@ -432,9 +432,9 @@ def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
 
 def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
     with pytest.raises(GraphNotFoundError, match="unloaded"):
-        ServiceClient.of(client).call(Enqueue("x", client.id, "y", Pickled.of([]), 0, 0, 1.0, (), leases=True))
+        ServiceClient.of(client).call(Enqueue("x", client.id, "y", Pickled(b""), 0, 1.0, holds=True))
     with dbfs.load("path:n=4", client=client) as graph:
-        stranger = StartRank("x", 1, "c", Pickled.of([]), 0, 1.0, ())
+        stranger = EndTurn("x", 1)
         with pytest.raises(StaleRunError, match="is not a rank of the graph x"):
             client.run_on_scheduler(call_worker, address=graph.gang.addresses[0], message=stranger)
 

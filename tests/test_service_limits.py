@@ -33,6 +33,7 @@ from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.turns.requests import Run, Work
 from tests.support.runs import Background
 from tests.support.waiting import eventually
 
@@ -90,7 +91,7 @@ def test_clients_that_never_were_get_nothing(client: distributed.Client) -> None
     assert not reserved(client)
     with dbfs.load("path:n=4", client=client) as graph:
         with pytest.raises(ClientError, match="run lost: no client nobody is in the cluster"):
-            service.call(Enqueue(graph.record.graph_id, "nobody", "lost", Pickled.of([]), 1, 0, 9.0, (), leases=False))
+            service.call(Enqueue(graph.record.graph_id, "nobody", "lost", Pickled(b""), 1, 9.0, holds=False))
         with pytest.raises(ClientError, match="no client nobody is in the cluster"):
             service.call(AddGraph(replace(graph.record, graph_id="x", client="nobody"), 9.0))
 
@@ -235,7 +236,7 @@ def test_only_so_many_runs_wait(client: distributed.Client, endless: Graph) -> N
         eventually(lambda: len(dbfs.runs(client=client)) == 3)
         with pytest.raises(QueueFullError, match=r"as many runs wait as .*waiting-runs allows, 2"):
             endless.bfs(0)
-    # On a busy machine the first run's lease may have ended before that run came: then it queues behind the others.
+    # On a busy machine the first run's turn may have ended before that run came: then it queues behind the others.
     run.run.cancel()
     assert isinstance(run.join(), RunCancelledError)
     for thread in waiting:
@@ -251,8 +252,8 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
         answers = []
         for _ in range(count):
             spec = TraversalSpec(uuid.uuid4().hex, (0,), False, "cpu")
-            packed = Pickled.of(RunSpec.single(spec))
-            message = Enqueue(graph.record.graph_id, client.id, spec.run_id, packed, 1, 0, 60.0, (), leases=False)
+            packed: Pickled[Work] = Pickled.of(Run(RunSpec.single(spec), 0, ()))
+            message = Enqueue(graph.record.graph_id, client.id, spec.run_id, packed, 1, 60.0, holds=False)
             answers.append(rpc.send(client.scheduler, message, 60.0))
         return list(await asyncio.gather(*answers))
 

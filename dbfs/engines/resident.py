@@ -1,7 +1,7 @@
 """The resident engine: one call to the service starts the gang, and the levels run inside the workers.
 
-The service (``dbfs.service.scheduler``) queues the run and calls every worker of the gang once. The workers run the
-levels together (``dbfs_workers.levels.loop``). They return counts and timings; the labels stay on them.
+The service (``dbfs.service.scheduler``) queues the run, and rank 0 leads it. The workers run the levels together
+(``dbfs_workers.levels.loop``). They return counts and timings; the labels stay on them.
 """
 
 import functools
@@ -40,7 +40,7 @@ class ResidentEngine:
         specs: RunSpec,
         deadline: Deadline,
         progress: Progress | None,
-        in_positions: InPositions,
+        in_positions: InPositions,  # noqa: ARG002 - rank 0 numbers the vertices
     ) -> Generator[Outcome, None, None]:
         """Start the run; yield the outcomes as the ranks' reports come."""
         service, run_id = ServiceClient.of(gang.client), specs.options.run_id
@@ -48,7 +48,7 @@ class ResidentEngine:
         made = reached = 0
         latest: Sequence[RankReport] = ()
         sender = RunSender.of(gang.client)
-        for finished in sender.send(record.graph_id, specs, deadline, progress, in_positions):
+        for finished in sender.send(record.graph_id, specs, deadline, progress):
             for latest in zip(*finished.reports, strict=True):
                 labels = ResidentLabels(service, record, run_id, made, specs.options.predecessors)
                 outcome = _outcome(labels, latest)

@@ -28,11 +28,10 @@ from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import ApplyUpdate, UpdateReport
+from dbfs.service.messages import UpdateReport
 from dbfs.service.runs import RunSender
 from dbfs.service.updates import require_mutable
 from dbfs_workers.received import require
-from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 from dbfs_workers.storage.update_spec import NumberedBeforeError, UpdateSpec
@@ -155,14 +154,17 @@ class Updates:
                     kind, self._record.order_key is not None, count, positions, ids=tuple(new), n=self._graph.n
                 )
                 keys = batch.keys if binned else ()
-                client = self._graph.gang.client.id
                 if kind == "delete-vertices" and not positions.size:
                     return Update(self._record.version, 0, 0, ())
-                batch_id = batch_id or run_id
-                apply = ApplyUpdate(
-                    self._record.graph_id, client, run_id, kind, Pickled.of(spec), keys, strict, batch_id
+                report = RunSender.of(self._graph.gang.client).update(
+                    self._record.graph_id,
+                    spec,
+                    limit,
+                    strict=strict,
+                    batch_id=batch_id,
+                    run_id=run_id,
+                    collections=keys,
                 )
-                report = service.call_update(apply, batch_id)
                 if not report.applied:
                     raise self._refusal(kind, report, new)
         finally:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from dbfs.errors import (
     DeadlineExceededError,
@@ -25,6 +26,7 @@ from dbfs.service.messages import UpdateReport
 from dbfs.units import format_seconds
 from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.partition import GraphTotals
+from dbfs_workers.turns.requests import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
@@ -87,10 +89,9 @@ class GraphEntry:
         decided: the reports of the latest updates, by batch id.
         unsettled: the latest version, if some rank has yet to commit it.
         numbers: serial numbers for the gang's next runs.
-        leasable: whether the ranks can open lines to each other, which a lease needs.
         doors: where ranks 1 to p - 1 take rank 0's lines; None if these lines are to be made.
         last_client: id of the client of the last run.
-        revoked: when a lease on the gang was last revoked, in seconds of ``time.monotonic()``.
+        revoked: when a client's turn on the gang was last revoked, in seconds of ``time.monotonic()``.
     """
 
     def __init__(self, record: GraphRecord) -> None:
@@ -104,7 +105,6 @@ class GraphEntry:
         self.decided: dict[str, UpdateReport] = {}
         self.unsettled: Unsettled | None = None
         self.numbers = itertools.count(1)
-        self.leasable = True
         self.doors: Doors | None = None
         self.last_client = ""
         self.revoked = -math.inf
@@ -183,10 +183,10 @@ class RunEntry:
         number: the gang's serial number of the run; 0 until it starts.
         progress: the latest look at the ranks; None before the first.
         trail: looks at the traversal under way, oldest first: those that found a frontier.
-        under_lease: whether the run's client has a lease: then the run did not wait in the queue.
+        noted: whether the run's client holds the turn: then the run did not wait in the queue, and rank 0 noted it.
         of_tasks: whether the client submits the run's levels as Dask tasks.
         update: kind of the update that the run makes; empty for traversals.
-        before: number of traversals that earlier bursts of a leased run have made.
+        before: number of traversals that earlier bursts of a noted run have made.
         cancelled: why the run was cancelled after its turn came; empty if it was not.
     """
 
@@ -205,18 +205,18 @@ class RunEntry:
         self.number = 0
         self.progress: RunProgress | None = None
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
-        self.under_lease = False
+        self.noted = False
         self.of_tasks = False
         self.update = ""
         self.before = 0
         self.cancelled = ""
 
     @classmethod
-    def leased(cls, graph: GraphEntry, client: str, run_id: str, traversals: int, began: float) -> "RunEntry":
+    def of_note(cls, graph: GraphEntry, client: str, run_id: str, traversals: int, began: float) -> "RunEntry":
         """Return the entry of a run that rank 0 has noted; ``began`` is in seconds since the epoch."""
         run = cls(graph, client, run_id, traversals, math.inf)
         run.queued = run.started = began
-        run.under_lease = True
+        run.noted = True
         return run
 
     def queue_behind(self, ahead: Sequence["RunEntry"]) -> None:
@@ -278,11 +278,25 @@ class RunEntry:
         )
 
 
-def name_lost_rank(run: RunEntry, rank: int, error: BaseException) -> BaseException:
-    """Add the run and the rank to the error of a broken connection, which has the worker's address only."""
+def name_rank(run: RunEntry, rank: int, error: BaseException) -> BaseException:
+    """Add the run and the rank to the error of a call to a worker, which has the worker's address only."""
     if isinstance(error, UnreachableError):
         return UnreachableError(f"run {run.run_id}: lost rank {rank}; {error}")
+    if isinstance(error, LateError):
+        return LateError(f"run {run.run_id}: no answer from rank {rank}: {error}")
     return error
+
+
+def values_of(answers: Sequence[bytes]) -> list[Any]:
+    """Return the values of ranks' answers.
+
+    Raises:
+        Exception: a rank failed; of several errors, the one that says most about the cause.
+    """
+    errors = [error for error in map(error_of, answers) if error is not None]
+    if errors:
+        raise first_cause(errors)
+    return [read_answer(answer) for answer in answers]
 
 
 def first_cause(errors: Sequence[BaseException]) -> BaseException:

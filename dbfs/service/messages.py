@@ -6,7 +6,6 @@ are records of ``dbfs``, which workers do not import.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +17,8 @@ from dbfs_workers.lines.line import Address
 from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
-from dbfs_workers.spec import RunSpec
-from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import GraphName, Identifier
+from dbfs_workers.turns.requests import Answer, Work
 
 Stage = tuple[int, int, int, int]
 """Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
@@ -199,40 +197,53 @@ class CountBuildTasks(SchedulerMessage[tuple[dict[str, Stage], tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
-class LeaseGrant:
-    """A lease on a gang, as its holder gets it.
+class TurnGrant:
+    """A turn that a client holds.
 
     Attributes:
-        lease: serial number of the lease.
-        address: where rank 0 takes the holder's line.
+        turn: serial number of the turn.
+        address: where rank 0 takes the client's line.
         token: the token that opens a line there.
         waited: how long the run waited in the queue, and behind which runs, in words.
     """
 
-    lease: int
+    turn: int
     address: Address
     token: bytes
     waited: str
 
 
 @dataclass(frozen=True)
-class Enqueue(SchedulerMessage[LeaseGrant | list[list[RankReport]]]):
-    """Queue a run, wait until it is over, and return a report of each traversal, by rank.
+class Led:
+    """The end of a run, or the turn to make it.
 
-    Instead of a run, the client may get a lease on the gang, under which it sends the run to rank 0.
+    Attributes:
+        answer: rank 0's answer; None if the client is to send the run to rank 0.
+        grant: the turn, if the client holds it from now on.
+    """
 
-    The ranks keep the labels until these are published or dropped, or the client leaves.
+    answer: Answer | None
+    grant: TurnGrant | None
+
+
+@dataclass(frozen=True)
+class Enqueue(SchedulerMessage[Led]):
+    """Queue a run or an update, and wait until it is over.
+
+    Instead of its end, the client may get the turn, and then sends the run to rank 0. The ranks keep the labels until
+    these are published or dropped, or the client leaves. An update changes the graph on all ranks at once, or on none:
+    after an error the graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
 
     Attributes:
         graph_id: the graph.
         client: id of the client, which owns the labels.
-        run_id: the run's id.
-        specs: the traversals. The scheduler passes them on unread.
-        traversals: number of traversals.
-        first: index of the first of them in the run.
+        run_id: the run's id. An update may have the id of a run that has its turn by ``BeginTaskRun``.
+        work: what to make. The scheduler passes it on unread.
+        traversals: number of traversals; 0 for an update.
         deadline: seconds that the run may take, waiting included.
-        dropped: traversals whose labels the ranks release first.
-        leases: whether the client can open a line to rank 0, which a lease needs.
+        holds: whether the client can open a line to rank 0, and so hold the turn.
+        update: kind of the update, one of ``update_spec.KINDS``; empty for traversals.
+        batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
@@ -240,24 +251,27 @@ class Enqueue(SchedulerMessage[LeaseGrant | list[list[RankReport]]]):
         QueueFullError: too many runs wait already.
         WorkerLostError, DeadlineExceededError, RunCancelledError: the run ended early.
         RunAbortedError, DeviceFailedError, StaleRunError: the run failed.
+        InvalidOptionError: the graph takes no updates.
+        GraphTooLargeError, InvalidVertexError: a rank could not prepare the update's version.
+        OutcomeUnknownError: an update met its deadline, and may have been made.
     """
 
     graph_id: str
     client: Identifier
     run_id: Identifier
-    specs: Pickled[RunSpec]
+    work: Pickled[Work]
     traversals: int
-    first: int
     deadline: float
-    dropped: tuple[TraversalPlace, ...]
-    leases: bool
+    holds: bool
+    update: str = ""
+    batch_id: Identifier | None = None
 
 
 @dataclass(frozen=True)
 class BeginTaskRun(SchedulerMessage[str]):
     """Queue a run whose levels the client submits as Dask tasks. The answer comes when the run has its turn.
 
-    No other run and no lease uses the workers from then on, until the client sends ``EndTaskRun``. The answer says how
+    No other run uses the workers from then on, until the client sends ``EndTaskRun``. The answer says how
     long the run waited in the queue, and behind which runs.
 
     Attributes:
@@ -412,7 +426,7 @@ class UpdateReport:
         first_refused: one of these, as vertices (positions, if the graph is ordered by degree); None if none was.
         vertices: int64, the vertices inserted or deleted.
         absent: vertices to delete that were deleted before.
-        applied: whether the graph has the changes; False if ``ApplyUpdate.strict`` refused the whole update.
+        applied: whether the graph has the changes; False if ``Change.strict`` refused the whole update.
     """
 
     record: GraphRecord
@@ -422,64 +436,3 @@ class UpdateReport:
     vertices: NDArray[np.int64]
     absent: int
     applied: bool
-
-
-@dataclass(frozen=True)
-class ApplyUpdate(SchedulerMessage[UpdateReport]):
-    """Change a graph on all ranks at once, or on none, in a run of tasks that has its turn.
-
-    Every rank prepares the next version first. Only if all have prepared it, they commit it. So after an error the
-    graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
-
-    Attributes:
-        graph_id: the graph.
-        client: id of the run's client.
-        run_id: the run.
-        kind: kind of the update, one of ``update_spec.KINDS``.
-        spec: the update. The scheduler passes it on unread.
-        collections: by rank, Dask keys of the collections with the batch's edges; empty for an update without edges.
-        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
-        batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
-
-    Raises:
-        GraphNotFoundError: the graph was unloaded.
-        InvalidOptionError: the graph takes no updates.
-        RunNotFoundError: the run does not hold the workers.
-        RunCancelledError, WorkerLostError, DeadlineExceededError: the update must end early.
-        GraphTooLargeError, InvalidVertexError, StaleRunError: a rank could not prepare the version.
-    """
-
-    graph_id: str
-    client: Identifier
-    run_id: Identifier
-    kind: str
-    spec: Pickled[UpdateSpec]
-    collections: tuple[Hashable, ...]
-    strict: bool
-    batch_id: Identifier
-
-
-@dataclass(frozen=True)
-class UpdateEdges(SchedulerMessage[UpdateReport]):
-    """Insert or delete a few edges, in a run of its own: queue the run, and change the graph as ``ApplyUpdate`` does.
-
-    One message instead of a run of tasks: the tasks that bin a batch take tens of milliseconds, however small it is.
-    If the run was decided under a lease whose holder got no answer, nothing is changed again.
-
-    Attributes:
-        graph_id, client, run_id, deadline: as in ``Enqueue``.
-        kind, spec, strict, batch_id: as in ``ApplyUpdate``; the spec has the edges.
-
-    Raises:
-        InvalidOptionError: the graph takes no updates.
-        ClientError, QueueFullError: see ``Enqueue``; others as for ``ApplyUpdate``.
-    """
-
-    graph_id: str
-    client: Identifier
-    run_id: Identifier
-    deadline: float
-    kind: str
-    spec: Pickled[UpdateSpec]
-    strict: bool
-    batch_id: Identifier

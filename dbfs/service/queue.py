@@ -21,11 +21,11 @@ class RunQueue:
 
     Args:
         history: takes the runs that fail.
-        revoke: begins to end the leases that a run has to wait for, and returns whether there are any. The end of such
-            a lease calls ``start_runs``.
+        revoke: begins to end the turns that a run has to wait for, and returns whether there are any. The end of such
+            a turn calls ``start_runs``.
 
     Attributes:
-        runs: the runs, in the order of arrival. Runs under a lease are among them, and wait for nothing.
+        runs: the runs, in the order of arrival. Runs of clients that hold a turn are among them, and wait for nothing.
     """
 
     def __init__(self, history: History, revoke: Callable[[RunEntry], bool]) -> None:
@@ -62,15 +62,14 @@ class RunQueue:
         """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
         for run in self.runs:
-            if run.under_lease:
+            if run.noted:
                 continue
             if run.started is None and not run.turn.done() and not wanted & run.workers:
                 if self._revoke(run):
-                    # The end of the lease starts the run.
+                    # The end of the turn starts the run.
                     wanted |= run.workers
                     continue
                 run.started = time.time()
-                run.number = next(run.graph.numbers)
                 run.turn.set_result(None)
                 log.run_started(run)
             wanted |= run.workers

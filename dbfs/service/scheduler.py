@@ -29,14 +29,11 @@ from dbfs.errors import (
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service import forming, idle, log
-from dbfs.service.conductor import Conductor
-from dbfs.service.entries import GraphEntry, Reservation, RunEntry
+from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
-from dbfs.service.leases import Leases
 from dbfs.service.messages import (
     AddGraph,
-    ApplyUpdate,
     AwaitTaskRun,
     BeginTaskRun,
     CancelRun,
@@ -50,7 +47,7 @@ from dbfs.service.messages import (
     FreeAll,
     GetGraph,
     GetProgress,
-    LeaseGrant,
+    Led,
     ListGraphs,
     ListRuns,
     NoteTaskRun,
@@ -59,20 +56,19 @@ from dbfs.service.messages import (
     Reserve,
     Stage,
     UnloadGraph,
-    UpdateEdges,
-    UpdateReport,
 )
 from dbfs.service.queue import RunQueue
 from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
+from dbfs.service.turns import Turns
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
 from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
-from dbfs_workers.reports import RankReport, RunSummary
-from dbfs_workers.rpc import LATE_SECONDS, NAME, Pickled, handlers
+from dbfs_workers.reports import RunSummary
+from dbfs_workers.rpc import NAME, Pickled, handlers
+from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
 
 _UNFINISHED_STATES = ("waiting", "no-worker", "queued", "processing", "erred")
 # Runs that were cancelled before they came; a message is late by some minutes at most.
@@ -96,7 +92,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.graphs: dict[str, GraphEntry] = {}
         self.reserved: dict[str, Reservation] = {}
         self.history = History()
-        self._queue = RunQueue(self.history, lambda run: self._leases.revoke(run))
+        self._queue = RunQueue(self.history, lambda run: self._turns.revoke(run))
         self.runs = self._queue.runs
         self._tasks: set[asyncio.Future[None]] = set()
         # By run id, the clients that cancelled a run which had not come yet.
@@ -107,10 +103,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
-        self._conductor = Conductor(self._workers)
         self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
-        self._updates = Updates(self._workers, self._task_runs, self.history)
-        self._leases = Leases(self._workers, self.runs, self.history, self._queue.start_runs)
+        self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
+        self._updates = Updates(self._workers, self._turns, self.history)
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
@@ -198,20 +193,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return _stages(self.scheduler, message.token), binned
 
     @Enqueue.handler
-    async def enqueue(self, message: Enqueue) -> LeaseGrant | list[list[RankReport]]:
+    async def enqueue(self, message: Enqueue) -> Led:
         """See ``Enqueue``."""
+        if message.update and self._task_runs.holds(message.run_id):
+            async with self._task_runs.applying(message.run_id, message.client) as held:
+                return await self._updates.apply(held.run, message)
         async with self._turn(message) as run:
-            await self._conductor.recover(run)
-            if message.leases and (grant := await self._leases.grant(run)) is not None:
-                if run.cancelled:
-                    await self._leases.stop(message.graph_id, Cause.CANCELLED, run.cancelled)
-                run.require_going_on()
-                return grant
-            run.require_going_on()
-            run.graph.runs += 1
-            reports = await self._conductor.conduct(run, message)
-            self.history.add(run, RunSummary.of(reports))
-        return reports
+            if message.update:
+                led = await self._updates.apply(run, message)
+            else:
+                led = await self._turns.lead(run, message.work, holds=message.holds)
+            reports = None if led.answer is None else values_of(led.answer.ranks)
+            if reports is not None and not message.update:
+                self.history.add(run, RunSummary.of(reports))
+        return led
 
     @BeginTaskRun.handler
     async def begin_task_run(self, message: BeginTaskRun) -> str:
@@ -219,34 +214,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._spawn(self._hold_workers(message, begun))
         return await begun
-
-    @ApplyUpdate.handler
-    async def apply_update(self, message: ApplyUpdate) -> UpdateReport:
-        """See ``ApplyUpdate``."""
-        return await self._updates.apply(message)
-
-    @UpdateEdges.handler
-    async def update_edges(self, message: UpdateEdges) -> UpdateReport:
-        """See ``UpdateEdges``."""
-        graph_id, client, run_id, kind = message.graph_id, message.client, message.run_id, message.kind
-        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        begin = BeginTaskRun(graph_id, client, run_id, 0, message.deadline, kind)
-        over = self._spawn(self._hold_workers(begin, begun))
-        await begun
-        error: DbfsError | None = RunCancelledError(f"run {run_id}: the update failed")
-        try:
-            report = await self._updates.apply(
-                ApplyUpdate(graph_id, client, run_id, kind, message.spec, (), message.strict, message.batch_id)
-            )
-            error = None
-            return report
-        except DbfsError as raised:
-            error = raised
-            raise
-        finally:
-            self._task_runs.end(EndTaskRun(run_id, client, Pickled.of([]), error))
-            # The next call of this client finds the run in the history.
-            await asyncio.wait([over], timeout=LATE_SECONDS)
 
     @AwaitTaskRun.handler
     async def await_task_run(self, message: AwaitTaskRun) -> None:
@@ -266,7 +233,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @NoteRuns.handler
     async def note_runs(self, message: NoteRuns) -> None:
         """See ``NoteRuns``."""
-        self._leases.note(message)
+        self._turns.note(message)
 
     @EnterUpdate.handler
     async def enter_update(self, message: EnterUpdate) -> Pickled[Any]:
@@ -292,8 +259,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if run.run_id == message.run_id:
                 _require_owner(message.client, run.client, f"cancel run {run.run_id}")
                 log.cancel_requested(run)
-                if run.under_lease:
-                    # If the lease ends before the run comes to rank 0, the client queues the run again.
+                if run.noted:
+                    # If the turn ends before the run comes to rank 0, the client queues the run again.
                     self._refuse_later(run.run_id, run.client)
                 await self._stop(run, "a client called run.cancel() or dbfs cancel")
                 return
@@ -340,9 +307,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
         """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
         self._table.release_all(client)
-        self._end_leases(client)
+        self._end_turns(client)
         for run in self.runs:
-            if run.client == client and not run.under_lease:
+            if run.client == client and not run.noted:
                 self._spawn(self._stop(run, "its client left"))
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
@@ -383,14 +350,15 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 log.worker_lost(graph, rank, worker)
                 # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
                 self._table.free(graph)
-                self._spawn(self._leases.stop(graph.record.graph_id, Cause.LOST, f"lost rank {rank}", rank))
+                self._spawn(self._turns.stop(graph.record.graph_id, Cause.LOST, f"lost rank {rank}", rank))
         for run in self.runs:
-            if worker in run.workers and not run.under_lease:
+            if worker in run.workers and not run.noted:
                 rank = run.graph.record.addresses.index(worker)
-                if run.of_tasks and run.started is not None:
-                    self._task_runs.stop(run, WorkerLostError(f"lost rank {rank} ({worker}); load the graph again"))
-                else:
-                    self._spawn(self._conductor.report_lost_worker(run, rank))
+                lost = WorkerLostError(f"lost rank {rank} ({worker}); load the graph again")
+                if run.started is None:
+                    run.refuse(WorkerLostError(f"run {run.run_id}, waiting for its turn: {lost}"))
+                elif run.of_tasks:
+                    self._task_runs.stop(run, lost)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         # Dask's hooks must not wait for workers. The set keeps the task from being collected as garbage.
@@ -408,8 +376,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph = self._table.get(message.graph_id)
         self._table.require_client(message.client, f"run {message.run_id}")
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
-        run.of_tasks = isinstance(message, BeginTaskRun)
-        run.update = message.update if isinstance(message, BeginTaskRun) else ""
+        run.of_tasks, run.update = isinstance(message, BeginTaskRun), message.update
         if self._given_up.get(message.run_id) == message.client:
             raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
         try:
@@ -420,7 +387,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if run.client not in self.scheduler.clients:
                 # The ranks may have kept the labels after they forgot the client.
                 self._forget(run.client, graph)
-                self._end_leases(run.client)
+                self._end_turns(run.client)
 
     async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str]) -> None:
         """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
@@ -430,9 +397,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 run.graph.runs += not run.update
                 run.graph.last_client = run.client
                 reports = await self._task_runs.hold(run, begun)
-                if run.update:
-                    self.history.add_update(run)
-                else:
+                # An update enters the history with its version.
+                if not run.update:
                     self.history.add(run, RunSummary.of(reports))
         except Exception as error:
             if graph is not None:
@@ -448,23 +414,24 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         record = graph.record
         self._spawn(self._workers.call_all(record.addresses, ForgetClient(record.graph_id, client)))
 
-    def _end_leases(self, client: str) -> None:
-        """End the leases of a client that has left."""
-        for graph_id in self._leases.held_by(client):
-            self._spawn(self._leases.stop(graph_id, Cause.CANCELLED, "its client left"))
+    def _end_turns(self, client: str) -> None:
+        """End the turns that a client holds who has left."""
+        for graph_id in self._turns.held_by(client):
+            self._spawn(self._turns.stop(graph_id, Cause.CANCELLED, "its client left"))
 
     async def _stop(self, run: RunEntry, message: str) -> None:
-        """Cancel a run, whether it waits, is conducted, is under a lease or consists of tasks."""
-        if run.under_lease:
-            await self._leases.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
-        elif run.of_tasks and run.started is not None:
+        """Cancel a run, whether it waits, is led by rank 0, or consists of tasks."""
+        if run.started is None:
+            run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: cancelled: {message}"))
+            return
+        run.cancelled = message
+        if run.of_tasks:
             self._task_runs.stop(run, RunCancelledError(f"cancelled: {message}"))
-        else:
-            await self._conductor.stop(run, Cause.CANCELLED, message)
+        await self._turns.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
 
     async def _dissolve(self, graph: GraphEntry, why: str) -> None:
         """End a graph's runs and its gang, and free its data; ``why`` goes into the log."""
-        await self._leases.stop(graph.record.graph_id, Cause.CANCELLED, "the graph was unloaded")
+        await self._turns.stop(graph.record.graph_id, Cause.CANCELLED, "the graph was unloaded")
         log.graph_unloaded(graph, why)
         for run in list(self.runs):
             if run.graph is graph:

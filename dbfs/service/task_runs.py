@@ -96,6 +96,10 @@ class TaskRuns:
             if not held.stopped.done():
                 held.stopped.set_result(None)
 
+    def holds(self, run_id: str) -> bool:
+        """Return whether a run holds its workers."""
+        return run_id in self._held
+
     @contextlib.asynccontextmanager
     async def applying(self, run_id: str, client: str) -> AsyncIterator[Held]:
         """Keep the workers of a run for the length of the context, whatever happens to its client or its deadline.

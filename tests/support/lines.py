@@ -12,21 +12,6 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.follower import Follower
-from dbfs_workers.leases.leader import Leader
-from dbfs_workers.leases.notes import EnterUpdate, NoteRuns
-from dbfs_workers.leases.peer import Peer
-from dbfs_workers.leases.requests import (
-    BeginUpdate,
-    Burst,
-    EndUpdate,
-    LeasedRun,
-    LeasedUpdate,
-    RanksReports,
-    Refusal,
-    UpdateAnswer,
-)
-from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import Line, new_token
 from dbfs_workers.reports import RankReport
@@ -35,6 +20,22 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.turns.leader import Leader
+from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
+from dbfs_workers.turns.ranks import Follower, Peer
+from dbfs_workers.turns.requests import (
+    Answer,
+    Answers,
+    BeginUpdate,
+    Burst,
+    Change,
+    EndUpdate,
+    RankRequest,
+    Request,
+    Run,
+    answer_well,
+    answers_of_run,
+)
 from dbfs_workers.updates.messages import RankUpdate
 from tests.support.gang import repeated
 
@@ -105,7 +106,7 @@ class Gang:
         fail_after: how many traversals of a run a rank makes before the error of ``fail_on``.
         refused: edges that each rank refuses in an update.
         hold: rank 0 makes no burst while this is clear.
-        stop_after: by a burst's first traversal, how many of its traversals the ranks make, since the lease is revoked
+        stop_after: by a burst's first traversal, how many of its traversals the ranks make, since the turn is revoked
             meanwhile.
     """
 
@@ -117,7 +118,7 @@ class Gang:
         self.fail_after = self.refused = 0
         self.hold = threading.Event()
         self.hold.set()
-        self.follower = Follower(1, partial(self.make_run, 1), partial(self.make_update, 1))
+        self.follower = Follower(1, partial(self.make, 1))
         token = new_token()
         door.admit(token, self.follower.serve)
         self.calls = Calls()
@@ -125,8 +126,7 @@ class Gang:
         self.leader = Leader(
             "graph",
             peers,
-            partial(self.make_run, 0),
-            partial(self.make_update, 0),
+            partial(self.make, 0),
             self.calls,
             burst_seconds,
             answer_seconds,
@@ -134,9 +134,14 @@ class Gang:
         self.holder_token = new_token()
         door.admit(self.holder_token, self.leader.serve)
 
-    def make_run(
-        self, rank: int, burst: Burst, stops: Callable[[], bool] = never, /
-    ) -> Generator[RankReport, None, None]:
+    def make(self, rank: int, request: RankRequest, stops: Callable[[], bool], /) -> Answers:
+        """Take a rank's part in a request."""
+        if isinstance(request, Burst):
+            yield from answers_of_run(request, self.make_run(rank, request, stops))
+        else:
+            yield answer_well(self.make_update(rank, request)), 0
+
+    def make_run(self, rank: int, burst: Burst, stops: Callable[[], bool]) -> Generator[RankReport, None, None]:
         """Make a rank's traversals of a burst."""
         if rank == 0:
             self.bursts.append(burst)
@@ -148,12 +153,12 @@ class Gang:
             if index == stop:
                 if rank == 0:
                     assert not stops()
-                    self.leader.revoke(burst.lease)
+                    self.leader.revoke(burst.turn)
                     assert stops()
                 return
             yield REPORT
 
-    def make_update(self, rank: int, half: BeginUpdate | EndUpdate, /) -> Any:
+    def make_update(self, rank: int, half: BeginUpdate | EndUpdate) -> Any:
         """Make a rank's half of an update."""
         self.updates[rank].append(half)
         if rank == 0:
@@ -163,17 +168,27 @@ class Gang:
         return replace(prepared(rank), refused=self.refused) if isinstance(half, BeginUpdate) else None
 
 
-def send(line: Line, lease: int, traversals: int = 1) -> None:
-    """Send rank 0 a run, as the holder of a lease."""
-    line.send(pickle.dumps(LeasedRun(lease, "run", repeated(SPEC, traversals), 0, 5.0, ())), 5.0)
+def run_of(turn: int, traversals: int = 1) -> Request:
+    """Return a run in a turn."""
+    return Request(turn, "run", 5.0, Run(repeated(SPEC, traversals), 0, ()))
 
 
-def send_update(line: Line, lease: int, deadline: float = 5.0, *, strict: bool = False) -> None:
+def update_in(turn: int, deadline: float = 5.0, *, strict: bool = False) -> Request:
+    """Return an update in a turn."""
+    return Request(turn, "run", deadline, Change(BATCH, strict, "batch"))
+
+
+def send(line: Line, turn: int, traversals: int = 1) -> None:
+    """Send rank 0 a run, as the client that holds a turn."""
+    line.send(pickle.dumps(run_of(turn, traversals)), 5.0)
+
+
+def send_update(line: Line, turn: int, deadline: float = 5.0, *, strict: bool = False) -> None:
     """Send rank 0 an update."""
-    line.send(pickle.dumps(LeasedUpdate(lease, "run", BATCH, strict=strict, deadline=deadline)), 5.0)
+    line.send(pickle.dumps(update_in(turn, deadline, strict=strict)), 5.0)
 
 
-def receive(line: Line) -> RanksReports | UpdateAnswer | Refusal:
+def receive(line: Line) -> Answer:
     """Return rank 0's next answer."""
-    answer: RanksReports | UpdateAnswer | Refusal = pickle.loads(line.receive(time.monotonic() + 10))
+    answer: Answer = pickle.loads(line.receive(time.monotonic() + 10))
     return answer

@@ -1,10 +1,10 @@
-"""Lines, doors, and the halves of a lease that need no cluster."""
+"""Lines, doors, and the halves of a turn that need no cluster."""
 
 import pickle
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import dask
@@ -12,13 +12,22 @@ import pytest
 
 from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.leases.messages import LeaseEnd
-from dbfs_workers.leases.notes import RunNote
-from dbfs_workers.leases.requests import Burst, RanksReports, Refusal, answers_of_run, more_follow, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import ports_of
-from dbfs_workers.reports import RankReport
+from dbfs_workers.turns.messages import TurnEnd
+from dbfs_workers.turns.notes import RunNote
+from dbfs_workers.turns.requests import (
+    REFUSAL,
+    Answer,
+    Answers,
+    Burst,
+    RankRequest,
+    answer_well,
+    answers_of_run,
+    more_follow,
+    read_answer,
+)
 from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
 
@@ -115,13 +124,11 @@ def test_a_thread_that_stays_awake_sees_the_other_end_close(door: Door) -> None:
         line.receive(None)
 
 
-def answers(line: Line) -> list[RanksReports]:
+def answers(line: Line) -> list[Answer]:
     """Return the answers to a run up to the last one."""
-    found: list[RanksReports] = []
+    found: list[Answer] = []
     while not (found and found[-1].last):
-        answer = receive(line)
-        assert isinstance(answer, RanksReports)
-        found.append(answer)
+        found.append(receive(line))
     return found
 
 
@@ -133,38 +140,36 @@ def gang(door: Door) -> Iterator[Gang]:
     gang.follower.close()
 
 
-def test_a_stale_lease_is_refused_by_rank_0(door: Door, gang: Gang) -> None:
+def test_a_stale_turn_is_refused_by_rank_0(door: Door, gang: Gang) -> None:
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
-        assert isinstance(receive(line), Refusal)
+        assert receive(line) == REFUSAL
         gang.leader.grant(2, "me", 7)
         send(line, 1)
-        assert isinstance(receive(line), Refusal)
+        assert receive(line) == REFUSAL
         send(line, 2)
         answer = receive(line)
-        assert isinstance(answer, RanksReports)
         assert answer.last
         assert [read_answer(rank) for rank in answer.ranks] == [[REPORT], [REPORT]]
         gang.leader.revoke(2)
         send(line, 2)
-        assert isinstance(receive(line), Refusal)
+        assert receive(line) == REFUSAL
     assert [burst.number for burst in gang.bursts] == [7]
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(8, failed=False)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(8, failed=False)
 
 
-def test_a_stale_lease_is_refused_by_the_other_ranks(door: Door, gang: Gang) -> None:
+def test_a_stale_turn_is_refused_by_the_other_ranks(door: Door, gang: Gang) -> None:
     gang.leader.grant(2, "me", 7)
     gang.follower.stop(2, lambda number: None)
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 2)
         answer = receive(line)
-        assert isinstance(answer, RanksReports)
-        with pytest.raises(StaleRunError, match="rank 1: run 7 is of lease 2, which is over"):
+        with pytest.raises(StaleRunError, match="rank 1: run 7 is of turn 2, which is over"):
             read_answer(answer.ranks[1])
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(8, failed=True)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(8, failed=True)
 
 
-def test_a_batch_is_made_in_bursts_and_ends_early_if_its_lease_is_revoked(door: Door, gang: Gang) -> None:
+def test_a_batch_is_made_in_bursts_and_ends_early_if_its_turn_is_revoked(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 1)
     with closing(opened(door, gang.holder_token)) as line:
         gang.hold.clear()
@@ -174,7 +179,6 @@ def test_a_batch_is_made_in_bursts_and_ends_early_if_its_lease_is_revoked(door: 
         gang.leader.revoke(1)
         gang.hold.set()
         answer = receive(line)
-        assert isinstance(answer, RanksReports)
         assert answer.last
         assert len(read_answer(answer.ranks[0])) == 1
     assert [(burst.first, len(burst.specs)) for burst in gang.bursts] == [(0, 1)]
@@ -193,10 +197,10 @@ def test_a_burst_that_stops_early_ends_the_run_with_what_was_made(
         send(line, 1, 100)
         made = [[len(read_answer(rank)) for rank in answer.ranks] for answer in answers(line)]
         send(line, 1)
-        assert isinstance(receive(line), Refusal)
+        assert receive(line) == REFUSAL
     assert made == [[count, count] for count in expected]
     assert [(burst.first, len(burst.specs)) for burst in gang.bursts] == [(0, 1), (1, 2), (3, 4)]
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=False)
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
     summary = note.summary.value()
     assert summary is not None
@@ -205,19 +209,19 @@ def test_a_burst_that_stops_early_ends_the_run_with_what_was_made(
     gang.follower.close()
 
 
-def test_the_run_that_a_lease_was_granted_to_is_made_before_a_revocation(door: Door, gang: Gang) -> None:
+def test_the_run_that_a_turn_was_granted_to_is_made_before_a_revocation(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 1, "run")
     revoking = threading.Thread(target=gang.leader.revoke, args=(1,))
     revoking.start()
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
-        assert isinstance(receive(line), RanksReports)
+        assert receive(line).ranks
         revoking.join(5)
         send(line, 1)
-        assert isinstance(receive(line), Refusal)
+        assert receive(line) == REFUSAL
     gang.leader.grant(2, "gone", 2, "run that never comes")
     gang.leader.revoke(2)
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(2, failed=False)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(2, failed=False)
 
 
 @pytest.mark.parametrize(("burst_seconds", "lengths"), [(0.0, [1] * 15), (1e6, [1, 2, 4, 8])])
@@ -243,18 +247,18 @@ def talkative(door: Door) -> Iterator[Gang]:
 
 
 def quick_line(door: Door, gang: Gang) -> Line:
-    """Return a line of lease 1 after a first traversal: its next run has one burst."""
+    """Return a line of turn 1 after a first traversal: its next run has one burst."""
     line = opened(door, gang.holder_token)
     send(line, 1)
     receive(line)
     return line
 
 
-def require_whole_run(door: Door, gang: Gang, lease: int) -> None:
-    """Grant the next lease, and check that a run gets all of its answers, and no other ones."""
-    gang.leader.grant(lease, "me", 7)
+def require_whole_run(door: Door, gang: Gang, turn: int) -> None:
+    """Grant the next turn, and check that a run gets all of its answers, and no other ones."""
+    gang.leader.grant(turn, "me", 7)
     with closing(opened(door, gang.holder_token)) as line:
-        send(line, lease, 5)
+        send(line, turn, 5)
         assert sum(len(read_answer(answer.ranks[1])) for answer in answers(line)) == 5
 
 
@@ -290,7 +294,7 @@ def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank
         with pytest.raises(RunAbortedError, match="on fire"):
             read_answer(last.ranks[rank])
         assert talkative.calls.aborts[0] == (5, Cause.FAILED)
-        assert talkative.leader.wait_until_idle()[0] == LeaseEnd(6, failed=True)
+        assert talkative.leader.wait_until_idle()[0] == TurnEnd(6, failed=True)
     (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
     summary = note.summary.value()
     assert summary is not None
@@ -305,7 +309,7 @@ def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang) -
     send(line, 1, 100_000)
     receive(line)
     line.close()
-    assert talkative.leader.wait_until_idle()[0] == LeaseEnd(6, failed=True)
+    assert talkative.leader.wait_until_idle()[0] == TurnEnd(6, failed=True)
     assert (5, Cause.CANCELLED) in talkative.calls.aborts
     (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
     assert isinstance(note.error, RunCancelledError)
@@ -341,11 +345,10 @@ def test_a_rank_that_fails_ends_the_run_while_rank_0_waits(door: Door, gang: Gan
         assert gang.calls.aborts[0] == (4, Cause.FAILED)
         gang.hold.set()
         answer = receive(line)
-        assert isinstance(answer, RanksReports)
         with pytest.raises(RunAbortedError, match="on fire"):
             read_answer(answer.ranks[1])
         send(line, 1)
-        assert isinstance(receive(line), Refusal)
+        assert receive(line) == REFUSAL
 
 
 def test_a_holder_that_leaves_ends_its_run(door: Door, gang: Gang) -> None:
@@ -382,8 +385,8 @@ def test_no_run_begins_over_a_broken_line(door: Door, gang: Gang) -> None:
     gang.follower.close()
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
-        assert isinstance(receive(line), Refusal)
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
+        assert receive(line) == REFUSAL
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=True)
     assert not gang.bursts
 
 
@@ -391,11 +394,11 @@ def test_a_peer_that_is_lost_in_the_middle_is_named(door: Door, gang: Gang) -> N
     gang.leader.grant(1, "me", 4)
     goes_on = threading.Event()
 
-    def waiting(burst: Burst, stops: object = None, /) -> Generator[RankReport, None, None]:
+    def waiting(request: RankRequest, stops: object) -> Answers:
         assert goes_on.wait(10)
-        yield REPORT
+        yield answer_well([REPORT]), 1
 
-    gang.follower._make_run = waiting  # type: ignore[assignment]
+    gang.follower._make = waiting
     with closing(opened(door, gang.holder_token)) as line:
         send(line, 1)
         while not gang.bursts:
@@ -403,10 +406,9 @@ def test_a_peer_that_is_lost_in_the_middle_is_named(door: Door, gang: Gang) -> N
         gang.follower.close()
         answer = receive(line)
         goes_on.set()
-    assert isinstance(answer, RanksReports)
     with pytest.raises(ConnectionError, match="lost rank 1"):
         read_answer(answer.ranks[1])
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(5, failed=True)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(5, failed=True)
 
 
 def test_tokens_are_long_and_differ() -> None:
@@ -469,7 +471,7 @@ def test_a_stop_between_two_bursts_ends_the_next_one(door: Door) -> None:
     assert ended == [1, 2]
 
 
-def test_a_holder_that_leaves_between_two_runs_gives_up_its_lease(door: Door, gang: Gang) -> None:
+def test_a_holder_that_leaves_between_two_runs_gives_up_its_turn(door: Door, gang: Gang) -> None:
     gang.leader.grant(1, "me", 4)
     ended, token = threading.Event(), new_token()
 
@@ -484,11 +486,11 @@ def test_a_holder_that_leaves_between_two_runs_gives_up_its_lease(door: Door, ga
         assert ended.wait(5)
         ended.clear()
         send(line, 1)
-        assert isinstance(receive(line), RanksReports)
+        assert receive(line).ranks
     assert ended.wait(5)
     with closing(holder):
         send(holder, 1)
-        assert isinstance(receive(holder), Refusal)
+        assert receive(holder) == REFUSAL
 
 
 @pytest.mark.parametrize("began", [False, True])

@@ -1,6 +1,6 @@
 """Every message that a worker answers, as a frozen dataclass. ``dbfs_workers.plugin.WorkerService`` handles them.
 
-The messages of leases, reads and updates are in the modules ``messages`` of these rooms. The scheduler's messages are
+The messages of turns, reads and updates are in the modules ``messages`` of these rooms. The scheduler's messages are
 in ``dbfs.service.messages``, because their fields and answers are records of ``dbfs``, which workers do not import.
 
 Ranks of one gang also send each other the messages of ``exchange.transport``. Those bypass this module: they are not
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.reports import RankProgress, RankReport
+from dbfs_workers.reports import RankProgress
 from dbfs_workers.rpc import A_co, Message, Pickled
-from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.stripe import Stripe
 
 TraversalPlace = tuple[str, int]
@@ -140,33 +139,6 @@ class LeaveGang(WorkerMessage[None]):
 
 
 # Runs.
-
-
-@dataclass(frozen=True)
-class StartRank(WorkerMessage[list[RankReport]]):
-    """Take part in a run; keep the labels, and return a report of each traversal.
-
-    Attributes:
-        graph_id: the graph.
-        number: the gang's serial number of the run, from 1.
-        client: id of the client that the labels belong to.
-        specs: the traversals.
-        first: index of the first traversal in the run.
-        deadline: seconds that the run may take.
-        dropped: traversals whose labels are released first.
-
-    Raises:
-        StaleRunError: the worker is not a rank of that gang, or the run is out of order.
-        DbfsError: see ``Member.traverse``.
-    """
-
-    graph_id: str
-    number: int
-    client: str
-    specs: Pickled[RunSpec]
-    first: int
-    deadline: float
-    dropped: tuple[TraversalPlace, ...]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The workers' half of the service: a worker's ranks in the gangs of all graphs, and the handlers of its messages.
 
 A graph's gang forms once: every worker joins, offers its end of the exchange, and then connects to those of all ranks.
-A run is one ``StartRank`` to every worker of the gang. Its levels run in a thread of the member, so that the worker's
-event loop can still answer messages. The member keeps the labels until they are dropped or published. Published labels
+Rank 0 leads a run (``turns``). Its levels run in threads of their own, so that the worker's event loop can still answer
+messages. The member keeps the labels until they are dropped or published. Published labels
 are Dask data of the worker: clients fetch, count and free them like any task's result.
 """
 
@@ -22,9 +22,6 @@ from dbfs_workers.errors import BackendUnavailableError, ResultReleasedError, St
 from dbfs_workers.exchange.hosts import Hosts, identity
 from dbfs_workers.exchange.transport import AbortMessages, DaskTransport
 from dbfs_workers.gpus import own_gpu
-from dbfs_workers.leases.messages import EndLease, GrantLease, LeaseEnd, OpenDoor
-from dbfs_workers.leases.worker import WorkerLeases
-from dbfs_workers.lines.line import Address
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.member import Member, OwnedLabels
@@ -44,19 +41,19 @@ from dbfs_workers.messages import (
     OfferExchange,
     PublishRankLabels,
     ReportLostPeer,
-    StartRank,
 )
 from dbfs_workers.reads.server import Reads
 from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.reads.verdicts import Verdicts
-from dbfs_workers.reports import RankProgress, RankReport
+from dbfs_workers.reports import RankProgress
 from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
-from dbfs_workers.storage.partition import Partition, on_host
+from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import delivering
+from dbfs_workers.turns.worker import WorkerTurns
 from dbfs_workers.updates.worker import Updates
 
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
@@ -91,20 +88,20 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.host: str = dask.config.get("dbfs.host", "auto")
         self.door = WorkerDoor(worker)
         self.updates = Updates(worker, self._member)
-        self.leases = WorkerLeases(worker, self.door, self.updates)
+        self.turns = WorkerTurns(worker, self.door, self.updates, self._member)
         self.reads = (
             Reads(worker.data, self.kept_labels, self.changed_rows),
             EdgeReads(worker.data),
             Verdicts(worker.data, self.kept_labels),
         )
-        for service in (self, self.updates, *self.reads):
+        for service in (self, self.turns, self.updates, *self.reads):
             worker.handlers.update(handlers(service))
         worker.handlers[DaskTransport.OPERATION] = self.deliver
         worker.handlers[delivering.OPERATION] = delivering.take_edges
 
     def teardown(self, worker: distributed.Worker) -> None:
         """Leave all gangs. Dask calls this when the worker closes."""
-        self.leases.close()
+        self.turns.close()
         for member in self.members.values():
             member.close()
         self.members = {}
@@ -198,45 +195,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def leave_gang(self, message: LeaveGang) -> None:
         """See ``LeaveGang``."""
         self._take_epoch(message.graph_id, message.epoch)
-        self.leases.leave(message.graph_id)
+        self.turns.leave(message.graph_id)
         self.updates.leave(message.graph_id)
         member = self.members.pop(message.graph_id, None)
         if member is not None:
             await asyncio.to_thread(concurrent.futures.wait, [member.close()], _FREE_SECONDS)
-
-    @OpenDoor.handler
-    async def open_door(self, message: OpenDoor) -> Address:
-        """See ``OpenDoor``."""
-        return await self.leases.open_door(message, self._member(message.graph_id))
-
-    @GrantLease.handler
-    async def grant_lease(self, message: GrantLease) -> Address:
-        """See ``GrantLease``."""
-        return await self.leases.grant(message, self._member(message.graph_id))
-
-    @EndLease.handler
-    async def end_lease(self, message: EndLease) -> LeaseEnd:
-        """See ``EndLease``."""
-        return await self.leases.end(message, self._member(message.graph_id))
-
-    @StartRank.handler
-    async def start_rank(self, message: StartRank) -> list[RankReport]:
-        """See ``StartRank``."""
-        member = self._member(message.graph_id)
-        partition: Partition = self.worker.data[member.partition_key]
-        # Before the thread starts: ``GetRankProgress`` and ``AbortRun`` may come at once.
-        member.number = message.number
-        specs = message.specs.value()
-
-        def make() -> list[RankReport]:
-            return list(
-                member.make_burst(
-                    *(partition, message.number, message.client, specs, message.deadline, message.dropped),
-                    first=message.first,
-                )
-            )
-
-        return await member.in_thread(make)
 
     @GetRankProgress.handler
     async def get_rank_progress(self, message: GetRankProgress) -> RankProgress | None:
@@ -345,7 +308,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     def _enter(self, graph_id: str, member: Member) -> None:
         """Become a member of a gang, in place of an earlier member of the same gang."""
-        self.leases.leave(graph_id)
+        self.turns.leave(graph_id)
         if graph_id in self.members:
             self.members.pop(graph_id).close()
         member.room = LabelRoom.of(self.worker, self._memory_share)

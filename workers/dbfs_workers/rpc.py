@@ -55,7 +55,7 @@ class Message(Generic[A_co]):
     """Base of all messages; ``A_co`` is the type of the answer.
 
     Attributes:
-        operation: Dask's name of the handler, derived from the class: ``dbfs_start_rank`` for ``StartRank``.
+        operation: Dask's name of the handler, derived from the class: ``dbfs_begin_turn`` for ``BeginTurn``.
     """
 
     operation: ClassVar[str]

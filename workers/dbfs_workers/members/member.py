@@ -81,12 +81,12 @@ class Member(ABC):
         takes_over: whether ``take_over`` has anything to do.
         awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
             levels of the ranks need the cores.
-        burst_seconds: about how long a burst of a leased run takes. Another client waits for the end of a burst, or for
-            the end of a traversal if the burst can stop there. Between two bursts threads of ranks and client wake,
+        burst_seconds: about how long a burst takes. Another client waits for the end of a burst, or for the end of a
+            traversal if the burst can stop there. Between two bursts threads of ranks and client wake,
             which takes ranks on CPU cores from their levels.
         answer_seconds: about how long the traversals of one answer take, while those of the next one run; 0 if a burst
             has one answer, at its end.
-        in_use: held by the one thread that makes a run: the member's, or the thread of a line under a lease.
+        in_use: held by the one thread that makes a run: the member's, or one of ``turns``.
     """
 
     room = LabelRoom()

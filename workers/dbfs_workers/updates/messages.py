@@ -1,18 +1,16 @@
-"""The messages of an update, which the scheduler sends to every rank. ``worker.Updates`` handles them."""
+"""The messages of an update to a rank. ``worker.Updates`` handles them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.messages import WorkerMessage
-from dbfs_workers.rpc import Pickled
 from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:
 
 @dataclass(frozen=True)
 class TakeBatch(WorkerMessage[int]):
-    """Keep those edges of a batch that start in the rank's rows, for ``PrepareUpdate``; return their number.
+    """Keep those edges of a batch that start in the rank's rows, for the update; return their number.
 
     The client sends the whole batch to every rank. For batches that are not too large this takes less time than tasks
     that bin the batch.
@@ -82,29 +80,6 @@ class TakeBatch(WorkerMessage[int]):
 
 
 @dataclass(frozen=True)
-class PrepareUpdate(WorkerMessage[RankUpdate]):
-    """Prepare the rank's next version, which nothing reads before ``CommitUpdate``.
-
-    Attributes:
-        graph_id: the graph.
-        run_id: the update's run.
-        spec: the update.
-        collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without edges,
-            or with those of the spec or of ``TakeBatch``.
-
-    Raises:
-        StaleRunError: the worker is not a rank of that gang, or the batch is gone.
-        GraphTooLargeError: the version does not fit.
-        InvalidVertexError: an edge to insert has an end that was deleted.
-    """
-
-    graph_id: str
-    run_id: str
-    spec: Pickled[UpdateSpec]
-    collection: Hashable | None
-
-
-@dataclass(frozen=True)
 class CommitUpdate(WorkerMessage[None]):
     """Make the prepared version the rank's partition. Ignored if the rank has that version, or a later one.
 
@@ -123,16 +98,3 @@ class CommitUpdate(WorkerMessage[None]):
     run_id: str
     totals: GraphTotals
     version: int
-
-
-@dataclass(frozen=True)
-class DropUpdate(WorkerMessage[None]):
-    """Forget the prepared version. Ignored if the run has prepared none.
-
-    Attributes:
-        graph_id: the graph.
-        run_id: the update's run.
-    """
-
-    graph_id: str
-    run_id: str

@@ -1,14 +1,14 @@
 """A worker's part in updates of living graphs: prepare the next version, then commit it or forget it.
 
 Preparing changes nothing that a traversal reads, so a rank whose update is forgotten keeps its version. Committing
-replaces the partition among the worker's data. All ranks prepare before any commits. The scheduler calls the handlers;
-under a lease the threads of lines call ``Updates.prepare`` and ``Updates.finish``.
+replaces the partition among the worker's data. All ranks prepare before any commits. Rank 0 leads the update
+(``turns.rounds``), and the scheduler has a rank commit that was late.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import distributed
 import numpy as np
@@ -19,9 +19,10 @@ from dbfs_workers.members.member import Member
 from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.storage.partition import GraphTotals, Partition, describe
 from dbfs_workers.storage.update_spec import UpdateSpec
-from dbfs_workers.updates.messages import CommitUpdate, DropUpdate, PrepareUpdate, RankUpdate, TakeBatch
+from dbfs_workers.updates.messages import CommitUpdate, RankUpdate, TakeBatch
 
 Keys = tuple[Any, Any | None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,34 +69,38 @@ class Updates:
         size: int = keys[0].size
         return size
 
-    @PrepareUpdate.handler
-    async def prepare_update(self, message: PrepareUpdate) -> RankUpdate:
-        """See ``PrepareUpdate``."""
-        member, data = self._member(message.graph_id), self._worker.data
-        collection: Any = None if message.collection is None else data.get(message.collection)
-        run_id, keys = self._taken.pop(message.graph_id, ("", None))
-        spec = message.spec.value()
-        if collection is not None:
-            edges: Sequence[Any] = collection.stores
-        elif keys is not None and run_id == message.run_id:
-            edges = keys
-        elif message.collection is not None or (spec.kind in ("insert-edges", "delete-edges") and spec.edges is None):
-            raise StaleRunError(f"rank {member.rank}: the batch of run {message.run_id} is gone; send it again")
-        else:
-            edges = ()
-        # In the member's thread: a preparation that the scheduler gave up has ended before the next one begins.
-        return await member.in_thread(
-            self.prepare, member, message.graph_id, message.run_id, data[member.partition_key], spec, *edges
-        )
-
     def prepare(
-        self, member: Member, graph_id: str, run_id: str, partition: Partition, spec: UpdateSpec, *edges: Any
+        self, member: Member, graph_id: str, run_id: str, partition: Partition, spec: UpdateSpec, collection: Any
     ) -> RankUpdate:
         """Prepare the version that follows ``partition``. Called in a thread that has the member for itself.
 
-        ``edges`` are as of ``Member.updated``. For the others, and for errors, see ``PrepareUpdate``.
+        Args:
+            member: the rank's part in the gang.
+            graph_id: the graph.
+            run_id: the update's run.
+            partition: the version of before.
+            spec: the update.
+            collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without
+                edges, or with those of the spec or of ``TakeBatch``.
+
+        Raises:
+            StaleRunError: the batch is gone.
+            GraphTooLargeError: the version does not fit.
+            InvalidVertexError: an edge to insert has an end that was deleted.
         """
         self._prepared.pop(graph_id, None)
+        taken_by, keys = self._taken.pop(graph_id, ("", None))
+        found: Any = None
+        if collection is not None:
+            found = self._with_data(member, lambda: self._worker.data.get(collection))
+        if found is not None:
+            edges: Sequence[Any] = found.stores
+        elif keys is not None and taken_by == run_id:
+            edges = keys
+        elif collection is not None or (spec.kind in ("insert-edges", "delete-edges") and spec.edges is None):
+            raise StaleRunError(f"rank {member.rank}: the batch of run {run_id} is gone; send it again")
+        else:
+            edges = ()
         updated = member.updated(partition, spec, *edges)
         changes, stripe = updated.changes, updated.partition.stripe
         logged_edges = None
@@ -130,18 +135,13 @@ class Updates:
             await member.in_thread(member.take_over, prepared.partition, message.totals, prepared.facts)
         self._put(member, prepared)
 
-    @DropUpdate.handler
-    async def drop_update(self, message: DropUpdate) -> None:
-        """See ``DropUpdate``."""
-        self._drop(message.graph_id, message.run_id)
-
     def finish(self, member: Member, graph_id: str, run_id: str, totals: GraphTotals | None) -> None:
         """Commit the prepared version, or forget it if ``totals`` is None. Called in the thread of a line.
 
         Errors are those of ``CommitUpdate``.
         """
         if totals is None:
-            self._drop(graph_id, run_id)
+            self._take_prepared(graph_id, run_id)
             return
         with member.in_use:
             prepared = self._take_prepared(graph_id, run_id)
@@ -149,15 +149,18 @@ class Updates:
                 raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
             if member.takes_over:
                 member.take_over(prepared.partition, totals, prepared.facts)
-            if isinstance(self._worker.data, dict | SpillBuffer):
-                self._put(member, prepared)
-                return
+            self._with_data(member, lambda: self._put(member, prepared))
 
-            async def put() -> None:
-                self._put(member, prepared)
+    def _with_data(self, member: Member, work: Callable[[], T]) -> T:
+        """Call ``work``, which uses the worker's data, for a thread that is not the event loop's."""
+        if isinstance(self._worker.data, dict | SpillBuffer):
+            return work()
 
-            # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
-            member.wait_for(asyncio.run_coroutine_threadsafe(put(), self._worker.loop.asyncio_loop))
+        async def call() -> T:
+            return work()
+
+        # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
+        return member.wait_for(asyncio.run_coroutine_threadsafe(call(), self._worker.loop.asyncio_loop))
 
     def _put(self, member: Member, prepared: _Prepared) -> None:
         """Make a version the rank's partition."""
@@ -169,11 +172,6 @@ class Updates:
     def _take_prepared(self, graph_id: str, run_id: str) -> _Prepared | None:
         prepared = self._prepared.get(graph_id)
         return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
-
-    def _drop(self, graph_id: str, run_id: str) -> None:
-        prepared = self._prepared.get(graph_id)
-        if prepared is not None and prepared.run_id == run_id:
-            self._prepared.pop(graph_id, None)
 
     def forget(self, run_id: str) -> None:
         """Forget the batch of a run that ended early."""

@@ -1,4 +1,4 @@
-"""The messages of rank 0 to the scheduler: notes of leased runs, and the updates that rank 0 decided under a lease.
+"""The messages of rank 0 to the scheduler: notes of the runs of a client's turn, and the updates that rank 0 decided.
 
 The scheduler's history, lists, page and metrics learn of the runs from the notes. A run that is under way for a while
 is noted as under way, so that it can be seen and cancelled. Every run is noted once it has ended.
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbfs_workers.errors import DbfsError
-from dbfs_workers.leases.requests import read_answer
 from dbfs_workers.reports import RankReport, RunSummary
 from dbfs_workers.rpc import Message, Pickled
 from dbfs_workers.text import Identifier
+from dbfs_workers.turns.requests import read_answer
 from dbfs_workers.updates.messages import RankUpdate
 
 
 @dataclass
 class RunNote:
-    """A leased run as rank 0 notes it. Times are seconds since the epoch.
+    """A run as rank 0 notes it. Times are seconds since the epoch.
 
     Attributes:
         run_id: the run's id.
@@ -26,9 +26,10 @@ class RunNote:
         number: the gang's serial number of the burst under way, or of the last one.
         finished: number of traversals that are done.
         answers: by burst, the ranks' answers.
-        ended: when the run ended, or was left because the lease was revoked; 0 while it is under way.
+        ended: when the run ended, or was left because the turn was revoked; 0 while it is under way.
         shown: whether the run was noted as under way.
         update: kind of the update, if the run is one that failed before rank 0's decision; empty for traversals.
+        led: whether the scheduler waits for the run itself, and needs no note.
     """
 
     run_id: str
@@ -40,11 +41,12 @@ class RunNote:
     ended: float = 0.0
     shown: bool = False
     update: str = ""
+    led: bool = False
 
 
 @dataclass(frozen=True)
 class RunUnderWay:
-    """A leased run that has been under way for a while. Fields as in ``RunNote``."""
+    """A run that has been under way for a while. Fields as in ``RunNote``."""
 
     run_id: Identifier
     began: float
@@ -55,7 +57,7 @@ class RunUnderWay:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A leased run that ended, or as much of it as was made before its lease was revoked.
+    """A run that ended, or as much of it as was made before its turn was revoked.
 
     Attributes:
         run_id, began, ended, update: as in ``RunNote``.
@@ -75,32 +77,33 @@ class RunEnded:
 
 @dataclass(frozen=True)
 class NoteRuns(Message[None]):
-    """Take notes of the runs of a lease. Rank 0 sends it to the scheduler, in the order of the runs.
+    """Take notes of the runs of a client's turn. Rank 0 sends it to the scheduler, in the order of the runs.
 
     Attributes:
         graph_id: the graph.
-        lease: serial number of the lease.
+        turn: serial number of the turn.
         ended: runs that ended since the last message.
         under_way: the run under way; None if there is none, or for too short a time.
     """
 
     graph_id: Identifier
-    lease: int
+    turn: int
     ended: tuple[RunEnded, ...]
     under_way: RunUnderWay | None
 
 
 @dataclass(frozen=True)
 class EnterUpdate(Message[Pickled[Any]]):
-    """Enter an update under a lease into the scheduler's record of the graph; return its report, pickled.
+    """Enter an update into the scheduler's record of the graph; return its report, pickled.
 
     From rank 0, which has decided: the ranks have the version already, or have forgotten it. Entered once, however
     often the message comes.
 
     Attributes:
         graph_id: the graph.
-        client: id of the lease's holder.
+        client: id of the client that made it.
         run_id: the update's run.
+        batch_id: see ``Change``.
         kind: kind of the update, one of ``update_spec.KINDS``.
         began: when rank 0 took the update, in seconds since the epoch.
         ranks: by rank, the version that the rank has prepared.
@@ -116,6 +119,7 @@ class EnterUpdate(Message[Pickled[Any]]):
     graph_id: Identifier
     client: str
     run_id: Identifier
+    batch_id: Identifier
     kind: str
     began: float
     ranks: Pickled[tuple[RankUpdate, ...]]

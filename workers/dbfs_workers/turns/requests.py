@@ -1,12 +1,12 @@
-"""The messages over a gang's lines: a run or a batch from the holder to rank 0, and rank 0's requests to other ranks.
+"""What rank 0 makes in a turn, what it requests of the other ranks for that, and the answers.
 
-All of it is pickled. Only holders of a token send it: see ``dbfs_workers.lines``.
+All of it is pickled. Over lines only holders of a token send it: see ``dbfs_workers.lines``.
 """
 
 import os
 import pickle
 import platform
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -27,24 +27,79 @@ _WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
 
 
 @dataclass(frozen=True)
-class LeasedRun:
-    """A run that a lease's holder sends to rank 0.
+class Run:
+    """Traversals to make.
 
     Attributes:
-        lease: serial number of the lease.
-        run_id: the run's id.
         specs: the traversals that are left to do, of vertices.
         first: index of the first of them in the run.
-        deadline: seconds until the run's deadline.
         dropped: traversals whose labels are released first.
     """
 
-    lease: int
-    run_id: str
     specs: RunSpec
     first: int
-    deadline: float
     dropped: tuple[TraversalPlace, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """An update to make.
+
+    Attributes:
+        spec: the update.
+        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
+        batch_id: id under which the scheduler keeps the update's report.
+        collections: by rank, Dask keys of the ``delivering.Collection`` with the batch's edges; empty for an update
+            without edges, or with those of the spec or of ``TakeBatch``.
+    """
+
+    spec: UpdateSpec
+    strict: bool
+    batch_id: str
+    collections: tuple[Hashable, ...] = ()
+
+
+Work = Run | Change
+
+
+@dataclass(frozen=True)
+class Request:
+    """Work in a turn, for rank 0.
+
+    Attributes:
+        turn: serial number of the turn.
+        run_id: the run's id.
+        deadline: seconds until the run's deadline.
+        work: what to make.
+    """
+
+    turn: int
+    run_id: str
+    deadline: float
+    work: Work
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rank 0's answer to a ``Request``. For traversals others may follow, in the order of the traversals.
+
+    Attributes:
+        ranks: of traversals, each rank's answer; of an update, the scheduler's report, pickled, or the errors of ranks.
+            Empty if the turn was over: nothing was made.
+        last: whether no further answer follows: the run is over, or its turn was revoked.
+        over: whether the turn is over.
+        seconds: time from the burst's beginning on rank 0, or from the burst's answer before, to this answer.
+        rank_seconds: how much of that time rank 0 spent on its own rows.
+    """
+
+    ranks: tuple[bytes, ...]
+    last: bool
+    over: bool = False
+    seconds: float = 0.0
+    rank_seconds: float = 0.0
+
+
+REFUSAL: Final = Answer((), last=True, over=True)
 
 
 @dataclass(frozen=True)
@@ -52,7 +107,7 @@ class Burst:
     """Consecutive traversals of a run, which every rank makes without a message in between. From rank 0.
 
     Attributes:
-        lease: serial number of the lease.
+        turn: serial number of the turn.
         number: the gang's serial number of this burst.
         client: id of the client that the labels belong to.
         specs: the traversals, of positions if the graph is ordered by degree.
@@ -64,7 +119,7 @@ class Burst:
             the holder makes the results of the very last one while no traversal runs.
     """
 
-    lease: int
+    turn: int
     number: int
     client: str
     specs: RunSpec
@@ -76,37 +131,19 @@ class Burst:
 
 
 @dataclass(frozen=True)
-class LeasedUpdate:
-    """A batch of a few edges that a lease's holder sends to rank 0.
-
-    Attributes:
-        lease: serial number of the lease.
-        run_id: the update's run.
-        spec: the update, with its edges.
-        strict: whether one duplicate or missing edge refuses the whole batch.
-        deadline: seconds until the run's deadline.
-    """
-
-    lease: int
-    run_id: str
-    spec: UpdateSpec
-    strict: bool
-    deadline: float
-
-
-@dataclass(frozen=True)
 class BeginUpdate:
     """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankUpdate``.
 
     Attributes:
-        lease: serial number of the lease.
+        turn: serial number of the turn.
         run_id: the update's run.
-        spec: the update, with its edges.
+        spec, collections: as of ``Change``.
     """
 
-    lease: int
+    turn: int
     run_id: str
     spec: UpdateSpec
+    collections: tuple[Hashable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,43 +159,15 @@ class EndUpdate:
     totals: GraphTotals | None
 
 
-@dataclass(frozen=True)
-class RanksReports:
-    """Answer to a ``LeasedRun``: the reports of some of its traversals. Others follow, in the order of the traversals.
-
-    Attributes:
-        ranks: by rank, the answer of ``answer_well``.
-        last: whether no further answer follows: the run is over, or its lease was revoked.
-        seconds: time from the burst's beginning on rank 0, or from the burst's answer before, to this answer.
-        rank_seconds: how much of that time rank 0 spent on its own rows.
-    """
-
-    ranks: list[bytes]
-    last: bool
-    seconds: float
-    rank_seconds: float
-
-
-@dataclass(frozen=True)
-class UpdateAnswer:
-    """Answer to a ``LeasedUpdate``.
-
-    Attributes:
-        answers: one of ``answer_well``, with the scheduler's report, pickled; or ranks' answers of ``answer_error``.
-        over: whether the lease is over.
-    """
-
-    answers: tuple[bytes, ...]
-    over: bool
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Answer to a ``LeasedRun`` or a ``LeasedUpdate`` whose lease is over. Nothing of it was made."""
-
-
 RankRequest = Burst | BeginUpdate | EndUpdate
-"""What rank 0 requests of the other ranks."""
+"""What rank 0 requests of all ranks."""
+
+Answers = Generator[tuple[bytes, int], None, None]
+"""A rank's answers to a request, each as soon as it is there, with its number of traversals."""
+
+Make = Callable[[RankRequest, Callable[[], bool]], Answers]
+"""Takes a rank's part in a request, in the thread that takes the answers; the second argument tells whether a run is to
+stop before its next traversal. Raises what the rank raises."""
 
 
 def answer_well(value: object, *, more: bool = False) -> bytes:
@@ -171,10 +180,8 @@ def answer_well(value: object, *, more: bool = False) -> bytes:
     return (_MORE if more else _WELL) + pickle.dumps(value, protocol=5)
 
 
-def answers_of_run(
-    burst: Burst, reports: Generator[RankReport, None, None]
-) -> Generator[tuple[bytes, int], None, None]:
-    """Yield a rank's answers to a burst, each as soon as its traversals are made, with their number.
+def answers_of_run(burst: Burst, reports: Generator[RankReport, None, None]) -> Answers:
+    """Yield a rank's answers to a burst, each as soon as its traversals are made.
 
     Args:
         burst: the burst.
@@ -225,3 +232,13 @@ def read_answer(answer: bytes) -> Any:
     if failed(answer):
         raise value
     return value
+
+
+def error_of(answer: bytes) -> Exception | None:
+    """Return the error of an answer; None if the request went well."""
+    if failed(answer):
+        try:
+            read_answer(answer)
+        except Exception as error:  # of any kind
+            return error
+    return None

@@ -1,4 +1,4 @@
-"""The messages of a lease, which the scheduler sends to the ranks of a gang. ``worker.WorkerLeases`` handles them."""
+"""The messages of a turn, which the scheduler sends to the ranks of a gang. ``worker.WorkerTurns`` handles them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import Address
 from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.rpc import Pickled
+from dbfs_workers.turns.requests import Answer, Work
 
 
 @dataclass(frozen=True)
-class LeaseEnd:
-    """State of a gang after a lease.
+class TurnEnd:
+    """State of a gang after a turn.
 
     Attributes:
         number: the gang's serial number of the next run; 0 from ranks other than 0.
-        failed: whether the lease's last run failed.
+        failed: whether the turn's last run failed.
     """
 
     number: int
@@ -43,33 +45,48 @@ class OpenDoor(WorkerMessage[Address]):
 
 
 @dataclass(frozen=True)
-class GrantLease(WorkerMessage[Address]):
-    """Begin a lease on rank 0; return the address of the worker's door.
+class Begun:
+    """A turn that has begun.
+
+    Attributes:
+        address: the worker's door, where rank 0 takes the holder's line; None if no client holds the turn.
+        answer: rank 0's answer to the work that came with the turn; None if none came.
+    """
+
+    address: Address | None
+    answer: Answer | None
+
+
+@dataclass(frozen=True)
+class BeginTurn(WorkerMessage[Begun]):
+    """Begin a turn on rank 0, and make the work that comes with it.
 
     Attributes:
         graph_id: the graph.
-        lease: serial number of the lease.
-        client: id of the holder.
+        turn: serial number of the turn.
+        client: id of the client whose turn it is.
         number: the gang's serial number of the next run.
-        run_id: the run that the lease was granted to, which the scheduler lists from now on.
-        token: the token that the holder will show.
+        run_id: the run whose turn has come, which the scheduler lists.
+        work: what to make at once; None if the client sends it over its line.
+        token: the token that the client will show, to hold the turn after that; empty if it gets no line.
         addresses: workers of the other ranks.
         doors: answers to ``OpenDoor`` of the other ranks.
         doors_token: the token of those doors.
         epoch: the attempt of those doors. Rank 0 keeps lines of the same epoch, and opens new ones under a later one.
-        seconds: time that opening the lines may take.
+        seconds: time until the run's deadline.
         order_key: Dask key of the graph's order by degree, which this worker has; None if the graph has none.
 
     Raises:
-        StaleRunError: the worker is not a rank of that gang, or a later lease was granted.
+        StaleRunError: the worker is not a rank of that gang, or the turn is over, or a later one began.
         ExchangeUnavailableError: the worker can't listen, or can't open a line to another rank.
     """
 
     graph_id: str
-    lease: int
+    turn: int
     client: str
     number: int
     run_id: str
+    work: Pickled[Work] | None
     token: bytes
     addresses: tuple[str, ...]
     doors: tuple[Address, ...]
@@ -80,12 +97,12 @@ class GrantLease(WorkerMessage[Address]):
 
 
 @dataclass(frozen=True)
-class EndLease(WorkerMessage[LeaseEnd]):
-    """End a lease on a rank. Rank 0 answers once no run of the lease is under way.
+class EndTurn(WorkerMessage[TurnEnd]):
+    """End a turn on a rank. Rank 0 answers once no run of the turn is under way.
 
     Attributes:
         graph_id: the graph.
-        lease: serial number of the lease.
+        turn: serial number of the turn.
         cause: why the run under way is ended at once; None to end it after its current burst.
         message: the same in words.
         lost: the rank whose worker is lost, if the cause is ``LOST``.
@@ -95,7 +112,7 @@ class EndLease(WorkerMessage[LeaseEnd]):
     """
 
     graph_id: str
-    lease: int
+    turn: int
     cause: Cause | None = None
     message: str = ""
     lost: int = 0

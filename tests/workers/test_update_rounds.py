@@ -1,8 +1,8 @@
-"""Updates under a lease: two ranks with lines between them, and what goes wrong between preparing and committing."""
+"""Updates that rank 0 leads: two ranks with lines between them, and what goes wrong before and after the decision."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -15,11 +15,13 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.leases.messages import LeaseEnd
-from dbfs_workers.leases.requests import BeginUpdate, EndUpdate, Refusal, UpdateAnswer, read_answer
 from dbfs_workers.lines.door import Door
 from dbfs_workers.rpc import Pickled
+from dbfs_workers.turns.messages import TurnEnd
+from dbfs_workers.turns.requests import REFUSAL, Answer, Answers, BeginUpdate, EndUpdate, RankRequest, read_answer
 from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update
+
+Stops = Callable[[], bool]
 
 FORGET, COMMIT = EndUpdate("run", None), EndUpdate("run", TOTALS)
 
@@ -40,13 +42,11 @@ def gang(door: Door) -> Iterator[Gang]:
     gang.follower.close()
 
 
-def answer(gang: Gang, door: Door, deadline: float = 5.0) -> UpdateAnswer:
+def answer(gang: Gang, door: Door, deadline: float = 5.0) -> Answer:
     """Make an update, and return rank 0's answer to it."""
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1, deadline)
-        answer = receive(line)
-    assert isinstance(answer, UpdateAnswer)
-    return answer
+        return receive(line)
 
 
 def halves(gang: Gang, rank: int) -> list[object]:
@@ -58,21 +58,20 @@ def test_all_ranks_prepare_before_the_decision_and_commit_after_it(door: Door, g
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1)
         found = receive(line)
-        assert isinstance(found, UpdateAnswer)
         assert not found.over
-        assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
+        assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
         assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, COMMIT]
         (entered,) = gang.calls.entered
         assert (entered.run_id, entered.kind, entered.client) == ("run", "insert-edges", "me")
         assert (entered.applied, entered.settled, entered.torn) == (True, True, "")
         assert [rank.info for rank in entered.ranks.value()] == [prepared(rank).info for rank in (0, 1)]
-        # The lease goes on.
+        # The turn goes on.
         send(line, 1)
         receive(line)
         gang.leader.revoke(1)
         send_update(line, 1)
-        assert isinstance(receive(line), Refusal)
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(5, failed=False)
+        assert receive(line) == REFUSAL
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(5, failed=False)
     assert len(gang.calls.entered) == 1
 
 
@@ -82,11 +81,11 @@ def test_a_rank_that_cannot_prepare_leaves_the_version_on_all(door: Door, gang: 
     found = answer(gang, door)
     assert not found.over
     with pytest.raises(GraphTooLargeError, match="no memory"):
-        read_answer(found.answers[0])
+        read_answer(found.ranks[0])
     assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
     assert not gang.calls.entered
     gang.leader.revoke(1)
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=False)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=False)
     (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
     assert (note.run_id, note.update, type(note.error)) == ("run", "insert-edges", GraphTooLargeError)
 
@@ -96,8 +95,7 @@ def test_a_refused_update_is_forgotten(door: Door, gang: Gang) -> None:
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1, strict=True)
         found = receive(line)
-    assert isinstance(found, UpdateAnswer)
-    assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
+    assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
     assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
     assert [entered.applied for entered in gang.calls.entered] == [False]
 
@@ -107,15 +105,15 @@ def test_a_scheduler_that_does_not_confirm_leaves_the_outcome_unknown(door: Door
     found = answer(gang, door, deadline=0.05)
     assert not found.over
     with pytest.raises(OutcomeUnknownError, match=r"run run: .* graph.version shows the outcome"):
-        read_answer(found.answers[0])
-    # The end of the lease waits until the scheduler has the update.
+        read_answer(found.ranks[0])
+    # The end of the turn waits until the scheduler has the update.
     assert not gang.leader.wait_until_idle()[1][-1].done()
 
 
 def test_what_the_scheduler_refuses_is_the_answer(door: Door, gang: Gang) -> None:
     gang.calls.answer = StaleRunError("the graph was unloaded")
     with pytest.raises(StaleRunError, match="the graph was unloaded"):
-        read_answer(answer(gang, door).answers[0])
+        read_answer(answer(gang, door).ranks[0])
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -123,36 +121,34 @@ def test_a_rank_that_does_not_commit_tears_the_graph(door: Door, gang: Gang, ran
     gang.fail_on[rank, EndUpdate] = StaleRunError("has prepared no version")
     assert answer(gang, door).over
     assert [entered.torn for entered in gang.calls.entered] == ["has prepared no version"]
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=True)
 
 
 def test_a_rank_that_commits_late_leaves_the_version_unsettled(door: Door, gang: Gang) -> None:
-    make, goes_on = gang.make_update, threading.Event()
+    goes_on = threading.Event()
 
-    def late(half: object) -> object:
+    def late(half: RankRequest, stops: Stops) -> Answers:
         if isinstance(half, EndUpdate):
             assert goes_on.wait(10)
-        return make(1, half)  # type: ignore[arg-type]
+        return gang.make(1, half, stops)
 
-    gang.follower._make_update = late
+    gang.follower._make = late
     found = answer(gang, door, deadline=0.05)
     goes_on.set()
     # The version is decided, so the client has its report. The next run waits for the rank.
     assert found.over
-    assert [read_answer(one) for one in found.answers] == [Pickled.of("report")]
+    assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
     assert [(entered.settled, entered.torn) for entered in gang.calls.entered] == [(False, "")]
 
 
-def test_a_decided_update_is_committed_though_its_lease_ends(door: Door, gang: Gang) -> None:
-    make = gang.make_update
-
-    def stop_and_make(half: object) -> object:
+def test_a_decided_update_is_committed_though_its_turn_ends(door: Door, gang: Gang) -> None:
+    def stop_and_make(half: RankRequest, stops: Stops) -> Answers:
         if isinstance(half, EndUpdate):
             gang.follower.stop(1, lambda number: None)
             gang.leader.stop(1, lambda number: None)
-        return make(0, half)  # type: ignore[arg-type]
+        return gang.make(0, half, stops)
 
-    gang.leader._updates._make_update = stop_and_make
+    gang.leader._make = stop_and_make
     answer(gang, door)
     assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, COMMIT]
 
@@ -179,28 +175,27 @@ def test_a_decision_after_the_deadline_is_refused(door: Door, gang: Gang) -> Non
     time.sleep(0.02)
     gang.hold.set()
     found = receive(line)
-    assert isinstance(found, UpdateAnswer)
     with pytest.raises(DeadlineExceededError, match=r"not done after 0.01 s; (the graph|no answer from rank)"):
-        read_answer(found.answers[0])
+        read_answer(found.ranks[0])
     assert halves(gang, 0)[-1] == FORGET
     assert not gang.calls.entered
     line.close()
 
 
 def test_a_rank_that_is_late_leaves_the_version_and_forgets_its_own(door: Door, gang: Gang) -> None:
-    make, ended = gang.make_update, []
+    ended = []
 
-    def slowly(half: object) -> object:
+    def slowly(half: RankRequest, stops: Stops) -> Answers:
         if isinstance(half, BeginUpdate):
             time.sleep(1)
         ended.append(half)
-        return make(1, half)  # type: ignore[arg-type]
+        return gang.make(1, half, stops)
 
-    gang.follower._make_update = slowly
+    gang.follower._make = slowly
     found = answer(gang, door, deadline=0.05)
     assert found.over
     with pytest.raises(LateError, match="no answer from rank 1"):
-        read_answer(found.answers[0])
+        read_answer(found.ranks[0])
     assert not gang.calls.entered
     end = time.monotonic() + 10
     while len(ended) < 2:
@@ -214,14 +209,19 @@ def test_no_update_begins_over_a_broken_line(door: Door, gang: Gang) -> None:
     gang.follower.close()
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1)
-        assert isinstance(receive(line), Refusal)
-    assert gang.leader.wait_until_idle()[0] == LeaseEnd(4, failed=True)
+        assert receive(line) == REFUSAL
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=True)
     assert not halves(gang, 0)
 
 
 def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None:
     goes_on = threading.Event()
-    gang.follower._make_update = lambda half: goes_on.wait(10)
+
+    def waiting(half: RankRequest, stops: Stops) -> Answers:
+        assert goes_on.wait(10)
+        return gang.make(1, half, stops)
+
+    gang.follower._make = waiting
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1)
         while not gang.updates[0]:
@@ -229,8 +229,7 @@ def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None
         gang.follower.close()
         found = receive(line)
         goes_on.set()
-    assert isinstance(found, UpdateAnswer)
     assert found.over
     with pytest.raises(WorkerLostError, match="lost rank 1"):
-        read_answer(found.answers[0])
+        read_answer(found.ranks[0])
     assert halves(gang, 0) == [BeginUpdate, FORGET]
