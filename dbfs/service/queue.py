@@ -48,7 +48,7 @@ class RunQueue:
             run.graph.require_whole()
             yield
         except DeadlineExceededError as error:
-            timed = DeadlineExceededError(f"{error} ({run.times()})")
+            timed = type(error)(f"{error} ({run.times()})")
             self._history.fail(run, timed)
             raise timed from error
         except Exception as error:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,22 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.lines.door import Door
-from dbfs_workers.rpc import Pickled
+from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.turns.messages import TurnEnd
-from dbfs_workers.turns.requests import REFUSAL, Answer, Answers, BeginUpdate, EndUpdate, RankRequest, read_answer
-from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update
+from dbfs_workers.turns.requests import (
+    REFUSAL,
+    Answer,
+    Answers,
+    BeginUpdate,
+    Change,
+    EndUpdate,
+    RankRequest,
+    answer_error,
+    answer_well,
+    read_answer,
+)
+from dbfs_workers.turns.rounds import rounds_of
+from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update, update_in
 
 Stops = Callable[[], bool]
 
@@ -233,3 +246,24 @@ def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None
     with pytest.raises(WorkerLostError, match="lost rank 1"):
         read_answer(found.ranks[0])
     assert halves(gang, 0) == [BeginUpdate, FORGET]
+
+
+@pytest.mark.parametrize(
+    ("refused", "prepared_at", "until"), [(0, 1.0, 5.0), (0, 4.95, 4.95 + LATE_SECONDS), (3, 1.0, 5.0)]
+)
+def test_a_rank_that_is_late_in_the_second_round(refused: int, prepared_at: float, until: float) -> None:
+    """The scheduler has the version by the deadline. A refused version is nobody's to commit."""
+    clock = [0.0]
+    request = update_in(1, strict=True)
+    assert isinstance(request.work, Change)
+    rounds = rounds_of(request, request.work, "graph", "me", 0.0, lambda: clock[0], lambda: False)
+    first, end = next(rounds)
+    assert (type(first), end) == (BeginUpdate, 5.0)
+    clock[0] = prepared_at
+    second, end = rounds.send([answer_well(replace(prepared(rank), refused=refused)) for rank in (0, 1)])
+    assert (second, end) == (FORGET if refused else COMMIT, until)
+    with pytest.raises(StopIteration) as ended:
+        rounds.send([answer_well(None), answer_error(LateError("no answer from rank 1"))])
+    outcome = ended.value.value
+    assert (outcome.errors, outcome.over) == ((), True)
+    assert (outcome.entry.applied, outcome.entry.settled, outcome.entry.torn) == (not refused, bool(refused), "")

@@ -77,8 +77,8 @@ def rounds_of(
     kind = change.spec.kind
     ranks: tuple[RankUpdate, ...] = tuple(map(read_answer, answers))
     applied = not (change.strict and (refused_of(kind, ranks) or ranks[0].absent))
-    # The commit has its time from now on, though the deadline may be near.
-    ended = yield EndUpdate(run_id, totals_of(ranks) if applied else None), max(end, now()) + LATE_SECONDS
+    # The commit has some time, though the deadline may be near; and the scheduler has its own after that.
+    ended = yield EndUpdate(run_id, totals_of(ranks) if applied else None), max(end, now() + LATE_SECONDS)
     errors = [error_of(answer) for answer in ended if failed(answer)]
     torn = "" if all(map(_is_away, errors)) or not applied else str(errors[0])
     entry = EnterUpdate(
