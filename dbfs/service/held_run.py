@@ -10,6 +10,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from dbfs.cluster.awaiting import begin, outcome, scheduler_of
@@ -18,7 +19,7 @@ from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
-from dbfs.service.messages import AwaitTaskRun, BeginTaskRun, EndTaskRun, NoteTaskRun
+from dbfs.service.messages import HoldTurn, TellTurn, TurnOver
 from dbfs_workers import rpc
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
@@ -36,15 +37,14 @@ class HeldRun:
         reports: by rank, a report of each traversal; the engine sets them before the run ends.
     """
 
-    def __init__(self, service: ServiceClient, run_id: str) -> None:
+    def __init__(self, service: ServiceClient, holding: HoldTurn) -> None:
         self.reports: list[list[RankReport]] = []
         self._service = service
-        self._run_id = run_id
+        self._holding = holding
         self._noted = time.monotonic()
         client = service.client
-        self._awaiting = AwaitTaskRun(run_id, client.id)
         self._scheduler = scheduler_of(client)
-        waiting = functools.partial(rpc.send, self._scheduler, self._awaiting, of_call().last)
+        waiting = functools.partial(rpc.send, self._scheduler, holding, of_call().last)
         self._end = begin(waiting, client.loop.asyncio_loop)
 
     def check(self, doing: Callable[[], str]) -> None:
@@ -63,7 +63,7 @@ class HeldRun:
             except OSError as error:
                 raise scheduler_lost(client, doing()) from error
             try:
-                rpc.unpack(self._scheduler.address, self._awaiting, answer)
+                rpc.unpack(self._scheduler.address, self._holding, answer)
             except DbfsError as error:
                 raise type(error)(f"{doing()}: {error}") from error
 
@@ -77,7 +77,7 @@ class HeldRun:
         now = time.monotonic()
         if now - self._noted > _NOTE_EVERY:
             self._noted = now
-            self._service.send(NoteTaskRun(self._run_id, self._service.client.id, progress))
+            self._service.send(TellTurn(self._holding.run_id, self._holding.client, progress))
 
 
 @contextlib.contextmanager
@@ -94,35 +94,35 @@ def held_run(
         deadline: the run's deadline.
         update: kind of the update that the run makes; empty for traversals.
 
-    Errors as for ``BeginTaskRun``.
+    Errors as for ``HoldTurn``.
     """
-    client = service.client
-    begin = BeginTaskRun(graph_id, client.id, run_id, traversals, deadline.remaining, update)
+    client = service.client.id
+    holding = HoldTurn(graph_id, client, run_id, traversals, deadline.remaining, update)
     with service.cancelling(run_id):
-        waited = service.call(begin)
+        waited = service.call(holding)
     began = time.monotonic()
-    run = HeldRun(service, run_id)
+    run = HeldRun(service, replace(holding, begun=True))
 
-    def early(error: DbfsError) -> EndTaskRun:
-        return EndTaskRun(run_id, client.id, Pickled.of([]), error)
+    def over(error: DbfsError | None) -> TellTurn:
+        return TellTurn(run_id, client, TurnOver(Pickled.of([] if error else run.reports), error))
 
     try:
         yield run
     except DbfsError as error:
         # If the scheduler is lost, the run is over in any case.
         if isinstance(error, LateError | OutcomeUnknownError):
-            service.send(early(error))
+            service.send(over(error))
         else:
             with contextlib.suppress(DbfsError):
-                service.call(early(error))
+                service.call(over(error))
         if type(error) is DeadlineExceededError:
             raise with_times(error, waited, began) from error
         raise
     except BaseException as error:
         # Ctrl-C, or the caller's progress function raised. The message is not awaited: the caller wants to leave.
-        service.send(early(RunCancelledError(f"run {run_id}: its caller ended the run: {type(error).__name__}")))
+        service.send(over(RunCancelledError(f"run {run_id}: its caller ended the run: {type(error).__name__}")))
         raise
     else:
         # The run was made. A scheduler that is late ends it by the deadline.
         with contextlib.suppress(LateError):
-            service.call(EndTaskRun(run_id, client.id, Pickled.of(run.reports), None))
+            service.call(over(None))

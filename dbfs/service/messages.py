@@ -237,7 +237,7 @@ class Enqueue(SchedulerMessage[Led]):
     Attributes:
         graph_id: the graph.
         client: id of the client, which owns the labels.
-        run_id: the run's id. An update may have the id of a run that has its turn by ``BeginTaskRun``.
+        run_id: the run's id. An update may have the id of a run that has its turn by ``HoldTurn``.
         work: what to make. The scheduler passes it on unread.
         traversals: number of traversals; 0 for an update.
         deadline: seconds that the run may take, waiting included.
@@ -268,17 +268,20 @@ class Enqueue(SchedulerMessage[Led]):
 
 
 @dataclass(frozen=True)
-class BeginTaskRun(SchedulerMessage[str]):
+class HoldTurn(SchedulerMessage[str]):
     """Queue a run whose levels the client submits as Dask tasks. The answer comes when the run has its turn.
 
-    No other run uses the workers from then on, until the client sends ``EndTaskRun``. The answer says how
-    long the run waited in the queue, and behind which runs.
+    No other run uses the workers from then on, until the client tells the end by ``TellTurn``. The answer says how long
+    the run waited in the queue, and behind which runs. The client then sends the message again, with ``begun``.
 
     Attributes:
         graph_id, client, run_id, traversals, deadline: as in ``Enqueue``.
         update: kind of the update that the run makes; empty for traversals.
+        begun: whether the run has its turn. The answer then comes when the run is over, or must end early.
 
-    Errors as for ``Enqueue``.
+    Raises:
+        RunNotFoundError: the run had its turn, and is over.
+        DbfsError: see ``Enqueue``.
     """
 
     graph_id: str
@@ -287,55 +290,35 @@ class BeginTaskRun(SchedulerMessage[str]):
     traversals: int
     deadline: float
     update: str = ""
+    begun: bool = False
 
 
 @dataclass(frozen=True)
-class AwaitTaskRun(SchedulerMessage[None]):
-    """Wait for the end of a run that has its turn. The answer comes when the run is over, or must end early.
+class TurnOver:
+    """The end of a run of tasks.
 
     Attributes:
-        run_id: the run's id.
-        client: id of the run's client.
-
-    Raises:
-        RunCancelledError, WorkerLostError: the run must end early. The client then sends ``EndTaskRun``.
-        RunNotFoundError: the run is over.
-    """
-
-    run_id: Identifier
-    client: Identifier
-
-
-@dataclass(frozen=True)
-class NoteTaskRun(SchedulerMessage[None]):
-    """Note the progress of a run of tasks, for lists, page and metrics. Ignored if the run is over.
-
-    Attributes:
-        run_id: the run's id.
-        client: id of the run's client.
-        progress: the progress.
-    """
-
-    run_id: Identifier
-    client: Identifier
-    progress: RunProgress
-
-
-@dataclass(frozen=True)
-class EndTaskRun(SchedulerMessage[None]):
-    """End a run of tasks, which frees its workers for other runs. Ignored if the run is over.
-
-    Attributes:
-        run_id: the run's id.
-        client: id of the run's client.
         reports: by rank, a report of each traversal; empty if the run ended early.
         error: why the run ended early; None if it finished.
     """
 
-    run_id: Identifier
-    client: Identifier
     reports: Pickled[list[list[RankReport]]]
     error: DbfsError | None
+
+
+@dataclass(frozen=True)
+class TellTurn(SchedulerMessage[None]):
+    """Note the progress of a run of tasks, or end the run, which frees its workers. Ignored if the run is over.
+
+    Attributes:
+        run_id: the run's id.
+        client: id of the run's client.
+        told: the progress, or the end.
+    """
+
+    run_id: Identifier
+    client: Identifier
+    told: RunProgress | TurnOver
 
 
 @dataclass(frozen=True)

@@ -34,27 +34,25 @@ from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
 from dbfs.service.messages import (
     AddGraph,
-    AwaitTaskRun,
-    BeginTaskRun,
     CancelRun,
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
     EndReservation,
-    EndTaskRun,
     Enqueue,
     ExplainLoss,
     FreeAll,
     GetGraph,
     GetProgress,
+    HoldTurn,
     Led,
     ListGraphs,
     ListRuns,
-    NoteTaskRun,
     OpenGraph,
     PublishLabels,
     Reserve,
     Stage,
+    TellTurn,
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
@@ -208,27 +206,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self.history.add(run, RunSummary.of(reports))
         return led
 
-    @BeginTaskRun.handler
-    async def begin_task_run(self, message: BeginTaskRun) -> str:
-        """See ``BeginTaskRun``."""
+    @HoldTurn.handler
+    async def hold_turn(self, message: HoldTurn) -> str:
+        """See ``HoldTurn``."""
+        if message.begun:
+            await self._task_runs.wait(message.run_id, message.client)
+            return ""
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._spawn(self._hold_workers(message, begun))
         return await begun
 
-    @AwaitTaskRun.handler
-    async def await_task_run(self, message: AwaitTaskRun) -> None:
-        """See ``AwaitTaskRun``."""
-        await self._task_runs.wait(message.run_id, message.client)
-
-    @NoteTaskRun.handler
-    async def note_task_run(self, message: NoteTaskRun) -> None:
-        """See ``NoteTaskRun``."""
-        self._task_runs.note(message.run_id, message.client, message.progress)
-
-    @EndTaskRun.handler
-    async def end_task_run(self, message: EndTaskRun) -> None:
-        """See ``EndTaskRun``."""
-        self._task_runs.end(message)
+    @TellTurn.handler
+    async def tell_turn(self, message: TellTurn) -> None:
+        """See ``TellTurn``."""
+        self._task_runs.tell(message)
 
     @NoteRuns.handler
     async def note_runs(self, message: NoteRuns) -> None:
@@ -368,7 +359,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return task
 
     @contextlib.asynccontextmanager
-    async def _turn(self, message: Enqueue | BeginTaskRun) -> AsyncIterator[RunEntry]:
+    async def _turn(self, message: Enqueue | HoldTurn) -> AsyncIterator[RunEntry]:
         """Queue a run and wait for its turn. The run is over when the context ends.
 
         Errors as for ``Enqueue``.
@@ -376,7 +367,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph = self._table.get(message.graph_id)
         self._table.require_client(message.client, f"run {message.run_id}")
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
-        run.of_tasks, run.update = isinstance(message, BeginTaskRun), message.update
+        run.of_tasks, run.update = isinstance(message, HoldTurn), message.update
         if self._given_up.get(message.run_id) == message.client:
             raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
         try:
@@ -389,7 +380,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self._forget(run.client, graph)
                 self._end_turns(run.client)
 
-    async def _hold_workers(self, message: BeginTaskRun, begun: asyncio.Future[str]) -> None:
+    async def _hold_workers(self, message: HoldTurn, begun: asyncio.Future[str]) -> None:
         """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
         graph = self.graphs.get(message.graph_id)
         try:

@@ -2,7 +2,7 @@
 
 Such a run waits for its turn like any other, and then holds its workers until its client ends the run.
 The scheduler cannot stop Dask tasks of a client. So a run that must end early ends between two of its levels: an answer
-to the client's ``AwaitTaskRun`` carries the error, and the client submits no further level.
+to the client's second ``HoldTurn`` carries the error, and the client submits no further level.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
-from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
-from dbfs.service.messages import EndTaskRun
+from dbfs.service.messages import TellTurn, TurnOver
 from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import LATE_SECONDS
@@ -26,7 +25,7 @@ class Held:
     Attributes:
         run: the run.
         stopped: the error with which the run must end; None once the run is over.
-        ended: the client's message that ends the run.
+        ended: the end that the client tells.
         applying: held while the ranks change the graph, for which the run keeps the workers in any case.
     """
 
@@ -34,7 +33,7 @@ class Held:
         loop = asyncio.get_running_loop()
         self.run = run
         self.stopped: asyncio.Future[DbfsError | None] = loop.create_future()
-        self.ended: asyncio.Future[EndTaskRun] = loop.create_future()
+        self.ended: asyncio.Future[TurnOver] = loop.create_future()
         self.applying = asyncio.Lock()
 
     def require_going_on(self) -> None:
@@ -120,22 +119,19 @@ class TaskRuns:
             held.stopped.set_result(error)
 
     async def wait(self, run_id: str, client: str) -> None:
-        """Wait until a run is over; errors as for ``AwaitTaskRun``."""
+        """Wait until a run is over, or raise the error with which the run must end."""
         error = await asyncio.shield(self._of_client(run_id, client).stopped)
         if error is not None:
             raise error
 
-    def note(self, run_id: str, client: str, progress: RunProgress) -> None:
-        """Note the progress of a run, unless the run is over."""
-        held = self._held.get(run_id)
-        if held is not None and held.run.client == client:
-            held.run.note(progress)
-
-    def end(self, message: EndTaskRun) -> None:
-        """End a run, unless the run is over."""
+    def tell(self, message: TellTurn) -> None:
+        """See ``TellTurn``."""
         held = self._held.get(message.run_id)
-        if held is not None and held.run.client == message.client and not held.ended.done():
-            held.ended.set_result(message)
+        if held is not None and held.run.client == message.client:
+            if not isinstance(message.told, TurnOver):
+                held.run.note(message.told)
+            elif not held.ended.done():
+                held.ended.set_result(message.told)
 
     def _of_client(self, run_id: str, client: str) -> Held:
         held = self._held.get(run_id)
