@@ -120,6 +120,8 @@ class Leader:
         self._busy = threading.Lock()
         # The line of the turn's last run.
         self._holder: Line | None = None
+        # Lines of clients that did not leave yet.
+        self._served: set[Line] = set()
         # Ends a run, given by its number. Set before the number of the run under way is read, and read after that
         # number is set: so a stop that comes between two bursts of a run is not lost.
         self._end_run: Callable[[int], None] | None = None
@@ -190,6 +192,9 @@ class Leader:
 
     def serve(self, line: Line) -> None:
         """Make the runs that come over the client's line, until the line closes."""
+        self._served.add(line)
+        if self._closed:
+            line.close()
         try:
             while True:
                 request: Request = pickle.loads(line.receive(None))
@@ -200,6 +205,8 @@ class Leader:
             # The client left, or it gave up the turn.
             if line is self._holder:
                 self._revoked = True
+        finally:
+            self._served.discard(line)
 
     def lead(self, request: Request) -> Answer:
         """Make a run for the scheduler, and return the one answer. Not called in the event loop.
@@ -218,9 +225,8 @@ class Leader:
         self._revoked = self._closed = True
         self._begun.set()
         self._awake.set()
-        for line in (*(peer.line for peer in self._peers), self._holder):
-            if line is not None:
-                line.close()
+        for line in (*(peer.line for peer in self._peers), *list(self._served)):
+            line.close()
 
     def _lines_broke(self) -> bool:
         """Return whether a line to another rank is closed: then the turn is over, and the scheduler has lines remade.
