@@ -7,6 +7,7 @@ import pytest
 
 from dbfs_workers.exchange import envoy_kernels as kernels
 from dbfs_workers.exchange import stream_kernels as frames
+from dbfs_workers.exchange.barrier_kernels import End
 from dbfs_workers.exchange.protocol import COUNTS
 from dbfs_workers.exchange.segment import Segment
 from dbfs_workers.exchange.stream import LENGTH
@@ -38,10 +39,13 @@ def test_only_the_frame_of_this_crossing_is_taken(
     theirs.sendall(frame.tobytes() + bytes(length))
     links = np.zeros(kernels.LINK, np.int64)
     links[kernels.DESCRIPTOR], links[kernels.FIRST], links[kernels.LAST] = ours.fileno(), 1, 2
-    status = kernels.receive_frame(
-        *(segment.words, segment.stride, RUN << 32 | CROSSING, segment.bodies, segment.body_words, 8, 0),
-        *(links, np.array([0, 1]), np.zeros(2 * 64, np.int64), 0),
+    unused = np.zeros(8, np.int64)
+    end = End(
+        *(segment.bodies, segment.body_words, 8, segment.words, segment.stride, unused, unused, 0),
+        *(unused, unused, unused, 1),
     )
+    arrivals = kernels.Frames(links, np.array([0, 1]), np.zeros(2 * 64, np.int64), np.zeros(1, np.int64))
+    status = kernels.receive_frame(end, arrivals, RUN << 32 | CROSSING, 0, 0)
     arrived = int(segment.words[segment.stride])
     assert (status == kernels._DONE, links[kernels.CAME]) == (taken, taken)
     assert arrived == (RUN << 32 | CROSSING if taken else 0)

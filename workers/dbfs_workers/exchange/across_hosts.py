@@ -94,7 +94,8 @@ class EnvoyExchange(SharedMemoryExchange):
         for row, peers in zip(rows, others.values(), strict=True):
             row[envoy.FIRST], row[envoy.LAST] = len(ranks), len(ranks) + len(peers)
             ranks += peers
-        self._frame_arguments = rows.ravel(), np.array(ranks, np.int64), frames.ravel(), np.zeros(len(others), np.int64)
+        polled = np.zeros(len(others), np.int64)
+        self.frames = envoy.Frames(rows.ravel(), np.array(ranks, np.int64), frames.ravel(), polled)
         self._links = {
             host: Link(own, peers, self.entries, self, row, pair)
             for (host, peers), row, pair in zip(others.items(), rows, frames, strict=True)
@@ -169,12 +170,8 @@ class EnvoyExchange(SharedMemoryExchange):
             self._finish(status, peer, level, phase)
 
     def _cross(self, level: int, phase: str, *, sliced: bool) -> None:
-        segment, tag = self.segment, self._number << 32 | self._crossing
-        status, peer = envoy.cross(
-            *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-            *(self._gathered, TIMEOUT, self._backoff, segment.bodies, segment.body_words, self.entries),
-            *(int(self._predecessors), *self._frame_arguments, int(sliced)),
-        )
+        tag = self._number << 32 | self._crossing
+        status, peer = envoy.cross(self.kernel_arguments, self.frames, tag, int(self._predecessors), int(sliced))
         self._finish(status, peer, level, phase, sliced=sliced)
 
     @contextlib.contextmanager

@@ -21,6 +21,7 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange import barrier_kernels as kernels
+from dbfs_workers.exchange.envoy_kernels import Frames
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
 from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
@@ -70,6 +71,7 @@ class SharedMemoryExchange:
         led_size: most vertices of a led level, as rank 0 has chosen after the last traversal; 0 before. See
             ``levels.led_size``.
         kernel_arguments: what a kernel needs to bin and cross by itself, from ``offer`` or ``connect`` on.
+        frames: the frames that the kernel exchanges with other hosts.
     """
 
     segment: Segment
@@ -100,6 +102,7 @@ class SharedMemoryExchange:
         self._sums = gathered[self.p, 1 : 1 + COUNTS]
         self._ends = gathered[: self.p, 1 + COUNTS]
         self._backoff = np.zeros(5, np.int64)
+        self.frames = Frames.none()
         self._predecessors = False
         self._shown_rows: Token | None = None
         self._run_id = ""

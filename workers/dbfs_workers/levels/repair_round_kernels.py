@@ -19,7 +19,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dbfs_workers.exchange.barrier_kernels import CROSSED, END, TO_CROSS, cross
+from dbfs_workers.exchange.barrier_kernels import CROSSED, END, cross
+from dbfs_workers.exchange.envoy_kernels import FRAMES
+from dbfs_workers.exchange.envoy_kernels import cross as cross_hosts
 from dbfs_workers.intrinsics import monotonic_ns, prefetch
 from dbfs_workers.jit import INT64, READ_UINT32, int64, kernel, named, void
 from dbfs_workers.levels.repair_kernels import (
@@ -387,9 +389,9 @@ def decide(limits, end, state):
 
 @kernel(
     *(types.UniTuple(int64, 2), ROWS, ROWS, LABELS, CHANGES, INT64),
-    *(LIMITS, END, int64, STATE_RECORD),
+    *(LIMITS, END, FRAMES, int64, STATE_RECORD),
 )
-def rounds(rows, parents, labels, changes, candidates, limits, end, longest, state):
+def rounds(rows, parents, labels, changes, candidates, limits, end, frames, longest, state):
     """Make rounds until the doubt and the border, or the search, are done, or the call has lasted long enough.
 
     Args:
@@ -400,14 +402,15 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, longest, sta
         candidates: the rows that the search starts from: see ``repair_search_kernels``.
         limits: see ``repair_limits``.
         end: the rank's end of the exchange.
+        frames: its frames.
         longest: the call ends after the round in which this time has passed, in nanoseconds: progress is shown between
             calls.
         state: updated.
 
     Returns:
         (CROSSED, p): the last round is complete, and ``state.outcome`` says what follows.
-        Otherwise (TO_CROSS, rank), or what ``barrier_kernels.cross`` returned: the caller finishes the crossing and
-        calls again.
+        Otherwise what ``barrier_kernels.cross`` or ``envoy_kernels.cross`` returned: the caller finishes the crossing
+        and calls again.
     """
     p, record, clock = end.bin_ends.size, end.record, end.backoff[1:]
     size = p * end.entries
@@ -428,12 +431,14 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, longest, sta
             record[_PASSED] = monotonic_ns(clock) - state.started
             state.crossing += 1
             state.awaited = 1
-            if end.envoy:
-                return TO_CROSS, end.rank
             tag = state.number << 32 | state.crossing
-            status, peer = cross(
-                *(end.words, end.stride, record, end.bin_ends, tag, end.rank, end.gathered, end.timeout, end.backoff)
-            )
+            if end.envoy:
+                status, peer = cross_hosts(end, frames, tag, 1, 0)
+            else:
+                status, peer = cross(
+                    *(end.words, end.stride, record, end.bin_ends, tag, end.rank),
+                    *(end.gathered, end.timeout, end.backoff),
+                )
             if status != CROSSED:
                 return status, peer
         state.awaited = 0
