@@ -145,3 +145,55 @@ def test_no_call_between_processes_is_without_a_deadline(tmp_path: Path) -> None
     assert not found
     sample = ROOT / "tests" / "support" / "stalls.py"
     assert any("client.run" in wait for wait in waits(sample))
+
+
+MOST_ARGUMENTS = 12
+MOST_LINES = 80
+# Functions that are larger yet.
+LARGER = {
+    "workers/dbfs_workers/backends/cpu_resident_kernels.py: top_down",
+    "workers/dbfs_workers/backends/cpu_team_kernels.py: expand",
+    "workers/dbfs_workers/backends/cpu_team_kernels.py: search",
+    "workers/dbfs_workers/backends/cpu_team_task_kernels.py: work",
+    "workers/dbfs_workers/backends/grid_team_kernels.py: contract",
+    "workers/dbfs_workers/levels/led_kernels.py: led_levels",
+    "workers/dbfs_workers/levels/level_kernels.py: top_down_levels",
+}
+
+
+def larger(source: str) -> set[str]:
+    """Return the functions that take too many arguments, or have too many lines that are code."""
+    lines, names = source.splitlines(), set()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        arguments = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        body = node.body[ast.get_docstring(node) is not None :]
+        ends = (node.lineno, node.body[0].lineno), (body[0].lineno if body else 0, (node.end_lineno or 0) + 1)
+        code = [line for first, end in ends for line in lines[first - 1 : end - 1] if line.strip(" ")]
+        code = [line for line in code if not line.lstrip().startswith("#")]
+        if len(arguments) - (arguments[:1] in (["self"], ["cls"])) > MOST_ARGUMENTS or len(code) > MOST_LINES:
+            names.add(node.name)
+    return names
+
+
+def test_no_function_is_too_large() -> None:
+    files = [path for top in ("dbfs", "workers") for path in (ROOT / top).rglob("*.py")]
+    of_users = (ROOT / "dbfs" / "graph", ROOT / "dbfs" / "cli")
+    found = {
+        f"{path.relative_to(ROOT).as_posix()}: {name}"
+        for path in files
+        if not path.is_relative_to(of_users[0]) and not path.is_relative_to(of_users[1])
+        for name in larger(path.read_text())
+    }
+    assert found - LARGER == set(), f"functions take at most {MOST_ARGUMENTS} arguments and {MOST_LINES} lines of code"
+    assert LARGER - found == set(), "these are no larger any more: take them off the list"
+
+
+def test_a_function_that_is_too_large_is_found() -> None:
+    arguments = ", ".join(f"a{i}" for i in range(MOST_ARGUMENTS))
+    text = '"""One."""\n' + "    # Two.\n\n" * 9
+    for more, self, lines, seen in ((0, "self, ", 1, False), (1, "", 1, True), (0, "", 79, False), (0, "", 80, True)):
+        last = ", b" * more
+        source = f"def f({self}{arguments}{last}):\n    {text}" + "    x = 1\n" * lines
+        assert larger(source) == ({"f"} if seen else set())
