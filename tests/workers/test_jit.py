@@ -1,6 +1,7 @@
 """The decorators of CPU kernels: what they compile and what they refuse."""
 
 import gc
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.core.runtime import _nrt_python, rtsys
 
-from dbfs_workers.jit import INT64, allocating_kernel, int64, kernel
+from dbfs_workers.jit import INT64, allocating_kernel, int64, kernel, named
 
 
 def test_kernels_that_allocate_are_refused() -> None:
@@ -28,3 +29,24 @@ def test_memory_of_allocating_kernels_is_freed() -> None:
     after = rtsys.get_allocation_stats()
     _nrt_python.memsys_disable_stats()
     assert after.alloc - before.alloc == after.free - before.free > 0
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_a_bound_kernel_looks_at_its_first_arguments_once() -> None:
+    added = kernel(int64, named(Pair, INT64, INT64), int64, types.boolean)(
+        lambda pair, at, doubled: (pair.left[at] + pair.right[at]) * (1 + doubled)
+    )
+    ones, twos = np.full(3, 1), np.full(3, 2)
+    bound = added.bound(Pair(ones, twos))
+    ones[1] = 5
+    assert [bound(at, False) for at in range(3)] == [3, 7, 3]
+    assert bound(1, True) == 14
+    for wrong in (Pair(ones, twos.astype(np.int32)), Pair(ones, twos[::2]), (ones, twos), ones):
+        with pytest.raises(TypeError, match="takes Pair"):
+            added.bound(wrong)
+    with pytest.raises(AssertionError):
+        added.bound()

@@ -28,7 +28,7 @@ import fcntl
 import mmap
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -237,7 +237,7 @@ def check_edges(
     """
     from dbfs_workers.checks import validation_kernels as kernels
 
-    check = kernels.check_edges
+    check: Callable[..., Any] = kernels.check_edges
     if xp is not np:
         from dbfs_workers.cuda import validation as device
 

@@ -25,8 +25,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ from dbfs_workers.exchange import envoy_kernels as envoy
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.link import Crossing, Link
 from dbfs_workers.exchange.protocol import COUNTS, Cause
-from dbfs_workers.exchange.segment import RUN
+from dbfs_workers.exchange.segment import RUN, Segment
 from dbfs_workers.exchange.shared_memory import TIMEOUT, Offer, SharedMemoryExchange
 from dbfs_workers.exchange.stream import buffer_words, wait_for_any
 from dbfs_workers.exchange.stream_kernels import header_words
@@ -73,6 +74,8 @@ class EnvoyExchange(SharedMemoryExchange):
     """
 
     _crosses_hosts = True
+    # The kernel of a crossing, with its arguments; without memory None.
+    _kernel: Callable[..., Any] | None = None
 
     def __init__(
         self, stripe: Stripe, rank: int, graph_id: str, hosts: Hosts, door: WorkerDoor, entries: int | None = None
@@ -107,6 +110,10 @@ class EnvoyExchange(SharedMemoryExchange):
         # Lines that came in by the door, by the other host.
         self._lines: dict[int, Line] = {}
         self._line_came = threading.Condition()
+
+    def _open(self, segment: Segment) -> None:
+        super()._open(segment)
+        self._kernel = envoy.cross.bound(self.kernel_arguments, self.frames)
 
     def accept(self, line: Line) -> None:
         """Take a line of another envoy, which came in by the door. Called in the door's thread."""
@@ -170,8 +177,9 @@ class EnvoyExchange(SharedMemoryExchange):
             self._finish(status, peer, level, phase)
 
     def _cross(self, level: int, phase: str, *, sliced: bool) -> None:
+        assert self._kernel is not None
         tag = self._number << 32 | self._crossing
-        status, peer = envoy.cross(self.kernel_arguments, self.frames, tag, int(self._predecessors), int(sliced))
+        status, peer = self._kernel(tag, int(self._predecessors), int(sliced))
         self._finish(status, peer, level, phase, sliced=sliced)
 
     @contextlib.contextmanager
@@ -204,6 +212,7 @@ class EnvoyExchange(SharedMemoryExchange):
         """See ``Exchange.close``."""
         with self._using:
             self._close_links()
+            self._kernel = None
             super().close()
 
     def _close_links(self) -> None:
