@@ -27,7 +27,7 @@ from dbfs.service.turns import Turns
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.turns.notes import RunNote, ended_run
+from dbfs_workers.turns.notes import RunNote
 from dbfs_workers.turns.requests import Run, answer_error
 from dbfs_workers.turns.worker import WorkerTurns
 from tests.support.runs import ENDLESS, Background
@@ -393,4 +393,4 @@ def test_a_stream_left_halfway_frees_the_gang(client: distributed.Client, other:
 
 def test_the_note_of_a_failed_batch_has_the_number_of_its_traversals() -> None:
     note = RunNote("run", 1.0, 3, answers=[[answer_error(WorkerLostError("lost rank 1"))]], ended=2.0)
-    assert ended_run(note).traversals == 3
+    assert note.noted().traversals == 3

@@ -73,7 +73,7 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import GraphName, printable
 from dbfs_workers.turns import messages as turn_messages
 from dbfs_workers.turns.messages import BeginTurn, EndTurn, OpenDoor
-from dbfs_workers.turns.notes import EnterUpdate, NoteRuns, RunEnded, RunUnderWay
+from dbfs_workers.turns.notes import EnterUpdate, NotedRun, NoteRuns
 from dbfs_workers.turns.requests import Run, Work, answer_error, read_answer
 from dbfs_workers.turns.worker import WorkerTurns
 from dbfs_workers.updates import messages as worker_update_messages
@@ -147,7 +147,7 @@ EXAMPLES: list[Message[Any]] = [
     CancelRun("run", "me"),
     PublishLabels("id", "me", "run", 0, 60.0),
     DropLabels("id", (("run", 0),)),
-    NoteRuns("id", 3, (RunEnded("run", 1.0, 2.0, 0, Pickled.of(None), None),), RunUnderWay("run", 3.0, 9, 7, 2)),
+    NoteRuns("id", 3, (NotedRun("run", 1.0, 0, ended=2.0), NotedRun("run", 3.0, 9, 7, 2))),
     EnterUpdate("id", "me", "run", "batch", "insert-edges", 1.5, Pickled.of(()), applied=True, settled=True, torn=""),
 ]
 

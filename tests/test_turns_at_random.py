@@ -26,7 +26,7 @@ from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
-from dbfs_workers.turns.notes import NoteRuns, RunEnded
+from dbfs_workers.turns.notes import NotedRun, NoteRuns
 from dbfs_workers.turns.requests import REFUSAL, Answer
 
 WORK: Pickled[Any] = Pickled(b"")
@@ -201,8 +201,8 @@ class Game:
             answer = await rank.make(grant.turn)
             if not answer.ranks:
                 return
-            ended = RunEnded(run.run_id, 0.0, 1.0, 1, Pickled.of(None), None)
-            self.turns.note(NoteRuns(graph.record.graph_id, grant.turn, (ended,), None))
+            ended = NotedRun(run.run_id, 0.0, 1, ended=1.0)
+            self.turns.note(NoteRuns(graph.record.graph_id, grant.turn, (ended,)))
         if self.dice.random() < 0.5:
             await self.turns.stop(graph.record.graph_id, Cause.CANCELLED, "its client left")
 

@@ -23,7 +23,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import new_token
 from dbfs_workers.rpc import LATE_SECONDS, A, Pickled
 from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
-from dbfs_workers.turns.notes import NoteRuns, RunEnded
+from dbfs_workers.turns.notes import NotedRun, NoteRuns
 from dbfs_workers.turns.requests import Work
 
 # Seconds after a revocation in which single traversals leave their client no turn. Several clients, or threads of one,
@@ -163,31 +163,26 @@ class Turns:
         turn = self._held.get(notes.graph_id)
         if turn is None or turn.serial != notes.turn:
             return
-        for ended in notes.ended:
-            self._note_ended(turn, ended)
-        under_way = notes.under_way
-        if under_way is not None:
-            if turn.run is None or turn.run.run_id != under_way.run_id:
-                self._forget_run(turn)
-                began = under_way.began
-                run = RunEntry.of_note(turn.graph, turn.client, under_way.run_id, under_way.traversals, began)
-                self._list_run(turn, run)
-            if turn.run is not None:
-                turn.run.number, turn.run.before = under_way.number, under_way.finished
+        for noted in notes.runs:
+            run = turn.run
+            if run is None or run.run_id != noted.run_id:
+                run = RunEntry.of_note(turn.graph, turn.client, noted.run_id, noted.traversals, noted.began)
+                if not noted.ended:
+                    self._forget_run(turn)
+                    self._list_run(turn, run)
+            run.number, run.before = noted.number, noted.finished
+            if noted.ended:
+                self._note_ended(turn, run, noted)
 
-    def _note_ended(self, turn: Turn, ended: RunEnded) -> None:
-        turn.graph.runs += not ended.update
-        run = turn.run
-        if run is not None and run.run_id == ended.run_id:
+    def _note_ended(self, turn: Turn, run: RunEntry, noted: NotedRun) -> None:
+        turn.graph.runs += not noted.update
+        if run is turn.run:
             self._forget_run(turn)
-        else:
-            run = RunEntry.of_note(turn.graph, turn.client, ended.run_id, ended.traversals, ended.began)
-        run.traversals, run.update = ended.traversals, ended.update
-        summary = ended.summary.value()
-        if ended.error is not None:
-            self._history.fail(run, ended.error)
-        elif summary is not None:
-            self._history.add(run, summary)
+        run.traversals, run.update = noted.traversals, noted.update
+        if noted.error is not None:
+            self._history.fail(run, noted.error)
+        elif noted.summary is not None:
+            self._history.add(run, noted.summary.value())
 
     async def _recover(self, run: RunEntry) -> None:
         """Clear the state that the run before this one left on the ranks, if it failed.

@@ -20,6 +20,7 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.turns.calls import GangCalls
 from dbfs_workers.turns.leader import Leader
 from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
 from dbfs_workers.turns.ranks import Follower, Peer
@@ -56,8 +57,8 @@ def prepared(rank: int) -> RankUpdate:
     return RankUpdate(info, Stripe(2, 2), 1, 1 - rank, 0, None, np.empty(0, np.int64), 0, 0)
 
 
-class Calls:
-    """See ``leader.GangCalls``.
+class Calls(GangCalls):
+    """Keeps what rank 0 calls.
 
     Attributes:
         answer: the scheduler's answer to all updates; an exception is raised, and None is no answer.

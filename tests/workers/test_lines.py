@@ -201,9 +201,9 @@ def test_a_burst_that_stops_early_ends_the_run_with_what_was_made(
     assert made == [[count, count] for count in expected]
     assert [(burst.first, len(burst.specs)) for burst in gang.bursts] == [(0, 1), (1, 2), (3, 4)]
     assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=False)
-    (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
+    (note,) = [ended for notes in gang.calls.notes for ended in notes.runs]
+    assert note.summary is not None
     summary = note.summary.value()
-    assert summary is not None
     assert (note.traversals, note.error, summary.traversals, summary.last) == (5, None, 5, (REPORT, REPORT))
     gang.leader.close()
     gang.follower.close()
@@ -269,7 +269,7 @@ def test_a_burst_is_answered_several_times(door: Door, talkative: Gang) -> None:
     assert [[read_answer(rank) for rank in answer.ranks] for answer in found] == [[[REPORT], [REPORT]]] * 9
     assert [len(burst.specs) for burst in talkative.bursts] == [1, 9]
     talkative.leader.wait_until_idle()
-    assert [note.traversals for notes in talkative.calls.notes for note in notes.ended] == [1, 9]
+    assert [note.traversals for notes in talkative.calls.notes for note in notes.runs] == [1, 9]
 
 
 @pytest.mark.parametrize(
@@ -295,9 +295,9 @@ def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank
             read_answer(last.ranks[rank])
         assert talkative.calls.aborts[0] == (5, Cause.FAILED)
         assert talkative.leader.wait_until_idle()[0] == TurnEnd(6, failed=True)
-    (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
+    (note,) = [ended for notes in talkative.calls.notes for ended in notes.runs if ended.error is not None]
+    assert note.summary is not None
     summary = note.summary.value()
-    assert summary is not None
     assert (note.traversals, summary.traversals) == (9, 3)
     # The answers that rank 1 had under way are not taken for those of the next run.
     talkative.fail_on.clear()
@@ -311,10 +311,10 @@ def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang) -
     line.close()
     assert talkative.leader.wait_until_idle()[0] == TurnEnd(6, failed=True)
     assert (5, Cause.CANCELLED) in talkative.calls.aborts
-    (note,) = [ended for notes in talkative.calls.notes for ended in notes.ended if ended.error is not None]
+    (note,) = [ended for notes in talkative.calls.notes for ended in notes.runs if ended.error is not None]
     assert isinstance(note.error, RunCancelledError)
+    assert note.summary is not None
     summary = note.summary.value()
-    assert summary is not None
     assert 0 < summary.traversals < note.traversals == 100_000
     require_whole_run(door, talkative, 2)
 
@@ -328,7 +328,7 @@ def test_a_batch_reaches_its_end_in_order(door: Door, gang: Gang) -> None:
     assert firsts == sorted(firsts)
     assert sum(len(burst.specs) for burst in gang.bursts) == 1000
     gang.leader.wait_until_idle()
-    (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
+    (note,) = [ended for notes in gang.calls.notes for ended in notes.runs]
     assert (note.run_id, note.traversals, note.error) == ("run", 1000, None)
 
 

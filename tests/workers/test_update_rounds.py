@@ -99,7 +99,7 @@ def test_a_rank_that_cannot_prepare_leaves_the_version_on_all(door: Door, gang: 
     assert not gang.calls.entered
     gang.leader.revoke(1)
     assert gang.leader.wait_until_idle()[0] == TurnEnd(4, failed=False)
-    (note,) = [ended for notes in gang.calls.notes for ended in notes.ended]
+    (note,) = [ended for notes in gang.calls.notes for ended in notes.runs]
     assert (note.run_id, note.update, type(note.error)) == ("run", "insert-edges", GraphTooLargeError)
 
 

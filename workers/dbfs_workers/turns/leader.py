@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dbfs_workers.errors import OutcomeUnknownError, RunCancelledError, StaleRunError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
@@ -27,8 +27,9 @@ from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
 from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.storage.ordering import DegreeOrder
+from dbfs_workers.turns.calls import GangCalls
 from dbfs_workers.turns.messages import TurnEnd
-from dbfs_workers.turns.notes import EnterUpdate, NoteRuns, RunNote, ended_run, run_under_way
+from dbfs_workers.turns.notes import EnterUpdate, NoteRuns, RunNote
 from dbfs_workers.turns.ranks import SEND_SECONDS, Peer, ask_all
 from dbfs_workers.turns.requests import (
     REFUSAL,
@@ -57,26 +58,6 @@ _FIRST_RUN_SECONDS: Final = 0.5
 _NOTED_AFTER_SECONDS: Final = 0.5
 # Seconds that another rank may take to end a burst which rank 0 could not make.
 _END_SECONDS: Final = 2.0
-
-
-class GangCalls(Protocol):
-    """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all return at once."""
-
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Abort a run on all ranks."""
-        ...
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        """End a run on all ranks, because the worker of ``rank`` is lost."""
-        ...
-
-    def note(self, notes: NoteRuns) -> Future[None]:
-        """Send notes to the scheduler, after all earlier ones. The future is done when the scheduler has the notes."""
-        ...
-
-    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
-        """Have the scheduler enter an update, after all earlier notes; the future has the report, pickled."""
-        ...
 
 
 class Leader:
@@ -453,11 +434,13 @@ class Leader:
     def _send_notes(self, show: RunNote | None) -> Future[None] | None:
         """Send notes of the runs that ended, and of the run to show as under way; return the latest sending."""
         with self._noting:
-            ended = tuple(ended_run(self._ended.popleft()) for _ in range(len(self._ended)))
+            runs = [self._ended.popleft() for _ in range(len(self._ended))]
             # A run that ended since would be shown for ever.
-            under_way = run_under_way(show) if show is not None and show is self._under_way else None
-            if ended or under_way:
-                self._noted = self._calls.note(NoteRuns(self._graph_id, self._turn, ended, under_way))
+            if show is not None and show is self._under_way:
+                runs.append(show)
+            if runs:
+                noted = NoteRuns(self._graph_id, self._turn, tuple(run.noted() for run in runs))
+                self._noted = self._calls.note(noted)
             return self._noted
 
     def _look_after(self, note: RunNote) -> None:

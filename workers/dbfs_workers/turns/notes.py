@@ -15,20 +15,40 @@ from dbfs_workers.turns.requests import read_answer
 from dbfs_workers.updates.messages import RankUpdate
 
 
-@dataclass
-class RunNote:
-    """A run as rank 0 notes it. Times are seconds since the epoch.
+@dataclass(frozen=True)
+class NotedRun:
+    """A run as the scheduler learns of it. Times are seconds since the epoch.
 
     Attributes:
         run_id: the run's id.
         began: when rank 0 took the run.
-        traversals: number of traversals to do.
+        traversals: number of traversals to do, or done by a run that ended well.
         number: the gang's serial number of the burst under way, or of the last one.
         finished: number of traversals that are done.
-        answers: by burst, the ranks' answers.
         ended: when the run ended, or was left because the turn was revoked; 0 while it is under way.
-        shown: whether the run was noted as under way.
+        summary: sums of the traversals that are done; None if there are none, or the run is under way.
+        error: why the run failed; None if it did not.
         update: kind of the update, if the run is one that failed before rank 0's decision; empty for traversals.
+    """
+
+    run_id: Identifier
+    began: float
+    traversals: int
+    number: int = 0
+    finished: int = 0
+    ended: float = 0.0
+    summary: Pickled[RunSummary] | None = None
+    error: DbfsError | None = None
+    update: str = ""
+
+
+@dataclass
+class RunNote:
+    """A run as rank 0 notes it. Other attributes as in ``NotedRun``.
+
+    Attributes:
+        answers: by burst, the ranks' answers.
+        shown: whether the run was noted as under way.
         led: whether the scheduler waits for the run itself, and needs no note.
     """
 
@@ -43,36 +63,23 @@ class RunNote:
     update: str = ""
     led: bool = False
 
-
-@dataclass(frozen=True)
-class RunUnderWay:
-    """A run that has been under way for a while. Fields as in ``RunNote``."""
-
-    run_id: Identifier
-    began: float
-    traversals: int
-    number: int
-    finished: int
-
-
-@dataclass(frozen=True)
-class RunEnded:
-    """A run that ended, or as much of it as was made before its turn was revoked.
-
-    Attributes:
-        run_id, began, ended, update: as in ``RunNote``.
-        traversals: number of traversals that are done; of a run that failed, the number of those to do.
-        summary: sums of the traversals that are done; None if there are none.
-        error: why the run failed; None if it did not.
-    """
-
-    run_id: Identifier
-    began: float
-    ended: float
-    traversals: int
-    summary: Pickled[RunSummary | None]
-    error: DbfsError | None
-    update: str = ""
+    def noted(self) -> NotedRun:
+        """Return the run for the scheduler. If the run ended, this reads the ranks' answers."""
+        ranks: list[list[RankReport]] = []
+        error: DbfsError | None = None
+        for answers in self.answers if self.ended else ():
+            try:
+                parts = [read_answer(answer) for answer in answers]
+                ranks = [before + part for before, part in zip(ranks, parts, strict=True)] if ranks else parts
+            except DbfsError as raised:
+                error = raised
+            except RuntimeError as raised:
+                error = DbfsError(raised)
+        summary = Pickled.of(RunSummary.of(ranks)) if ranks and ranks[0] else None
+        traversals = self.finished if self.ended and error is None else self.traversals
+        return NotedRun(
+            self.run_id, self.began, traversals, self.number, self.finished, self.ended, summary, error, self.update
+        )
 
 
 @dataclass(frozen=True)
@@ -82,14 +89,12 @@ class NoteRuns(Message[None]):
     Attributes:
         graph_id: the graph.
         turn: serial number of the turn.
-        ended: runs that ended since the last message.
-        under_way: the run under way; None if there is none, or for too short a time.
+        runs: runs that ended since the last message, and the run under way, if it has been for a while.
     """
 
     graph_id: Identifier
     turn: int
-    ended: tuple[RunEnded, ...]
-    under_way: RunUnderWay | None
+    runs: tuple[NotedRun, ...]
 
 
 @dataclass(frozen=True)
@@ -126,25 +131,3 @@ class EnterUpdate(Message[Pickled[Any]]):
     applied: bool
     settled: bool
     torn: str
-
-
-def ended_run(note: RunNote) -> RunEnded:
-    """Return the note of a run that ended, for the scheduler. Reads the ranks' answers."""
-    ranks: list[list[RankReport]] = []
-    error: DbfsError | None = None
-    for answers in note.answers:
-        try:
-            parts = [read_answer(answer) for answer in answers]
-            ranks = [before + part for before, part in zip(ranks, parts, strict=True)] if ranks else parts
-        except DbfsError as raised:
-            error = raised
-        except RuntimeError as raised:
-            error = DbfsError(raised)
-    summary = Pickled.of(RunSummary.of(ranks) if ranks and ranks[0] else None)
-    traversals = note.finished if error is None else note.traversals
-    return RunEnded(note.run_id, note.began, note.ended, traversals, summary, error, note.update)
-
-
-def run_under_way(note: RunNote) -> RunUnderWay:
-    """Return the note of a run under way, for the scheduler."""
-    return RunUnderWay(note.run_id, note.began, note.traversals, note.number, note.finished)

@@ -1,26 +1,20 @@
 """The turns of all gangs that a worker has a rank of."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
 
 import distributed
 
-from dbfs_workers import rpc
 from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
-from dbfs_workers.messages import AbortRun, ReportLostPeer, WorkerMessage
-from dbfs_workers.rpc import Pickled
+from dbfs_workers.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.turns.leader import Leader
 from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
-from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
 from dbfs_workers.turns.ranks import Follower, Peer
 from dbfs_workers.turns.requests import (
     Answers,
@@ -33,11 +27,6 @@ from dbfs_workers.turns.requests import (
     answers_of_run,
 )
 from dbfs_workers.updates.worker import Updates
-
-# Seconds that the scheduler may take to answer notes, and another rank the end of a run.
-_NOTE_SECONDS: Final = 10.0
-# Seconds after which a message that must reach the scheduler is sent again.
-_TRY_AGAIN_AFTER: Final = 0.2
 
 
 class WorkerTurns:
@@ -118,7 +107,7 @@ class WorkerTurns:
         for line in lines:
             line.awake_seconds = member.awake_seconds
         peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
-        calls = _Calls(self._worker, graph_id, member, message.addresses)
+        calls = GangCalls(self._worker, graph_id, member, message.addresses)
         make = self._maker(member, graph_id)
         return Leader(graph_id, peers, make, calls, member.burst_seconds, member.answer_seconds, order)
 
@@ -157,7 +146,7 @@ class WorkerTurns:
                 self._drop_leader(graph_id)
         if sending:
             # The scheduler must have the notes and the updates before it forgets the turn.
-            await asyncio.wait([*map(asyncio.wrap_future, sending)], timeout=_NOTE_SECONDS)
+            await asyncio.wait([*map(asyncio.wrap_future, sending)], timeout=NOTE_SECONDS)
         return end
 
     def leave(self, graph_id: str) -> None:
@@ -226,78 +215,6 @@ class WorkerTurns:
                 yield answer_well(None), 0
 
         return make
-
-
-class _Calls:
-    """See ``leader.GangCalls``."""
-
-    def __init__(self, worker: distributed.Worker, graph_id: str, member: Member, addresses: tuple[str, ...]) -> None:
-        self._worker = worker
-        self._graph_id = graph_id
-        self._member = member
-        self._addresses = addresses
-        self._loop = asyncio.get_running_loop()
-        self._order = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """See ``GangCalls``."""
-        self._member.abort(number, cause, message)
-        self._call_peers(AbortRun(self._graph_id, number, cause, message))
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        """See ``GangCalls``."""
-        self._member.peer_lost(number, rank)
-        self._call_peers(ReportLostPeer(self._graph_id, number, rank))
-
-    def note(self, notes: NoteRuns) -> Future[None]:
-        """See ``GangCalls``."""
-        return asyncio.run_coroutine_threadsafe(self._send_in_order(notes), self._loop)
-
-    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
-        """See ``GangCalls``."""
-        return asyncio.run_coroutine_threadsafe(self._enter_in_order(update), self._loop)
-
-    async def _enter_in_order(self, update: EnterUpdate) -> Pickled[Any]:
-        # The ranks have the version already, so a scheduler that is late gets the message again and again. The worker
-        # closes if the scheduler is lost, and the graph is lost then as well.
-        address = self._worker.scheduler.address
-        async with self._order:
-            while True:
-                try:
-                    answer = await rpc.send(self._worker.scheduler, update, _NOTE_SECONDS)
-                except OSError:
-                    await asyncio.sleep(_TRY_AGAIN_AFTER)
-                else:
-                    return rpc.unpack(address, update, answer)
-
-    def _call_peers(self, message: WorkerMessage[None]) -> None:
-        for address in self._addresses:
-            self._in_loop(self._start, address, message)
-
-    def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
-        # The loop of a worker that closes is closed.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-    def _start(self, address: str, message: WorkerMessage[None]) -> None:
-        self._spawn(self._send(self._worker.rpc(address), message))
-
-    async def _send_in_order(self, notes: NoteRuns) -> None:
-        async with self._order:
-            await self._send(self._worker.scheduler, notes)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    @staticmethod
-    async def _send(server: Any, message: rpc.Message[None]) -> None:
-        # A server that can't be reached is lost, which ends the run by other ways. A worker that closes raises
-        # RuntimeError: its own connections are closed.
-        with contextlib.suppress(OSError, RuntimeError):
-            await rpc.send(server, message, _NOTE_SECONDS)
 
 
 def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> None:
