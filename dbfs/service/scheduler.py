@@ -194,8 +194,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def enqueue(self, message: Enqueue) -> Led:
         """See ``Enqueue``."""
         if message.update and self._task_runs.holds(message.run_id):
-            async with self._task_runs.applying(message.run_id, message.client) as held:
-                return await self._updates.apply(held.run, message)
+            async with self._task_runs.applying(message.run_id, message.client) as run:
+                return await self._updates.apply(run, message)
         async with self._turn(message) as run:
             if message.update:
                 led = await self._updates.apply(run, message)

@@ -7,7 +7,6 @@ to the client's second ``HoldTurn`` carries the error, and the client submits no
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -35,18 +34,6 @@ class Held:
         self.stopped: asyncio.Future[DbfsError | None] = loop.create_future()
         self.ended: asyncio.Future[TurnOver] = loop.create_future()
         self.applying = asyncio.Lock()
-
-    def require_going_on(self) -> None:
-        """Check that the run need not end: a decision after that would come when its client has given up.
-
-        Raises:
-            DeadlineExceededError: the deadline has passed.
-            DbfsError: the run must end.
-        """
-        if self.stopped.done() and (error := self.stopped.result()) is not None:
-            raise error
-        if time.monotonic() > self.run.ends:
-            raise DeadlineExceededError(f"run {self.run.run_id}: not done after {self.run.deadline:g} s")
 
 
 class TaskRuns:
@@ -100,17 +87,17 @@ class TaskRuns:
         return run_id in self._held
 
     @contextlib.asynccontextmanager
-    async def applying(self, run_id: str, client: str) -> AsyncIterator[Held]:
+    async def applying(self, run_id: str, client: str) -> AsyncIterator[RunEntry]:
         """Keep the workers of a run for the length of the context, whatever happens to its client or its deadline.
 
         Raises:
             RunNotFoundError: the run does not hold workers.
-            DbfsError: the run must end.
+            RunCancelledError: the run must end.
         """
         held = self._of_client(run_id, client)
         async with held.applying:
-            held.require_going_on()
-            yield held
+            held.run.require_going_on()
+            yield held.run
 
     def stop(self, run: RunEntry, error: DbfsError) -> None:
         """Have the client of a run end the run with an error."""

@@ -154,6 +154,24 @@ FAULTS = (
         ("tests/workers/test_lines.py::test_the_watch_rests_unless_a_run_began",),
     ),
     Fault(
+        "workers/dbfs_workers/turns/worker.py",
+        "        if message.turn <= latest:\n",
+        "        if message.turn < latest:\n",
+        ("tests/workers/test_worker_turns.py::test_a_turn_that_was_ended_before_it_began_is_refused",),
+    ),
+    Fault(
+        "workers/dbfs_workers/turns/rounds.py",
+        "settled=not (applied and errors),",
+        "settled=not errors,",
+        ("tests/workers/test_update_rounds.py::test_a_rank_that_is_late_in_the_second_round",),
+    ),
+    Fault(
+        "dbfs/service/turns.py",
+        "            waiting = (answer, turn.over)\n",
+        "            waiting = (answer,)\n",
+        ("tests/test_turns_at_random.py::test_a_thousand_games",),
+    ),
+    Fault(
         "workers/dbfs_workers/reports/run.py",
         "zip(*ranks, strict=True)",
         "zip(*ranks, strict=False)",

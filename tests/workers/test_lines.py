@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 import dask
 import pytest
 
-from dbfs_workers.errors import ExchangeUnavailableError, RunAbortedError, RunCancelledError, StaleRunError
+from dbfs_workers.errors import ExchangeUnavailableError, LateError, RunAbortedError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
@@ -29,7 +29,7 @@ from dbfs_workers.turns.requests import (
     read_answer,
 )
 from tests.support.gang import repeated
-from tests.support.lines import REPORT, SPEC, Gang, opened, receive, send
+from tests.support.lines import REPORT, SPEC, Gang, opened, receive, run_of, send
 
 
 @pytest.fixture
@@ -304,7 +304,8 @@ def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank
     require_whole_run(door, talkative, 2)
 
 
-def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang) -> None:
+def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbfs_workers.turns.leader._END_SECONDS", 30)
     line = quick_line(door, talkative)
     send(line, 1, 100_000)
     receive(line)
@@ -377,6 +378,61 @@ def test_a_stop_between_two_bursts_is_not_lost(door: Door, gang: Gang) -> None:
         send(line, 1)
         receive(line)
     assert ended == [4]
+
+
+def test_the_end_of_a_turn_waits_for_a_long_burst_in_no_thread(
+    door: Door, gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler asks again and again: each time a thread would wait, and a worker has few for its messages."""
+    monkeypatch.setattr("dbfs_workers.turns.leader._END_SECONDS", 0.01)
+    gang.leader.grant(1, "me", 4)
+    gang.hold.clear()
+    with closing(opened(door, gang.holder_token)) as line:
+        send(line, 1)
+        while not gang.bursts:
+            time.sleep(0.001)
+        gang.leader.revoke(1)
+        with pytest.raises(LateError, match="rank 0: a run of turn 1 is under way yet"):
+            gang.leader.wait_until_idle()
+        gang.hold.set()
+        assert receive(line).over
+    monkeypatch.undo()
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(5, failed=False)
+
+
+def test_a_late_rank_does_not_hold_up_the_error_of_rank_0(
+    door: Door, gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 was cancelled, and rank 1 is stopped: nobody waits for rank 1 until the run's deadline."""
+    monkeypatch.setattr("dbfs_workers.turns.leader._END_SECONDS", 0.01)
+    goes_on = threading.Event()
+
+    def waiting(request: RankRequest, stops: object) -> Answers:
+        assert goes_on.wait(10)
+        yield answer_well([REPORT]), 1
+
+    gang.follower._make = waiting
+    gang.fail_on[0, Burst] = RunCancelledError("cancelled: by the test")
+    gang.leader.grant(1, "me", 4)
+    began = time.monotonic()
+    with pytest.raises(RunCancelledError, match="by the test"):
+        read_answer(gang.leader.lead(run_of(1)).ranks[0])
+    # A bound against a wait for the deadline, which is 5 s away.
+    assert time.monotonic() - began < 4
+    goes_on.set()
+
+
+def test_a_run_that_the_scheduler_leads_is_one_burst_and_needs_no_note(gang: Gang) -> None:
+    gang.leader.grant(1, "me", 4)
+    answer = gang.leader.lead(run_of(1, 20))
+    assert (answer.last, answer.over) == (True, False)
+    assert [len(read_answer(rank)) for rank in answer.ranks] == [20, 20]
+    assert [(burst.number, len(burst.specs)) for burst in gang.bursts] == [(4, 20)]
+    gang.leader.revoke(1)
+    assert gang.leader.wait_until_idle()[0] == TurnEnd(5, failed=False)
+    assert not gang.calls.notes
+    with pytest.raises(StaleRunError, match="rank 0: run run is of turn 1, which is over"):
+        gang.leader.lead(run_of(1))
 
 
 def test_no_run_begins_over_a_broken_line(door: Door, gang: Gang) -> None:

@@ -21,7 +21,7 @@ from concurrent.futures import Future, wait
 from contextlib import closing
 from typing import Any, Final
 
-from dbfs_workers.errors import OutcomeUnknownError, RunCancelledError, StaleRunError, WorkerLostError
+from dbfs_workers.errors import LateError, OutcomeUnknownError, RunCancelledError, StaleRunError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
@@ -56,7 +56,7 @@ _IDLE_SECONDS: Final = 1.0
 _FIRST_RUN_SECONDS: Final = 0.5
 # Seconds after which a run is noted while it is under way. The answer of such a run waits for its last note, 3 ms.
 _NOTED_AFTER_SECONDS: Final = 0.5
-# Seconds that another rank may take to end a burst which rank 0 could not make.
+# Seconds that another rank may take to end a burst which rank 0 could not make, and rank 0 to end a turn's run.
 _END_SECONDS: Final = 2.0
 
 
@@ -166,10 +166,17 @@ class Leader:
 
         Returns:
             The state of the gang; and futures that are done when the scheduler has the notes and the updates.
+
+        Raises:
+            LateError: a run is under way yet. The scheduler asks again, and no thread waits meanwhile.
         """
-        with self._busy:
+        if not self._busy.acquire(timeout=_END_SECONDS):
+            raise LateError(f"rank 0: a run of turn {self._turn} is under way yet")
+        try:
             sending = (self._send_notes(None), self._entering)
             return TurnEnd(self._number, self._failed), [future for future in sending if future is not None]
+        finally:
+            self._busy.release()
 
     def serve(self, line: Line) -> None:
         """Make the runs that come over the client's line, until the line closes."""
