@@ -21,7 +21,7 @@ SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered"
 
 @dataclass(frozen=True)
 class LevelReport:
-    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.counts.LevelCounts``.
+    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.state.Row``.
 
     A traversal of more than 4,096 levels has reports of several levels each, with the sums over these.
 

@@ -23,9 +23,9 @@ from dbfs.errors import DbfsError
 from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import HeldRun, held_run
+from dbfs_workers.direction import expected_search_share
 from dbfs_workers.levels import phases
 from dbfs_workers.levels.bins import RankCounts
-from dbfs_workers.levels.direction import expected_search_share
 from dbfs_workers.levels.state import State, over, take_sums, turn
 from dbfs_workers.reports import RankReport
 from dbfs_workers.spec import RunSpec, TraversalSpec, direction_name

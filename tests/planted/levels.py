@@ -94,19 +94,19 @@ FAULTS = (
         ("tests/workers/test_phases.py::test_contract_labels_the_new_vertices_of_a_bin",),
     ),
     Fault(
-        "workers/dbfs_workers/levels/direction.py",
+        "workers/dbfs_workers/direction.py",
         "    return edges * (1 + growth) > others",
         "    return True",
         ("tests/test_direction.py::test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest",),
     ),
     Fault(
-        "workers/dbfs_workers/levels/direction.py",
+        "workers/dbfs_workers/direction.py",
         "edges * (1 + growth) > others",
         "edges * growth > others",
         ("tests/test_direction.py::test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest",),
     ),
     Fault(
-        "workers/dbfs_workers/levels/direction.py",
+        "workers/dbfs_workers/direction.py",
         "max(1 / ALPHA, searched / max(1, unexplored_edges))",
         "searched / max(1, unexplored_edges)",
         ("tests/test_direction.py::test_the_share_of_the_last_bottom_up_level_is_expected_of_the_next",),

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Final, overload
 
+from dbfs_workers.errors import InvalidOptionError
+
 DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
 
 
@@ -94,3 +96,19 @@ class RunSpec(Sequence[TraversalSpec]):
 def direction_name(bottom_up: bool) -> str:
     """Return ``top-down`` or ``bottom-up``."""
     return DIRECTIONS[1 + bottom_up]
+
+
+def require_direction(spec: TraversalSpec, *, in_edges: bool) -> None:
+    """Refuse a direction that a traversal can't have.
+
+    Args:
+        spec: the traversal.
+        in_edges: whether the partition has what bottom-up levels need.
+
+    Raises:
+        InvalidOptionError: the direction is unknown, or is bottom-up and ``in_edges`` is False.
+    """
+    if spec.direction not in DIRECTIONS:
+        raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    if spec.direction == "bottom-up" and not in_edges:
+        raise InvalidOptionError("bottom-up levels of a directed graph need its in-edges: load it with in_edges=True")

@@ -11,6 +11,7 @@ from typing import Final
 
 from dbfs_workers.cuda.run import Direction, Mode, Reason, Step
 from dbfs_workers.cuda.structs import Field, Struct, header
+from dbfs_workers.direction import SPARE_EDGES
 
 HEADER_NAME: Final = "generated/layout.cuh"
 
@@ -202,7 +203,8 @@ PARAMS: Final = _PARAMS.dtype
 HOST_HEADER: Final = _HOST_VIEW.before("records")
 HEADER: Final = header(
     # All numbers of this module.
-    {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
+    {"SPARE_EDGES": SPARE_EDGES}
+    | {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
     scoped=(Direction, Mode, Step, Reason),
     indexes=(Counter, Total),
     structs=(_CSR, _PEER, _RECORD, _HOST_VIEW, _LINE, _SLOT, _CONTROL, _PARAMS),

@@ -7,12 +7,10 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda.device_memory import ExportedArray
+from dbfs_workers.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.tokens import Token
 
-# Measured: docs/decisions/direction.md.
-ALPHA: Final = 40.0
-BETA: Final = 20000.0
 UNLIMITED: Final = 2**32 - 1
 # Runs that are launched behind the one under way. A traversal may take 0.3 ms, and a host that sends an answer
 # meanwhile, or waits for Python's lock, as long.
@@ -141,8 +139,8 @@ class KernelOptions:
     targets: tuple[int, ...] = ()
     max_depth: int = UNLIMITED
     direction: Direction = Direction.AUTO
-    alpha: float = ALPHA
-    beta: float = BETA
+    alpha: float = GPU_ALPHA
+    beta: float = GPU_BETA
     sparse_edges: int | None = None
     timeout: float = 60.0
 

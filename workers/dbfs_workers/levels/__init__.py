@@ -6,7 +6,6 @@ In: a rank's edges, a ``TraversalSpec``, and the bins and counts of the peers. O
 | --- | --- |
 | ``loop`` | the loop: all levels of a traversal in one call of the gang. Start reading here |
 | ``state`` | the state of a traversal, the row of a level, and what the loop decides by them |
-| ``direction`` | the rule by which levels are top-down or bottom-up |
 | ``level_table`` | the rows of the levels |
 | ``rank_levels`` | which steppers a rank has; ``grid_levels`` has those of the layout 2d |
 | ``stepper`` | the steppers by which the host directs each level |

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.levels.state import ROW, Row
 from dbfs_workers.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, CountedLevels, LevelRecords, PackedTables
-from dbfs_workers.reports.packing import levels_a_row
+from dbfs_workers.reports.packing import Tables, levels_a_row
 
 # Rows at first. A traversal of a graph with a small diameter has about ten levels.
 _ROWS: Final = 1024
@@ -20,12 +20,19 @@ _ROWS: Final = 1024
 _MOST_KEPT: Final = 256
 _COUNTED: Final = len(COUNT_FIELDS)
 _TIMED: Final = _COUNTED + len(TIME_FIELDS)
+_WORDS: Final = ROW.itemsize // 8
 
 
 def nbytes(n: int) -> int:
     """Return the most bytes of the table in a traversal of a graph with ``n`` vertices, and while the table grows."""
     rows = max(_ROWS, min(n, 2 * MOST_ROWS))
     return (rows + rows // 2) * ROW.itemsize
+
+
+def tables(rows: NDArray[Any]) -> Tables:
+    """Return views of ROW[rows] as the tables of a report."""
+    words = rows.view(np.int64).reshape(-1, _WORDS)
+    return words[:, :_COUNTED], words[:, _COUNTED:_TIMED].view(np.float64)
 
 
 class LevelTable:
@@ -97,9 +104,8 @@ class LevelTable:
 
     def _take(self, rows: NDArray[Any]) -> None:
         self._rows, self._address = rows, rows.ctypes.data
-        words = rows.view(np.int64).reshape(len(rows), -1)
-        self._counts, self._others = words[:, :_COUNTED], words[:, _TIMED:]
-        self._seconds = words[:, _COUNTED:_TIMED].view(np.float64)
+        self._counts, self._seconds = tables(rows)
+        self._others = rows.view(np.int64).reshape(-1, _WORDS)[:, _TIMED:]
 
     def _row(self, place: int) -> Row:
         return Row.from_address(self._address + place * ctypes.sizeof(Row))

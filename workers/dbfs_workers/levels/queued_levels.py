@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbfs_workers.cuda.communicator import MOST_AHEAD
+from dbfs_workers.direction import ROWS_PER_EDGE
 from dbfs_workers.exchange.nccl import NcclExchange
-from dbfs_workers.levels.direction import ROWS_PER_EDGE
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.state import TOP_DOWN, Row, State, choose, end_level, over, turn
 from dbfs_workers.levels.stepper import TOP_DOWN_PHASE, Absorb, BottomUp, Measure, Working

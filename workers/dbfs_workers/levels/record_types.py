@@ -6,7 +6,8 @@ import numba
 from numba import types
 from numba.extending import register_jitable
 
-from dbfs_workers.levels import direction, state
+from dbfs_workers import direction
+from dbfs_workers.levels import state
 
 STATES: Final = types.Array(numba.from_dtype(state.STATE), 1, "C")
 """``State.record``."""

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.levels.direction import bottom_up_pays, expected_search_share, require_direction
+from dbfs_workers.direction import bottom_up_pays, expected_search_share
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import TraversalSpec, require_direction
 
 WITHOUT_END: Final = 1 << 62
 """The last level of a traversal whose depth has no bound."""
@@ -163,11 +163,22 @@ class State(ctypes.Structure):
 
 
 class Row(ctypes.Structure):
-    """One rank's counts and times of a level, or of several in a row of sums: those of the reports, and what follows.
+    """One rank's counts and times of a level, or of several in a row of sums. All zero at the beginning of a level.
 
-    All zero at the beginning of a level. See ``COUNT_FIELDS`` and ``TIME_FIELDS``, and:
+    ``edges == filtered + own + sent``. In a top-down level the vertices discovered are those of the own bin and of the
+    received bins, less ``culled``. In a bottom-up level they are the ``own`` ones.
 
     Attributes:
+        bottom_up: 1 if the level is bottom-up.
+        frontier: vertices expanded.
+        edges: edges inspected.
+        filtered: neighbours dropped by this rank's visited bitmap: visited before, or duplicates within the level.
+        own: vertices kept for the rank itself.
+        sent: vertices sent to other ranks.
+        culled: received vertices that had been visited already, by this rank or by another's bin.
+        discovered: vertices labelled.
+        bytes_sent: bytes of the bins, or of the bitmap slices, for other ranks.
+        search, exchange, contract: seconds: see ``TIME_FIELDS``.
         received: vertices that peers binned for this rank.
         levels: number of levels.
         led: how many of these were led.

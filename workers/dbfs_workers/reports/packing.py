@@ -29,7 +29,7 @@ COUNT_FIELDS: Final = (
     "discovered",
     "bytes_sent",
 )
-"""Columns of the counts, those of ``dbfs_workers.levels.counts.LevelCounts``; ``bottom_up`` is 1 for a bottom-up level,
+"""Columns of the counts, those of ``dbfs_workers.levels.state.Row``; ``bottom_up`` is 1 for a bottom-up level,
 else 0. A bottom-up level's ``edges`` are the edges that it looked at. Its ``own`` equals its ``discovered``, and its
 ``bytes_sent`` are bitmap slices."""
 

@@ -18,8 +18,10 @@ from dbfs_workers.errors import StaleRunError
 from dbfs_workers.levels import phases, task_state
 from dbfs_workers.levels.bins import Bin, FrontierSlice, RankCounts
 from dbfs_workers.levels.counts import LevelCounts
+from dbfs_workers.levels.level_table import tables
+from dbfs_workers.levels.state import ROW
 from dbfs_workers.levels.task_state import TraversalState
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RankRun
+from dbfs_workers.reports import CountedLevels, RankReport, RankRun
 from dbfs_workers.rpc import NAME
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import UNREACHED
@@ -91,14 +93,16 @@ def contract(traversal: TraversalState, run_id: str, level: int, bins: list[Bin]
 def summarise(traversal: TraversalState) -> RankSummary:
     """Return a rank's counts of all levels when the traversal is over."""
     reached, edges = phases.edges_traversed(traversal)
-    counts = np.array([level.row() for level in traversal.levels], np.int64).reshape(-1, len(COUNT_FIELDS))
-    times = np.array([level.times() for level in traversal.levels], np.float64).reshape(-1, len(TIME_FIELDS))
+    for level in traversal.levels:
+        level.contract = level.seconds["contract"]
+        level.search = sum(level.seconds.values()) - level.contract
+    rows = np.frombuffer(b"".join(map(bytes, traversal.levels)), ROW)
     run = RankRun(
         labels=traversal.labels,
-        levels=CountedLevels.of(counts, times),
+        levels=CountedLevels.of(*tables(rows)),
         reached=reached,
         edges=edges,
-        depth=int(np.flatnonzero(counts[:, COUNT_FIELDS.index("discovered")]).max(initial=-1)) + 1,
+        depth=int(np.flatnonzero(rows["discovered"]).max(initial=-1)) + 1,
         elapsed=0.0,
         setup=0.0,
         version=traversal.partition.version,

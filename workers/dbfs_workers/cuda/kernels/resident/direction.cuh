@@ -23,9 +23,6 @@ enum Word : u32 { kWordSent = 0, kWordVertices = 1, kWordEdges = 2, kWordTargets
 // length of the frontier, its level, and the length of the previous frontier.
 enum LeaderWord : u32 { kWordLeaderVertices = 0, kWordLeaderLevel = 1, kWordLeaderExpanded = 2 };
 
-// Edges of one rank that a bottom-up level looks at in the time of the steps back to top-down.
-constexpr u64 kSpareEdges = 1 << 20;
-
 // A word of the last barrier, summed over the ranks.
 __device__ __forceinline__ u64 gang_sum(const Params& a, const Block& b, Word word) {
   u64 sum = 0;

@@ -12,9 +12,6 @@ of Merrill's graphs): nlpkkt160 5.0 / 0.9, audikw1 3.8 / 0.8, cage15 2.3 / 0.8, 
 
 from typing import Final, Protocol
 
-from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.spec import DIRECTIONS, TraversalSpec
-
 # A bottom-up level looks at a part of the unexplored edges (it stops at a row's first parent) and at every word of the
 # bitmap of rows, whatever the frontier. A top-down level looks at every edge of the frontier. Milliseconds a traversal
 # for ALPHA 14 / 20 / 30 / 40 with ROWS_PER_EDGE 16 (2 ranks, 2 cores, means over 16 sources): Kronecker scale 20
@@ -23,21 +20,12 @@ from dbfs_workers.spec import DIRECTIONS, TraversalSpec
 ALPHA: Final = 20
 ROWS_PER_EDGE: Final = 16
 
-
-def require_direction(spec: TraversalSpec, *, in_edges: bool) -> None:
-    """Refuse a direction that a traversal can't have.
-
-    Args:
-        spec: the traversal.
-        in_edges: whether the partition has what bottom-up levels need.
-
-    Raises:
-        InvalidOptionError: the direction is unknown, or is bottom-up and ``in_edges`` is False.
-    """
-    if spec.direction not in DIRECTIONS:
-        raise InvalidOptionError(f"unknown direction {spec.direction!r}; choose one of {', '.join(DIRECTIONS)}")
-    if spec.direction == "bottom-up" and not in_edges:
-        raise InvalidOptionError("bottom-up levels of a directed graph need its in-edges: load it with in_edges=True")
+# Of the resident kernel on GPUs, whose rule ``cuda/kernels/resident/direction.cuh`` describes. Measured:
+# docs/decisions/direction.md.
+GPU_ALPHA: Final = 40.0
+GPU_BETA: Final = 20000.0
+SPARE_EDGES: Final = 1 << 20
+"""Edges of one rank that a bottom-up level looks at in the time of the kernel's steps back to top-down."""
 
 
 def expected_search_share(searched: int = 0, unexplored_edges: int = 0) -> float:
