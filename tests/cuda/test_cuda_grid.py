@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.backends import grid, grid_cuda
+from dbfs_workers import backends
+from dbfs_workers.backends import grid_cuda
 from dbfs_workers.backends.cuda import CudaBackend
-from dbfs_workers.backends.grid import GridBackend
 from dbfs_workers.backends.grid_cuda import CudaGrid
+from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.cuda.module import KERNEL_FOLDER
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import cuda_on_cpu, graphs, grids, oracle, standin
@@ -56,6 +57,7 @@ class EmulatedPhases(CudaBackend):
     def __init__(self, library: ctypes.PyDLL) -> None:
         self.xp = standin.Cupy()
         self._kernels = {"mark": launcher(library, "mark")}
+        self.grid = EmulatedGrid(library, self)
 
     def frontier_edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
         starts = row_offsets[frontier]
@@ -63,15 +65,15 @@ class EmulatedPhases(CudaBackend):
 
 
 class EmulatedGrid(CudaGrid):
-    def __init__(self, library: ctypes.PyDLL) -> None:
+    def __init__(self, library: ctypes.PyDLL, phases: EmulatedPhases) -> None:
         self._library = library
-        super().__init__(EmulatedPhases(library))
+        super().__init__(phases.xp, phases.frontier_edges)
 
     def _load(self) -> dict[str, Any]:
         return {name: launcher(self._library, f"grid_{name}") for name in grid_cuda.KERNELS}
 
 
-def emulated(folder: Path) -> EmulatedGrid:
+def emulated(folder: Path) -> EmulatedPhases:
     emulator = Path(cuda_on_cpu.__file__).parent
     for header in REPLACED:
         (folder / header).parent.mkdir(exist_ok=True)
@@ -80,15 +82,15 @@ def emulated(folder: Path) -> EmulatedGrid:
     built = folder / "grid.so"
     subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / "grid.cpp"), "-o", str(built)], check=True)
     # With the interpreter locked: the emulator runs one grid at a time.
-    return EmulatedGrid(ctypes.PyDLL(str(built)))
+    return EmulatedPhases(ctypes.PyDLL(str(built)))
 
 
 @pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GridBackend:
-    return emulated(tmp_path_factory.mktemp("grid")) if request.param == "emulated" else grid.get("cuda")
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    return emulated(tmp_path_factory.mktemp("grid")) if request.param == "emulated" else backends.get("cuda")
 
 
-def check(backend: GridBackend, p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool) -> None:
+def check(backend: Backend, p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool) -> None:
     n, src, dst = arrays
     stripe, specs = Stripe(n, p), every_spec(sources)
     with grids.gang(grids.build(stripe, src, dst, directed=directed), backend) as gang:
@@ -96,7 +98,7 @@ def check(backend: GridBackend, p: int, arrays: graphs.Arrays, sources: list[int
 
 
 @pytest.mark.parametrize("p", [1, 4])
-def test_labels_are_scipys(backend: GridBackend, p: int) -> None:
+def test_labels_are_scipys(backend: Backend, p: int) -> None:
     check(backend, p, graphs.random(700, 2100, 3), [20, 1], directed=False)
 
 
@@ -105,7 +107,7 @@ def test_labels_are_scipys(backend: GridBackend, p: int) -> None:
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 6, 9])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 @pytest.mark.parametrize("name", graphs.GRAPHS)
-def test_graphs_are_scipys(backend: GridBackend, p: int, name: str, directed: bool) -> None:
+def test_graphs_are_scipys(backend: Backend, p: int, name: str, directed: bool) -> None:
     arrays = graphs.GRAPHS[name]()
     check(backend, p, arrays, [arrays[0] // 3], directed=directed)
 
@@ -128,7 +130,7 @@ def test_ranks_that_map_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.full
 @pytest.mark.parametrize("p", [2, 6])
-def test_targets_and_depths(backend: GridBackend, p: int) -> None:
+def test_targets_and_depths(backend: Backend, p: int) -> None:
     n, src, dst = graphs.GRAPHS["cycle"]()
     matrix = oracle.adjacency(n, src, dst, directed=False)
     with grids.gang(grids.build(Stripe(n, p), src, dst, directed=False), backend) as gang:
@@ -143,4 +145,4 @@ def test_targets_and_depths(backend: GridBackend, p: int) -> None:
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_larger_graphs(p: int, directed: bool) -> None:
     for n, m in ((100_000, 1_500_000), (300_000, 500_000)):
-        check(grid.get("cuda"), p, graphs.random(n, m, 5), [n // 3], directed=directed)
+        check(backends.get("cuda"), p, graphs.random(n, m, 5), [n // 3], directed=directed)

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends import cpu_team_task_kernels, grid
-from dbfs_workers.backends.grid import GridBackend
+from dbfs_workers import backends
+from dbfs_workers.backends import cpu_team_task_kernels
+from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
 from dbfs_workers.levels import loop
@@ -65,9 +66,7 @@ def complete(stripe: Stripe, rank: int, blocks: Sequence[Any], *, directed: bool
 class GridGang:
     """The ranks of a graph; each traversal runs on a thread a rank."""
 
-    def __init__(
-        self, partitions: Sequence[GridPartition], backend: GridBackend, *, mapped: bool, threads: int
-    ) -> None:
+    def __init__(self, partitions: Sequence[GridPartition], backend: Backend, *, mapped: bool, threads: int) -> None:
         self.stripe = stripe = partitions[0].stripe
         self.carriers = shared_memory(stripe, "grid", bin_entries(stripe))
         self.exchanges: list[GridExchange] = [GridExchange(carrier, stripe, backend) for carrier in self.carriers]
@@ -104,14 +103,14 @@ class GridGang:
 
 @contextmanager
 def gang(
-    partitions: Sequence[GridPartition], backend: GridBackend | None = None, *, mapped: bool = False, threads: int = 1
+    partitions: Sequence[GridPartition], backend: Backend | None = None, *, mapped: bool = False, threads: int = 1
 ) -> Iterator[GridGang]:
     """Start the ranks of a graph, by default on the CPU, and close their exchange in the end.
 
     ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins. ``threads``
     of a rank share its large levels.
     """
-    ranks = GridGang(partitions, backend or grid.get("cpu"), mapped=mapped, threads=threads)
+    ranks = GridGang(partitions, backend or backends.get("cpu"), mapped=mapped, threads=threads)
     try:
         yield ranks
     finally:

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from dbfs_workers import backends, plugin
-from dbfs_workers.backends import grid
-from dbfs_workers.backends.grid_cpu import CpuGrid
 from dbfs_workers.cuda import building, device_memory
 from dbfs_workers.errors import ExchangeUnavailableError
 
@@ -93,7 +91,6 @@ def pretend_to_have_a_gpu() -> None:
     install(pytest.MonkeyPatch(), mapped=False)
     cpu = backends.get("cpu")
     backends.get = lambda name: cpu  # type: ignore[assignment]
-    grid.get = lambda name: CpuGrid()  # type: ignore[assignment]
     plugin.own_gpu = lambda: "0"
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dbfs_workers.backends import cpu_team_calls, grid, grid_team
+from dbfs_workers import backends
+from dbfs_workers.backends import cpu_team_calls, grid_team
 from dbfs_workers.backends import cpu_team_task_kernels as tasks
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import LabelPool, RankLabels
@@ -99,5 +100,5 @@ def test_small_levels_stay_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(tasks, "lead", lambda *task: pytest.fail(f"task {task[-1]}"))
     n, src, dst = graphs.GRAPHS["dense random"]()
     specs = every_spec([3])
-    with grids.gang(grids.build(Stripe(n, 2), src, dst, directed=False), grid.get("cpu"), threads=2) as gang:
+    with grids.gang(grids.build(Stripe(n, 2), src, dst, directed=False), backends.get("cpu"), threads=2) as gang:
         assert_scipys(specs, gang.run(*specs), (n, src, dst), gang.stripe, directed=False)

@@ -1,6 +1,7 @@
 """The CPU backend: the phases as Numba kernels over NumPy arrays."""
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
 from dbfs_workers.backends import cpu_team, cpu_team_calls
+from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition
@@ -27,6 +29,13 @@ class CpuBackend:
 
     name = "cpu"
     xp: Any = np
+
+    @cached_property
+    def grid(self) -> GridOperators:
+        """See ``Backend``."""
+        from dbfs_workers.backends.grid_cpu import CpuGrid
+
+        return CpuGrid()
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""

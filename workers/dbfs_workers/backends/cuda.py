@@ -6,13 +6,23 @@ run, and so does the valid parent that a vertex gets.
 """
 
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.cuda_sizes import (
+    LINE_WORDS,
+    MOST_BLOCKS,
+    MOST_THREADS,
+    SEARCH_WORDS,
+    THREADS,
+    WARP,
+    blocks_for,
+)
+from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
-from dbfs_workers.cuda import layout
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
@@ -21,21 +31,12 @@ from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 
-THREADS: Final = 256
-MOST_THREADS: Final = 1024
-# Enough blocks to fill any GPU. With more work than threads, each thread (or warp) strides over it.
-MOST_BLOCKS: Final = 132 * 16
 # The filter stores a vertex's owner in a byte, and 255 for a vertex dropped.
 MOST_RANKS: Final = 255
 KERNELS: Final = {
     "phases/phases.cu": ("degrees", "degree_sums", "edge_count", "expand", "filter", "partition", "contract"),
     "phases/levels.cu": ("top_down", "bottom_up", "mark"),
 }
-WARP: Final = 32
-SEARCH_WORDS: Final = 8
-"""Words of a bitmap that a warp takes at a time: ``kSearchWords`` of ``phases/search_words.cuh``."""
-# u64 words of a cache line: kernels add up each count on a line of its own (``Line`` in ``layout.py``), for speed.
-LINE_WORDS: Final = layout.LINE_BYTES // 8
 _NULL: Final = np.uint64(0)
 
 
@@ -54,6 +55,13 @@ class CudaBackend:
             for source, names in KERNELS.items()
             for name in names
         }
+
+    @cached_property
+    def grid(self) -> GridOperators:
+        """See ``Backend``."""
+        from dbfs_workers.backends.grid_cuda import CudaGrid
+
+        return CudaGrid(self.xp, self.frontier_edges)
 
     def expand(self, edges: Csr, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""
@@ -209,8 +217,7 @@ class CudaBackend:
 
     def _launch(self, kernel: str, threads: int, *arguments: Any, shared: int = 0) -> None:
         if threads:
-            blocks = min(MOST_BLOCKS, -(-threads // THREADS))
-            self._kernels[kernel]((blocks,), (THREADS,), arguments, shared_mem=shared)
+            self._kernels[kernel]((blocks_for(threads),), (THREADS,), arguments, shared_mem=shared)
 
 
 def _pointer(array: Any | None) -> Any:

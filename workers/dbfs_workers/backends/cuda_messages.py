@@ -10,8 +10,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.cuda import SEARCH_WORDS
-from dbfs_workers.cuda import layout
+from dbfs_workers.backends.cuda_sizes import (
+    LINE_WORDS,
+    MOST_BLOCKS,
+    MOST_THREADS,
+    SEARCH_WORDS,
+    THREADS,
+    WARP,
+    blocks_for,
+)
 from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
 from dbfs_workers.cuda.module import PLAIN_DEFINES, Launch, load
 from dbfs_workers.storage.labels import RankLabels
@@ -26,16 +33,10 @@ KERNELS: Final = {
     "phases/levels.cu": ("top_down", "bottom_up"),
     "phases/phases.cu": ("degrees", "degree_sums", "contract"),
 }
-_THREADS: Final = 256
-_WARP: Final = 32
-_MOST_THREADS: Final = 1024
 # Edges of a frontier up to which one block expands the frontier and packs the messages, in one launch instead of three.
-_SMALL_EDGES: Final = 16 * _MOST_THREADS
-# As many as fill any GPU: see ``backends.cuda``.
-_MOST_BLOCKS: Final = 132 * 16
+_SMALL_EDGES: Final = 16 * MOST_THREADS
 # Edges that a block takes at a time: ``kWarpEdges`` of ``edges.cuh`` for each warp.
-_BLOCK_EDGES: Final = _THREADS // 32 * 512
-_LINE: Final = layout.LINE_BYTES // 8
+_BLOCK_EDGES: Final = THREADS // 32 * 512
 
 
 class CudaMessages:
@@ -59,11 +60,11 @@ class CudaMessages:
         # See ``ProgressWord`` in ``messages.cu``.
         self._progress_words = cupy.zeros(2, np.uint64)
         # The ends of the bins now (``_sums``), and at the last crossing (``_sent``).
-        self._sums = cupy.zeros((1 + stripe.p, _LINE), np.uint64)
+        self._sums = cupy.zeros((1 + stripe.p, LINE_WORDS), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
         self._own = self._sums[1 + rank, :1]
         # Sums of a bottom-up level; zeros between two levels.
-        self._search_sums = cupy.zeros((3, _LINE), np.uint64)
+        self._search_sums = cupy.zeros((3, LINE_WORDS), np.uint64)
         self._expanded = 0
         # Looked up here, since a look-up at every launch costs time.
         self._messages_place, self._progress_place = _place(self.outgoing), _place(self._progress_words)
@@ -82,7 +83,7 @@ class CudaMessages:
 
     def most_ahead(self, max_degree: int) -> int:
         """See ``communicator.Messages``."""
-        return min(_MOST_THREADS, _SMALL_EDGES // max(1, max_degree))
+        return min(MOST_THREADS, _SMALL_EDGES // max(1, max_degree))
 
     def reset(self) -> None:
         """See ``communicator.Messages``."""
@@ -93,7 +94,7 @@ class CudaMessages:
     def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
         """See ``communicator.Messages``."""
         bins = _place(bin_rows), _place(bin_parents)
-        self._launch("pack", self._p, _THREADS, headers.ctypes.data, *bins, INLINE, self._messages_place)
+        self._launch("pack", self._p, THREADS, headers.ctypes.data, *bins, INLINE, self._messages_place)
 
     def expand(
         self,
@@ -117,11 +118,11 @@ class CudaMessages:
                 *(_place(labels.distances), _place(labels.predecessors), *map(_place, scratch.queues)),
             )
         offsets, columns, visited, rows, parents, _, distances, predecessors, *queue_places = self._level_places
-        if ahead or (size <= _MOST_THREADS and edges <= _SMALL_EDGES):
+        if ahead or (size <= MOST_THREADS and edges <= _SMALL_EDGES):
             self._expanded = 1
             frontier, discovered = queues(scratch, ahead)
             self._launch(
-                *("small_level", 1, _MOST_THREADS),
+                *("small_level", 1, MOST_THREADS),
                 *(offsets, queue_places[frontier], size, columns, self._n_local, self._rank, self._p),
                 *(visited, rows, parents, distance, distances, predecessors, queue_places[discovered]),
                 *(self._sums_place, self._sent_place, *tag, INLINE, self._messages_place),
@@ -132,7 +133,7 @@ class CudaMessages:
         if size:
             self._top_down(scratch, distance, edges)
         self._launch(
-            *("pack_level", self._p, _THREADS),
+            *("pack_level", self._p, THREADS),
             *(self._sums_place, self._sent_place, rows, parents, self._n_local, self._rank, self._expanded),
             *(*tag, INLINE, self._messages_place),
         )
@@ -142,7 +143,7 @@ class CudaMessages:
         *_, own_visited, distances, predecessors, first, second = self._level_places
         _, discovered = queues(scratch, ahead)
         self._launch(
-            *("contract_messages", 1, _MOST_THREADS),
+            *("contract_messages", 1, MOST_THREADS),
             *(self._incoming_place, self._sums_place, self._sent_place, self._rank, self._p, self._expanded),
             *(*tag, INLINE, own_visited, distance, distances, predecessors, (first, second)[discovered]),
             *(self._result_places[ahead], self._progress_place, ahead, most),
@@ -153,7 +154,7 @@ class CudaMessages:
     ) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.contract``."""
         self._launch(
-            *("contract", _blocks(rows.size), _THREADS),
+            *("contract", blocks_for(rows.size), THREADS),
             *(_place(rows), _place(parents), rows.size, _place(scratch.own_visited), distance),
             *(_place(labels.distances), _place(labels.predecessors), _place(scratch.next_queue), _place(self._own)),
         )
@@ -161,14 +162,14 @@ class CudaMessages:
     def absorb(self, slices: Any, scratch: Scratch) -> None:
         """See ``communicator.Messages``."""
         arguments = _place(slices), slices.size, _place(scratch.frontier_bits), _place(scratch.visited)
-        self._launch("absorb", _blocks(slices.size), _THREADS, *arguments)
+        self._launch("absorb", blocks_for(slices.size), THREADS, *arguments)
 
     def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.bottom_up``."""
         parents, words = scratch.partition.parents, scratch.own_visited.size
         assert parents is not None
         self._launch(
-            *("bottom_up", _blocks(-(-words // SEARCH_WORDS) * _WARP), _THREADS),
+            *("bottom_up", blocks_for(-(-words // SEARCH_WORDS) * WARP), THREADS),
             *(_place(parents.row_offsets), _place(parents.columns), _place(scratch.partition.row_offsets), words),
             *(_place(scratch.frontier_bits), _place(scratch.own_visited), _place(found_bits), distance),
             *(_place(labels.distances), _place(labels.predecessors), _place(scratch.next_queue), self._search_place),
@@ -180,7 +181,7 @@ class CudaMessages:
         frontier, stream = scratch.frontier, self.xp.cuda.get_current_stream()
         self.xp.cuda.runtime.memsetAsync(_place(bits), 0, bits.nbytes, stream.ptr)
         self._launch(
-            *("measure", _blocks(max(1, frontier.size)), _THREADS),
+            *("measure", blocks_for(max(1, frontier.size)), THREADS),
             *(_place(scratch.partition.row_offsets), _place(frontier), frontier.size, _place(bits)),
             self._search_place,
         )
@@ -194,7 +195,7 @@ class CudaMessages:
 
     def _pack_found(self, tag: Tag) -> None:
         arguments = self._search_place, self._p, *tag, INLINE, self._messages_place, self._own_header
-        self._launch("pack_found", 1, _WARP, *arguments)
+        self._launch("pack_found", 1, WARP, *arguments)
 
     def _top_down(self, scratch: Scratch, distance: int, edges: int) -> None:
         """Queue the phases of a frontier that may be large."""
@@ -202,14 +203,14 @@ class CudaMessages:
         size, frontier = scratch.frontier.size, queue_places[scratch.current]
         starts, degrees = self.xp.empty(size, np.int64), self.xp.empty(size, np.int64)
         arguments = offsets, frontier, size, _place(starts), _place(degrees)
-        if size <= _MOST_THREADS:
-            self._launch("degree_sums", 1, _MOST_THREADS, *arguments)
+        if size <= MOST_THREADS:
+            self._launch("degree_sums", 1, MOST_THREADS, *arguments)
             ends = degrees
         else:
-            self._launch("degrees", _blocks(size), _THREADS, *arguments)
+            self._launch("degrees", blocks_for(size), THREADS, *arguments)
             ends = self.xp.cumsum(degrees)
         self._launch(
-            *("top_down", min(_MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)), _THREADS),
+            *("top_down", min(MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)), THREADS),
             *(frontier, _place(starts), _place(ends), size, columns, scratch.first_id, self._n_local, visited),
             *(rows, parents, distance, distances, predecessors, queue_places[1 - scratch.current], self._sums_place),
         )
@@ -225,10 +226,6 @@ class CudaMessages:
         values, launch = self._launches[name]
         values[:] = arguments
         launch(blocks, threads, 0, self.xp.cuda.get_current_stream().ptr)
-
-
-def _blocks(threads: int) -> int:
-    return min(_MOST_BLOCKS, -(-threads // _THREADS))
 
 
 def queues(scratch: Scratch, ahead: int) -> tuple[int, int]:

@@ -1,29 +1,21 @@
-"""The interface of a backend of the 2-D partition: the operators of a level on one rank.
+"""The interface of the operators of a level of a 2-D partition on one rank: ``Backend.grid``.
 
 ``grid_cpu`` and ``grid_cuda`` implement the interface, and ``levels.grid_levels`` calls it. Unless said otherwise,
 arrays are of the device's module.
 """
 
 from collections.abc import Iterable
-from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers import backends
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
 
 
-class GridBackend(Protocol):
-    """The operators of a level of a 2-D partition on one kind of device.
-
-    Attributes:
-        xp: the device's array module, NumPy or CuPy.
-    """
-
-    xp: Any
+class GridOperators(Protocol):
+    """The operators of a level of a 2-D partition on one kind of device."""
 
     def top_down(self, scratch: GridScratch, frontiers: Iterable[NDArray[np.uint32]], *, predecessors: bool) -> int:
         """Visit the neighbours of the column's frontier, and list the new ones by owner; return the edges inspected.
@@ -63,33 +55,6 @@ class GridBackend(Protocol):
         """Return the rows with a distance above 0, by the columns of their finders; each list ascends."""
         ...
 
-    def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
-        """Write the bitmap of local ids into ``bits``, uint32[words_local], every word of it."""
-        ...
-
     def unpack(self, bits: NDArray[np.uint32], rows: NDArray[np.uint32]) -> int:
         """Write the numbers of the set bits into ``rows``, ascending; return their number."""
         ...
-
-    def to_device(self, array: NDArray[Any]) -> Any:
-        """Return a NumPy array as an array of the device."""
-        ...
-
-    def to_host(self, array: Any, out: NDArray[Any]) -> NDArray[Any]:
-        """Copy an array of the device into ``out``, a NumPy array of the same shape and dtype; return ``out``."""
-        ...
-
-
-@cache
-def get(name: str) -> GridBackend:
-    """Return the backend of a name, ``cpu`` or ``cuda``; arguments and errors as of ``backends.get``."""
-    phases = backends.get(name)
-    if name == "cpu":
-        from dbfs_workers.backends.grid_cpu import CpuGrid
-
-        return CpuGrid()
-    from dbfs_workers.backends.cuda import CudaBackend
-    from dbfs_workers.backends.grid_cuda import CudaGrid
-
-    assert isinstance(phases, CudaBackend)
-    return CudaGrid(phases)

@@ -1,12 +1,10 @@
 """The operators of the 2-D partition as Numba kernels over NumPy arrays: see ``grid_kernels``."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
 from dbfs_workers.backends import cpu_team_calls as calls
 from dbfs_workers.backends import grid_kernels as kernels
 from dbfs_workers.backends import grid_team
@@ -17,9 +15,7 @@ _NONE = np.empty(0, np.uint32)
 
 
 class CpuGrid:
-    """The ``GridBackend`` on CPU cores: one, or for large levels the threads of the scratch's team."""
-
-    xp: Any = np
+    """The ``GridOperators`` on CPU cores: one, or for large levels the threads of the scratch's team."""
 
     def top_down(self, scratch: GridScratch, frontiers: Iterable[NDArray[np.uint32]], *, predecessors: bool) -> int:
         """Reads 4 bytes of columns and probes one bit an edge, reads 16 bytes of offsets a vertex."""
@@ -80,19 +76,6 @@ class CpuGrid:
         kernels.sort_by_finder(labels.distances, scratch.finders, rows, starts)
         return [rows[starts[c] : starts[c + 1]] for c in range(columns)]
 
-    def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
-        """Reads 4 bytes a vertex, writes one bit a row of the rank."""
-        resident_kernels.mark(rows, bits)
-
     def unpack(self, bits: NDArray[np.uint32], rows: NDArray[np.uint32]) -> int:
         """Reads one bit a row, writes 4 bytes a vertex."""
         return int(kernels.unpack(bits, rows))
-
-    def to_device(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return the array itself."""
-        return array
-
-    def to_host(self, array: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Return ``out``, with the array's copy."""
-        np.copyto(out, array)
-        return out

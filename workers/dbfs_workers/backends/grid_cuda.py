@@ -4,13 +4,13 @@ All launches go to the default stream. A search or a contraction returns when it
 the vertices in a list or a queue differs from run to run, and so does the valid parent that a vertex gets.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.cuda import LINE_WORDS, MOST_BLOCKS, SEARCH_WORDS, THREADS, WARP, CudaBackend
+from dbfs_workers.backends.cuda_sizes import LINE_WORDS, MOST_BLOCKS, SEARCH_WORDS, THREADS, WARP, blocks_for
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
@@ -21,15 +21,16 @@ _NULL: Final = np.uint64(0)
 
 
 class CudaGrid:
-    """The ``GridBackend`` on one GPU.
+    """The ``GridOperators`` on one GPU.
 
     Args:
-        phases: the backend of 1-D partitions, whose operators on queues serve here as well.
+        xp: CuPy.
+        frontier_edges: see ``CudaBackend``.
     """
 
-    def __init__(self, phases: CudaBackend) -> None:
-        self.xp = phases.xp
-        self._phases = phases
+    def __init__(self, xp: Any, frontier_edges: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self.xp = xp
+        self._frontier_edges = frontier_edges
         self._kernels = self._load()
 
     def top_down(self, scratch: GridScratch, frontiers: Iterable[NDArray[np.uint32]], *, predecessors: bool) -> int:
@@ -43,7 +44,7 @@ class CudaGrid:
             places[size:end] += np.uint32(row * n_local)
             size = end
         places = places[:size]
-        starts, ends = self._phases.frontier_edges(edges.row_offsets, places)
+        starts, ends = self._frontier_edges(edges.row_offsets, places)
         sums = self.xp.zeros((1 + grid.columns, LINE_WORDS), np.uint64)
         self._launch(
             "top_down",
@@ -95,10 +96,6 @@ class CudaGrid:
             for column in range(scratch.grid.columns)
         ]
 
-    def mark(self, rows: Any, bits: Any) -> None:
-        """See ``CudaBackend.mark``."""
-        self._phases.mark(rows, bits)
-
     def unpack(self, bits: Any, rows: Any) -> int:
         """Reads 16 bytes a word and writes 8, and 4 bytes a vertex."""
         counts = self.xp.empty(bits.size, np.int64)
@@ -106,14 +103,6 @@ class CudaGrid:
         ends = self.xp.cumsum(counts)
         self._launch("unpack", bits.size, bits, np.int64(bits.size), ends, rows)
         return int(ends[-1])
-
-    def to_device(self, array: NDArray[Any]) -> Any:
-        """See ``CudaBackend.to_device``."""
-        return self._phases.to_device(array)
-
-    def to_host(self, array: Any, out: NDArray[Any]) -> NDArray[Any]:
-        """See ``CudaBackend.to_host``."""
-        return self._phases.to_host(array, out)
 
     def _load(self) -> dict[str, Any]:
         """Return the kernels by name; looked up once, since a look-up at every launch costs time."""
@@ -132,4 +121,4 @@ class CudaGrid:
 
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         if threads:
-            self._kernels[kernel]((min(MOST_BLOCKS, -(-threads // THREADS)),), (THREADS,), arguments)
+            self._kernels[kernel]((blocks_for(threads),), (THREADS,), arguments)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition, host_bytes
 from dbfs_workers.storage.scratch import Scratch
@@ -71,10 +72,16 @@ class Backend(Protocol):
     Attributes:
         name: the name that ``backends.get`` takes.
         xp: the device's array module, NumPy or CuPy.
+        grid: the operators of a level of a 2-D partition.
     """
 
     name: str
     xp: Any
+
+    @property
+    def grid(self) -> GridOperators:
+        """See the class."""
+        ...
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Gather the neighbours of a frontier of local ids; ``first_id`` is the internal id of row 0."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.grid import GridBackend
+from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.storage.stripe import Stripe
 
@@ -35,7 +35,7 @@ class GridExchange:
         entries: most parents of a message.
     """
 
-    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: GridBackend) -> None:
+    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: Backend) -> None:
         self.carrier = carrier
         self.backend = backend
         self.entries = carrier.entries
@@ -67,7 +67,7 @@ class GridExchange:
         message = self.words(source)
         if message.size < self._bits.size:
             return message
-        return self._unpacked[: self.backend.unpack(message, self._unpacked)]
+        return self._unpacked[: self.backend.grid.unpack(message, self._unpacked)]
 
     def words(self, source: int) -> NDArray[np.uint32]:
         """Return a peer's message as it was sent, readable until the next crossing."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.grid import GridBackend
+from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda.run import OfferedMessages
 from dbfs_workers.exchange.grid import ID_BYTES, GridExchange
@@ -29,7 +29,7 @@ class MappedGridExchange(GridExchange):
         graph_id: the graph.
     """
 
-    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: GridBackend, graph_id: str) -> None:
+    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: Backend, graph_id: str) -> None:
         super().__init__(carrier, stripe, backend)
         self._graph_id = graph_id
         # By parity of the crossing, a place for each peer's message; a peer has the same places. None until offered.

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.grid import GridBackend
+from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.rank_levels import RankLevels
@@ -46,9 +46,9 @@ class GridWorking(Traversed):
     messages: GridExchange
 
     @property
-    def backend(self) -> GridBackend:
-        """The backend of the rank's device."""
-        return self.messages.backend
+    def operators(self) -> GridOperators:
+        """The operators of the rank's device."""
+        return self.messages.backend.grid
 
     def row_peers(self) -> list[tuple[int, int]]:
         """Return the other ranks of the grid's row, each with its column."""
@@ -97,9 +97,9 @@ class Fold:
         scratch.found_ends[:] = 0
         if state.bottom_up:
             row.bytes_sent += self._absorb_visited()
-            row.edges = work.backend.bottom_up(scratch, predecessors=parents)
+            row.edges = work.operators.bottom_up(scratch, predecessors=parents)
         else:
-            row.edges = work.backend.top_down(scratch, self._frontiers(), predecessors=parents)
+            row.edges = work.operators.top_down(scratch, self._frontiers(), predecessors=parents)
         ends: list[int] = scratch.found_ends.tolist()
         found = [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
         for peer, of_peer in work.row_peers():
@@ -109,7 +109,7 @@ class Fold:
         row.exchange += elapsed(state)
         state.found, state.inspected = sums[:2]
         sizes: list[int] = []
-        discovered, degrees = work.backend.contract(
+        discovered, degrees = work.operators.contract(
             scratch, work.labels, state.level + 1, self._found_of_row(found[column], sizes)
         )
         scratch.advance(discovered)
@@ -141,7 +141,7 @@ class Fold:
         for i, peer in enumerate(scratch.grid.column_of(rank)):
             bits = scratch.frontier_bits[i * words : (i + 1) * words]
             if peer == rank:
-                work.backend.mark(scratch.frontier, bits)
+                work.messages.backend.mark(scratch.frontier, bits)
             else:
                 work.messages.copy_bits(peer, bits)
         for peer, c in work.row_peers():
@@ -186,7 +186,7 @@ class GridLevels(RankLevels[GridScratch]):
         work, scratch, messages = self._working, self.scratch, self._working.messages
         n_local, predecessors = scratch.stripe.n_local, work.labels.predecessors
         assert predecessors is not None
-        found_by, peers = work.backend.rows_by_finder(scratch, work.labels), work.row_peers()
+        found_by, peers = work.operators.rows_by_finder(scratch, work.labels), work.row_peers()
         bytes_sent = sum(messages.post([peer], found_by[c]) for peer, c in peers)
         most = max((found_by[c].size for _, c in peers), default=0)
         messages.cross(level, "ask for parents", (most, 0, 0, 0, 0))

@@ -7,6 +7,8 @@ that several ranks may share a GPU.
 
 from typing import TYPE_CHECKING, Any
 
+from dbfs_workers import backends
+from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.cuda import device_memory, failures, sizes
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.members.gpu_versions import MemberOnGpu
@@ -22,7 +24,6 @@ from dbfs_workers.storage.stripe import Stripe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dbfs_workers.backends.grid import GridBackend
     from dbfs_workers.exchange.grid import GridExchange
     from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
     from dbfs_workers.levels.rank_levels import RankLevels
@@ -44,14 +45,13 @@ class GridMember(LoopMember):
         self._messages: GridExchange | None = None
 
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
-        from dbfs_workers.backends import grid
         from dbfs_workers.storage.grid_scratch import GridScratch
 
-        backend = grid.get(self.backend)
+        backend = backends.get(self.backend)
         self._messages = self._make_messages(partition.stripe, backend)
         return GridScratch(partition, pool, backend.xp, self._team)
 
-    def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "GridExchange":
+    def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         from dbfs_workers.exchange.grid import GridExchange
 
         return GridExchange(self._carrier, stripe, backend)
@@ -128,7 +128,7 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
         parents = labels.predecessors
         return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
 
-    def _make_messages(self, stripe: Stripe, backend: "GridBackend") -> "GridExchange":
+    def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         if self._graph_id is None:
             return super()._make_messages(stripe, backend)
         from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
