@@ -232,6 +232,19 @@ def test_without_a_line_runs_go_through_the_scheduler(
         assert holders(client) == {}
 
 
+def test_a_line_between_ranks_that_broke_is_made_anew(client: distributed.Client) -> None:
+    """As after a moment in which a host was silent: the run that comes next notices, and nobody else."""
+
+    def close_line(dask_worker: distributed.Worker, graph_id: str) -> None:
+        dask_worker.plugins["dbfs"].turns._followers[graph_id][0].close()
+
+    with dbfs.load("path:n=50", client=client, ranks=2) as graph:
+        for sources in ([0], [1], [0, 1]):
+            graph.bfs_many(sources)
+            client.run(close_line, graph_id=graph.record.graph_id, workers=[graph.gang.addresses[1]])
+            assert [result.reached for result in graph.bfs_many(sources)] == [50] * len(sources)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("error", "raised"),

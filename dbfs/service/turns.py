@@ -29,6 +29,8 @@ from dbfs_workers.turns.requests import Work
 # Seconds after a revocation in which single traversals leave their client no turn. Several clients, or threads of one,
 # then traverse in turn, and each would revoke the turn of the one before: a turn that is held costs more than it saves.
 _NOT_HELD_SECONDS: Final = 0.5
+# A run with less time left ends.
+_LEAST_SECONDS: Final = 1e-3
 # Added to the serial numbers of a gang whose rank 0 did not say which numbers the turn has used.
 _SKIPPED_NUMBERS: Final = 1 << 20
 
@@ -107,7 +109,6 @@ class Turns:
         # Not the number of the turn before: whatever ended that turn late must not end this one's run.
         turn = self._held[graph.record.graph_id] = Turn(graph, run.client, next(self._serials), next(graph.numbers))
         run.number = turn.first_number
-        graph.runs += bool(run.traversals) and not (held and run.traversals > 1)
         token = new_token() if held else b""
         watch, begun = RunWatch(run, self._workers), None
         try:
@@ -118,6 +119,14 @@ class Turns:
             turn.held = held and begun is not None and turn.ending is None and not (answer and answer.over)
             if not turn.held and turn.ending is None:
                 turn.ending = asyncio.ensure_future(self._end(turn, turn.message()))
+        if answer is not None and not answer.ranks:
+            # A line between two ranks has broken since the turn before. The next turn has new lines.
+            await asyncio.wait([turn.over], timeout=run.remaining)
+            graph.require_whole(f"run {run.run_id}")
+            if not turn.over.done() or run.remaining <= _LEAST_SECONDS:
+                raise LateError(f"run {run.run_id}: not done after {run.deadline:g} s; the lines of its ranks broke")
+            return await self.lead(run, work, holds=holds)
+        graph.runs += answer is not None and run.traversals > 0
         if not turn.held or begun.address is None:
             if answer is None:
                 raise turn.why or StaleRunError(f"run {run.run_id}: its turn was over before it began")
@@ -203,8 +212,7 @@ class Turns:
     async def _begin(self, turn: Turn, run: RunEntry, work: Pickled[Work], token: bytes) -> Begun:
         """Begin a turn on rank 0, which makes the work unless the client is to send it. Errors as for ``lead``."""
         graph, record = run.graph, run.graph.record
-        # ``_unless_over`` ends before: a late rank is one that has not answered by then.
-        call = self._workers.until(run.ends + GRACE_SECONDS)
+        open_door = self._workers.until(run.ends)
 
         async def of_rank(rank: int, answer: Awaitable[A]) -> A:
             try:
@@ -215,7 +223,7 @@ class Turns:
         doors = graph.doors
         if doors is None:
             opening = OpenDoor(record.graph_id, new_token(), next(forming.EPOCHS))
-            calls = (of_rank(rank, call(address, opening)) for rank, address in enumerate(record.addresses[1:], 1))
+            calls = (of_rank(rank, open_door(address, opening)) for rank, address in enumerate(record.addresses[1:], 1))
             doors = graph.doors = Doors(tuple(await asyncio.gather(*calls)), opening.token, opening.epoch)
         beginning = BeginTurn(
             graph_id=record.graph_id,
@@ -232,7 +240,9 @@ class Turns:
             seconds=run.remaining,
             order_key=record.order_key,
         )
-        return await of_rank(0, call(record.addresses[0], beginning))
+        # ``_unless_over`` ends before: a late rank is one that has not answered by then.
+        begin = self._workers.until(run.ends + GRACE_SECONDS)
+        return await of_rank(0, begin(record.addresses[0], beginning))
 
     async def _unless_over(self, turn: Turn, run: RunEntry, beginning: Awaitable[Begun]) -> Begun:
         """Wait for rank 0's answer, unless the turn is over before, or the deadline passes. Errors as for ``lead``.

@@ -51,7 +51,7 @@ def test_a_late_end_of_a_turn_leaves_the_next_one_alone() -> None:
 
     async def overlap() -> None:
         with worker_turns() as turns:
-            await turns.begin(begin(1, tokens[0]))
+            await turns.begin_turn(begin(1, tokens[0]))
             (leader, _), resume = turns._leaders["id"], threading.Event()
             idle = leader.wait_until_idle
 
@@ -60,11 +60,11 @@ def test_a_late_end_of_a_turn_leaves_the_next_one_alone() -> None:
                 return idle()
 
             leader.wait_until_idle = slowly  # type: ignore[method-assign]
-            late = asyncio.ensure_future(turns.end(EndTurn("id", 1)))
+            late = asyncio.ensure_future(turns.end_turn(EndTurn("id", 1)))
             await asyncio.sleep(0.05)
             leader.wait_until_idle = idle  # type: ignore[method-assign]
-            await turns.end(EndTurn("id", 1, Cause.CANCELLED, "by the test"))
-            begun = await turns.begin(begin(2, tokens[1]))
+            await turns.end_turn(EndTurn("id", 1, Cause.CANCELLED, "by the test"))
+            begun = await turns.begin_turn(begin(2, tokens[1]))
             resume.set()
             await late
             assert begun.address is not None
@@ -79,11 +79,11 @@ def test_a_turn_that_was_ended_before_it_began_is_refused() -> None:
 
     async def overtaken() -> None:
         with worker_turns() as turns:
-            end = await turns.end(EndTurn("id", 3, Cause.DEADLINE, "not done"))
+            end = await turns.end_turn(EndTurn("id", 3, Cause.DEADLINE, "not done"))
             assert end.number == 0
             for stale in (2, 3):
                 with pytest.raises(StaleRunError, match=f"turn {stale} comes late, after turn 3"):
-                    await turns.begin(begin(stale, new_token()))
-            await turns.begin(begin(4, new_token()))
+                    await turns.begin_turn(begin(stale, new_token()))
+            await turns.begin_turn(begin(4, new_token()))
 
     asyncio.run(overtaken())

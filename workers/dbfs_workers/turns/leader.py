@@ -21,7 +21,7 @@ from concurrent.futures import Future, wait
 from contextlib import closing
 from typing import Any, Final
 
-from dbfs_workers.errors import LateError, OutcomeUnknownError, RunCancelledError, StaleRunError, WorkerLostError
+from dbfs_workers.errors import LateError, OutcomeUnknownError, RunCancelledError, WorkerLostError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
@@ -197,15 +197,9 @@ class Leader:
             self._served.discard(line)
 
     def lead(self, request: Request) -> Answer:
-        """Make a run for the scheduler, and return the one answer. Not called in the event loop.
-
-        Raises:
-            StaleRunError: the turn is over.
-        """
+        """Make a run for the scheduler, and return the one answer. Not called in the event loop."""
         with self._busy:
             (answer,) = self._answers(request, None)
-        if not answer.ranks:
-            raise StaleRunError(f"rank 0: run {request.run_id} is of turn {request.turn}, which is over")
         return answer
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ class WorkerTurns:
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
     @BeginTurn.handler
-    async def begin(self, message: BeginTurn) -> Begun:
+    async def begin_turn(self, message: BeginTurn) -> Begun:
         """See ``BeginTurn``."""
         member, graph_id = self._member(message.graph_id), message.graph_id
         end = time.monotonic() + message.seconds
@@ -112,7 +112,7 @@ class WorkerTurns:
         return Leader(graph_id, peers, make, calls, member.burst_seconds, member.answer_seconds, order)
 
     @EndTurn.handler
-    async def end(self, message: EndTurn) -> TurnEnd:
+    async def end_turn(self, message: EndTurn) -> TurnEnd:
         """See ``EndTurn``."""
         member, graph_id, turn = self._member(message.graph_id), message.graph_id, message.turn
 
