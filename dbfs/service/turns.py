@@ -256,7 +256,9 @@ class Turns:
             if turn.over.done():
                 # The answer says more about the end than the message that caused it.
                 await asyncio.wait([answer], timeout=LATE_SECONDS)
-            if answer.done():
+            # Rank 0 may have heard of the end first, and then knows no reason.
+            stale = turn.why is not None and answer.done() and isinstance(answer.exception(), StaleRunError)
+            if answer.done() and not stale:
                 return answer.result()
             if turn.why is not None:
                 raise type(turn.why)(f"run {run.run_id}: {turn.why}")
