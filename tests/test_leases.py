@@ -245,7 +245,6 @@ def test_a_line_between_ranks_that_broke_is_made_anew(client: distributed.Client
             assert [result.reached for result in graph.bfs_many(sources)] == [50] * len(sources)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("error", "raised"),
     [(OSError(errno.EMFILE, "Too many open files"), ResourceError), (KeyError("unexpected"), RuntimeError)],
