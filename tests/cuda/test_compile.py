@@ -74,6 +74,7 @@ SMALL_KERNELS = {
     "lab/status_array.cu": {"dbfs_lab_status_array"},
     "lab/status_scan.cu": {"dbfs_lab_scan_status", "dbfs_lab_label_neighbours"},
     "lab/atomic_queue.cu": {"dbfs_lab_atomic_queue"},
+    "lab/bitmap_queue.cu": {"dbfs_lab_bitmap_queue"},
     "lab/matrix_vector.cu": {"dbfs_lab_matrix_vector"},
     "lab/hierarchical.cu": {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
     "lab/phases.cu": {"dbfs_lab_gather_alone", "dbfs_lab_look_up_alone", "dbfs_lab_gather_and_look_up"},

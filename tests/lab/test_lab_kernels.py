@@ -126,12 +126,24 @@ def test_every_class_walks_its_lists(degrees: tuple[int, int]) -> None:
     assert dict(run.counters)["duplicates"] == 0
 
 
-@pytest.mark.parametrize("strategy", ["status-array", "masks", "warp-centric", "status-scan"])
+@pytest.mark.parametrize("strategy", ["status-array", "masks", "warp-centric", "status-scan", "bitmap-queue"])
 def test_strategies_over_all_vertices_look_at_all_in_each_level(strategy: str) -> None:
     run = traverse(graphs.GRAPHS["cycle"](), 0, strategy)
     counters = dict(run.counters)
     assert counters["edges"] == run.edges
     assert counters["looked_at"] >= 40 * 21
+
+
+def test_a_queue_of_bits_claims_each_vertex_once() -> None:
+    """Lanes that miss a visited bit in the read-only cache all find the vertex: an atomic or lets one of them go on."""
+    culled = 0
+    for seed in range(3):
+        for rows in (63, 64, 65):
+            run = traverse(graphs.random(rows, 2000, seed), 0, "bitmap-queue", seed=seed, accesses_a_turn=1)
+            counters = dict(run.counters)
+            assert (counters["expanded"], counters["duplicates"]) == (run.reached, 0)
+            culled += counters["claim_culled"]
+    assert culled > 0
 
 
 def test_a_product_looks_at_all_edges_in_each_level() -> None:

@@ -30,6 +30,7 @@ ENACTORS: "Final[dict[str, Callable[[Enactor], None]]]" = {
     "hierarchical": queues.hierarchical,
     "device-loop": queues.device_loop,
     "child-kernels": queues.child_kernels,
+    "bitmap-queue": status.bitmap_queue,
 }
 """The strategies that run on a GPU, by name."""
 

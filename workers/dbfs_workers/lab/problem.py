@@ -44,7 +44,7 @@ class Problem:
     Attributes:
         labels: int32[rows], -1 unreached.
         parents: uint32[rows], ``NO_VERTEX`` unreached; None without predecessors.
-        bitmask: uint8[rows / 8 + 1], best-effort bits of visited rows.
+        bitmask: uint8, bits of visited rows in whole words of 32; those of Merrill 2012 are best-effort.
         tile_sums: uint64, a word for each tile of a queue, zero.
         nbytes: bytes of the arrays that the strategy took so far, labels and parents included.
     """
@@ -67,7 +67,7 @@ class Problem:
         self.nbytes = 0
         self.labels = self._counted(self._xp.full(self.rows, UNREACHED, np.int32))
         self.parents = self._counted(self._xp.full(self.rows, NO_VERTEX, np.uint32)) if predecessors else None
-        self.bitmask = self._counted(self._xp.zeros(self.rows // 8 + 1, np.uint8))
+        self.bitmask = self._counted(self._xp.zeros(4 * (self.rows // 32 + 1), np.uint8))
         # A tile has as many entries as a block has threads, or there are at most as many tiles as blocks.
         longest = max(self._room(tuning.vertex_queue, self.rows), self._room(tuning.edge_queue, int(columns.size)))
         self.tile_sums = self._counted(self._xp.zeros(tuning.most_blocks + longest // tuning.threads + 1, np.uint64))
@@ -94,6 +94,10 @@ class Problem:
     def class_queues(self, classes: int) -> Any:
         """Return a new queue for each class of vertices: uint32[classes, rows]. No vertex is in two."""
         return self._counted(self._xp.empty((classes, self.rows), np.uint32))
+
+    def bitmaps(self) -> Any:
+        """Return new bits of the rows, uint32[2, rows / 32 + 1], zero: the frontier of this level, and of the next."""
+        return self._counted(self._xp.zeros((2, self.rows // 32 + 1), np.uint32))
 
     def flags(self) -> Any:
         """Return new bytes, uint8[2, rows], zero: the frontier of this level and of the next, or classes."""

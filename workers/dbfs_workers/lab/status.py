@@ -1,5 +1,7 @@
 """Strategies that find the frontier among the status of all vertices: quadratic work in the worst case."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from dbfs_workers.lab.enactor import Enactor
@@ -36,6 +38,17 @@ def status_scan(run: Enactor) -> None:
     run.problem.start(run.source)
     scan = run.step("status_scan", "scan_status", None, queue)
     run.by_levels([[scan, run.step("status_scan", "label_neighbours", queue, None)]], ahead=False)
+
+
+def bitmap_queue(run: Enactor) -> None:
+    """Enact Krajecki's queue of bits: one warp for 32 vertices."""
+    bitmaps = run.problem.bitmaps()
+    bitmaps[0, run.source // 32] = np.uint32(1 << run.source % 32)
+    step = run.step("bitmap_queue", "bitmap_queue", None, None)
+    frontier, after = run.address(bitmaps[0]), run.address(bitmaps[1])
+    ways = (after, frontier), (frontier, after)
+    run.problem.start(run.source)
+    run.by_levels([[replace(step, arguments={"in_ids": into, "out_ids": out})] for into, out in ways], ahead=True)
 
 
 def _by_rows(run: Enactor, source: str, *kernels: str, **arguments: int) -> None:

@@ -60,6 +60,7 @@ class Strategy:
 _MERRILL: Final = "Merrill 2012"
 _QUADRATIC: Final = "quadratic"
 _QUEUES: Final = "Tödling 2019"
+_KRAJECKI: Final = "Krajecki 2016"
 _BASELINE: Final = "baseline"
 _ALL: Final = ("gathering", "status", "culling", "tiles", "grid", "items")
 
@@ -187,6 +188,14 @@ _LIST: Final = (
         "whether launches made when needed beat classes made beforehand",
         "Tödling 2019, dynamic parallelism",
         ("gathering",),
+    ),
+    Strategy(
+        "bitmap-queue",
+        _KRAJECKI,
+        "gpu",
+        "A warp takes a word of the frontier's bitmap, and enlists for the lists of its bits one after another.",
+        "what a queue of bits costs, which looks at a bit of every vertex in each level",
+        "Krajecki 2016, algorithm 3",
     ),
     Strategy(
         "sequential",
