@@ -84,8 +84,9 @@ SMALL_KERNELS = {
 }
 
 LAUNCHING_KERNELS = {
-    "lab/device_loop.cu": {"dbfs_lab_device_loop", "dbfs_lab_device_level"},
-    "lab/child_kernels.cu": {"dbfs_lab_child_kernels", "dbfs_lab_large_list"},
+    "lab/device_launches.cu": {
+        f"dbfs_lab_{name}" for name in ("device_loop", "device_level", "child_kernels", "large_list")
+    },
 }
 
 DEFINES = dict(KERNELS)

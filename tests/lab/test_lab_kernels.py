@@ -409,15 +409,33 @@ def test_the_main_loop_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
         traverse(graphs.GRAPHS["path"](), 0, "device-loop", most_launches=0)
 
 
-@pytest.mark.parametrize("most_launches", [0, 1, 1000])
-def test_long_lists_get_kernels_of_their_own_or_the_block(most_launches: int) -> None:
+@pytest.mark.parametrize("strategy", ["atomic-queue", "child-kernels"])
+def test_the_host_waits_after_each_level_if_asked(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = EmulatedGpu.read
+    reads: list[int] = []
+    monkeypatch.setattr(EmulatedGpu, "read", lambda self, array: (reads.append(array.ndim), read(self, array))[1])
+    traverse(graphs.GRAPHS["path"](), 0, f"{strategy}:gathering=serial,wait=level")
+    assert reads.count(2) == 70
+
+
+@pytest.mark.parametrize(
+    ("strategy", "most_launches"),
+    [
+        (name, most)
+        for name, least in (("child-kernels", 0), ("device-loop:children=long", 1))
+        for most in (least, 2, 1000)
+    ],
+)
+def test_long_lists_get_kernels_of_their_own_or_the_block(strategy: str, most_launches: int) -> None:
     """Three hubs with a list of 100 or more each: the launches that the device refuses are the block's work."""
     hubs, leaves = np.arange(3), np.array([100, 250, 600])
     src = np.concatenate([[0, 0], np.repeat(hubs, leaves)])
     dst = np.concatenate([[1, 2], 3 + np.arange(leaves.sum())])
     for gathering in GATHERING:
         options = {"most_launches": most_launches, "accesses_a_turn": 2}
-        run = traverse((3 + int(leaves.sum()), src, dst), 0, f"child-kernels:gathering={gathering}", **options)
+        policy = f"{strategy}{',' if ':' in strategy else ':'}gathering={gathering}"
+        run = traverse((3 + int(leaves.sum()), src, dst), 0, policy, **options)
+        assert dict(run.counters)["long_lists"] == 3
         assert dict(run.counters)["expanded"] == run.reached
         assert dict(run.counters)["duplicates"] == 0
 

@@ -133,7 +133,7 @@ PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 _RESIDENT: Final = "resident/resident.cu"
 _WITH_OPTIONS: Final = ("phases/", "repair/", "resident/")
 
-LAUNCHING: Final = ("lab/device_loop.cu", "lab/child_kernels.cu")
+LAUNCHING: Final = ("lab/device_launches.cu",)
 """Sources whose kernels launch kernels. They are linked with CUDA's device runtime; no other strategy needs them."""
 
 KERNELS: Final = (

@@ -17,7 +17,7 @@ def vertex_queue_to_vertex_queue(run: Enactor, source: str, kernel: str, **argum
     run.problem.start(run.source)
     after.ids[0] = run.source
     turns = [[run.step(source, kernel, queue, after)], [run.step(source, kernel, after, queue)]]
-    run.by_levels(turns, ahead=True, **arguments)
+    run.by_levels(turns, ahead=run.policy.wait == "chain", **arguments)
 
 
 def two_phase(run: Enactor) -> None:

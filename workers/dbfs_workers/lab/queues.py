@@ -72,17 +72,19 @@ def hierarchical(run: Enactor) -> None:
 
 
 def device_loop(run: Enactor) -> None:
-    """Enact the main loop on the device: the host launches a chain of many levels."""
-    tuning = run.problem.tuning
+    """Enact the main loop on the device, with child kernels if the policy says so: the host launches many levels."""
+    sizes = _children(run)
+    if run.policy.children == "none":
+        sizes["most_children"] = 0
     queues = run.problem.vertex_queue(), run.problem.vertex_queue()
-    steps = [run.step("device_loop", "device_loop", queues[turn], queues[1 - turn]) for turn in (0, 1)]
+    steps = [run.step("device_launches", "device_loop", queues[turn], queues[1 - turn]) for turn in (0, 1)]
     run.problem.start(run.source)
     queues[0].ids[0] = run.source
     size, distance = 1, 1
     while size:
         run.enter(size)
         step = steps[(distance - 1) % 2]
-        rows = run.many_levels(step, 1, (1, run.problem.rows), size, distance, most_blocks=tuning.most_blocks)
+        rows = run.many_levels(step, 1, (1, run.problem.rows), size, distance, **sizes)
         done: list[tuple[int, int, int]] = [tuple(row) for row in rows[:, RECORD].tolist() if row[0]]
         if not done:
             raise BackendUnavailableError(
@@ -94,7 +96,11 @@ def device_loop(run: Enactor) -> None:
 
 def child_kernels(run: Enactor) -> None:
     """Enact a launch a level, whose threads launch kernels for long lists."""
+    vertex_queue_to_vertex_queue(run, "device_launches", "child_kernels", **_children(run))
+
+
+def _children(run: Enactor) -> dict[str, int]:
+    """Return the arguments of launches by kernels."""
     tuning = run.problem.tuning
     sizes = {"grid_degree": tuning.child_degree, "most_blocks": tuning.most_blocks}
-    sizes["most_children"] = tuning.most_children
-    vertex_queue_to_vertex_queue(run, "child_kernels", "child_kernels", **sizes)
+    return {**sizes, "most_children": tuning.most_children}

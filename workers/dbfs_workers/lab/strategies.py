@@ -20,6 +20,8 @@ TILES: Final = _words(Tiles)
 GRID: Final = ("device", "c2050")
 WIDTH: Final = ("32", "16", "8", "4")
 ITEMS: Final = ("2", "1", "4")
+WAIT: Final = ("chain", "level")
+CHILDREN: Final = ("none", "long")
 CHOICES: Final = {
     "gathering": GATHERING,
     "status": STATUS,
@@ -28,6 +30,8 @@ CHOICES: Final = {
     "grid": GRID,
     "width": WIDTH,
     "items": ITEMS,
+    "wait": WAIT,
+    "children": CHILDREN,
 }
 """The options, with their values."""
 
@@ -151,7 +155,7 @@ _LIST: Final = (
         "Threads claim neighbours atomically; a prefix sum and one atomic per block give them places in the queue.",
         "what exact claims cost, compared with culling that lets some duplicates pass",
         "Tödling 2019, the queue",
-        ("gathering",),
+        ("gathering", "wait"),
     ),
     Strategy(
         "degree-classes",
@@ -178,7 +182,7 @@ _LIST: Final = (
         "A kernel launches the kernel of a level and, behind it, itself: the host waits once in many levels.",
         "what a launch by a kernel costs, compared with a launch by the host and with a barrier",
         "Tödling 2019, dynamic parallelism",
-        ("gathering",),
+        ("gathering", "children"),
     ),
     Strategy(
         "child-kernels",
@@ -187,7 +191,7 @@ _LIST: Final = (
         "The thread that holds a long list launches a kernel for that list; the block gathers the other lists.",
         "whether launches made when needed beat classes made beforehand",
         "Tödling 2019, dynamic parallelism",
-        ("gathering",),
+        ("gathering", "wait"),
     ),
     Strategy(
         "bitmap-queue",
@@ -241,6 +245,8 @@ class Policy:
         width: lanes of a virtual warp, one of ``WIDTH``.
         items: entries or neighbours that a thread holds at a time, one of ``ITEMS``: the more, the more reads are under
             way, and the more duplicates pass.
+        wait: when the host waits, one of ``WAIT``: after a chain of levels, or after each level.
+        children: lists that get a kernel of their own in ``device-loop``, one of ``CHILDREN``.
     """
 
     strategy: str
@@ -251,6 +257,8 @@ class Policy:
     grid: str = "device"
     width: str = "32"
     items: str = "2"
+    wait: str = "chain"
+    children: str = "none"
 
 
 def parse(text: str) -> Policy:

@@ -18,8 +18,8 @@ class Tuning:
         edge_queue: entries of an edge queue for each edge of the graph.
         spare: further entries of each queue: a small graph has few entries, and chance duplicates many of them.
         grid_degree: neighbours from which ``degree-classes`` has the whole grid walk a list.
-        child_degree: neighbours from which ``child-kernels`` launches a kernel for a list.
-        most_children: kernels that ``child-kernels`` launches in a level, below the 2,048 for which a GPU has room.
+        child_degree: neighbours from which a kernel launches another for a list.
+        most_children: kernels that a level launches for lists, below the 2,048 for which a GPU has room.
         two_phase_from: entries of the edge queue from which ``hybrid`` takes two launches for a level; None for more
             than the device has resident threads, as in the paper.
         block_frontier: largest frontier that one block follows in ``hierarchical``.
