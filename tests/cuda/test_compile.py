@@ -79,7 +79,8 @@ SMALL_KERNELS = {
     "lab/hierarchical.cu": {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
     "lab/phases.cu": {"dbfs_lab_gather_alone", "dbfs_lab_look_up_alone", "dbfs_lab_gather_and_look_up"},
     "lab/degree_classes.cu": {
-        f"dbfs_lab_{name}" for name in ("write_classes", "by_threads", "by_warps", "by_blocks", "by_grid")
+        f"dbfs_lab_{name}"
+        for name in ("write_classes", "by_threads", "by_warps", "by_blocks", "by_grid", "sort_by_class")
     },
 }
 

@@ -113,17 +113,27 @@ def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
         assert dict(run.counters)["expanded"] == run.reached
 
 
+@pytest.mark.parametrize("options", ["", ":classes=3", ":sorting=pass", ":classes=3,sorting=pass"])
 @pytest.mark.parametrize("degrees", [(3, 40), (100, 299)])
-def test_every_class_walks_its_lists(degrees: tuple[int, int]) -> None:
+def test_every_class_walks_its_lists(degrees: tuple[int, int], options: str) -> None:
     """A path whose vertices have leaves, so that lists of a thread, a warp, a block and the grid take turns."""
     few, many = degrees
     spine = np.arange(6)
     leaves = np.where(spine % 2, few, many)
     src = np.concatenate([spine[:-1], np.repeat(spine, leaves)])
     dst = np.concatenate([spine[1:], 6 + np.arange(leaves.sum())])
-    run = traverse((6 + int(leaves.sum()), src, dst), 0, "degree-classes", accesses_a_turn=1)
+    run = traverse((6 + int(leaves.sum()), src, dst), 0, f"degree-classes{options}", accesses_a_turn=1)
     assert dict(run.counters)["expanded"] == run.reached
     assert dict(run.counters)["duplicates"] == 0
+
+
+def test_a_sorting_pass_takes_a_queue_a_class_and_one() -> None:
+    """Tödling's memory: 4 queues of all vertices, or 6 and two bytes a vertex if sorted while exploring."""
+    took = [
+        dict(traverse(graphs.GRAPHS["hub"](), 0, f"degree-classes:classes=3{sorting}").counters)["bytes"]
+        for sorting in ("", ",sorting=pass")
+    ]
+    assert took[0] - took[1] == (2 * 4 + 2) * graphs.GRAPHS["hub"]()[0]
 
 
 @pytest.mark.parametrize("strategy", ["status-array", "masks", "warp-centric", "status-scan", "bitmap-queue"])

@@ -35,6 +35,13 @@ def test_the_check_of_all_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(each and each.what.startswith("24 distances differ; vertex ") for each in found)
 
 
+@pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+def test_a_policy_leaves_no_argument_to_the_next_on_a_device() -> None:
+    case = Case.of("star", generate.star(90))
+    chosen = list(policies("degree-classes"))
+    assert list(failures(chosen, case, EmulatedGpu(), TUNING)) == [None] * 3 * len(chosen)
+
+
 @pytest.mark.full
 @pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
 def test_a_directed_graph_is_checked_in_its_directions() -> None:

@@ -10,6 +10,7 @@ from dbfs_workers.lab.enactor import RECORD, Enactor
 from dbfs_workers.lab.merrill import vertex_queue_to_vertex_queue
 
 _CLASSES = slice(LabCounter.QUEUED_THREADS, LabCounter.QUEUED_THREADS + CLASSES)
+_NO_DEGREE = (1 << 32) - 1
 _KERNELS = ("by_threads", "by_warps", "by_blocks", "by_grid")
 
 
@@ -19,13 +20,22 @@ def atomic_queue(run: Enactor) -> None:
 
 
 def degree_classes(run: Enactor) -> None:
-    """Enact a queue and a launch for each class of vertices."""
-    problem, source = run.problem, "degree_classes"
+    """Enact a queue and a launch for each class of vertices, sorted while exploring or by a launch behind the level."""
+    problem, source, classes = run.problem, "degree_classes", int(run.policy.classes)
     problem.start(run.source)
-    queue, after = problem.class_queues(CLASSES), problem.class_queues(CLASSES)
-    classes = problem.flags()
-    common = {"flags": run.address(classes), "grid_degree": problem.tuning.grid_degree}
-    run.launched(source, [("write_classes", problem.rows, {})], 0, **common)
+    queue = problem.class_queues(classes)
+    # With three classes, no list is long enough for the grid.
+    common = {"grid_degree": problem.tuning.grid_degree if classes == CLASSES else _NO_DEGREE}
+    sort: list[tuple[str, int, dict[str, int]]] = []
+    if run.policy.sorting == "pass":
+        found, after = problem.class_queues(1), queue
+        sort = [("sort_by_class", problem.rows, {"in_ids": run.address(found), "out_ids": run.address(queue)})]
+        common.update(out_capacity=problem.rows, flags=0)
+    else:
+        found = after = problem.class_queues(classes)
+        flags = problem.flags()
+        common["flags"] = run.address(flags)
+        run.launched(source, [("write_classes", problem.rows, {})], 0, **common)
     # A queue of one vertex is right in any class; its own has to be read from the device.
     queue[0, 0] = run.source
     # Threads that a class needs for an entry: the grid takes all there are.
@@ -33,12 +43,12 @@ def degree_classes(run: Enactor) -> None:
     sizes, distance = [1] + [0] * (CLASSES - 1), 1
     while any(sizes):
         run.enter(sum(sizes))
-        common["out_ids"] = run.address(after)
+        common["out_ids"] = run.address(found if sort else after)
         launches = [
             (kernel, size * units[which], {"in_ids": run.address(queue[which]), "in_size": size})
             for which, (kernel, size) in enumerate(zip(_KERNELS, sizes, strict=True))
             if size
-        ]
+        ] + sort
         counts = run.launched(source, launches, distance, **common)
         run.leave([tuple(counts[RECORD].tolist())])
         queue, after, sizes, distance = after, queue, counts[_CLASSES].tolist(), distance + 1

@@ -22,6 +22,8 @@ WIDTH: Final = ("32", "16", "8", "4")
 ITEMS: Final = ("2", "1", "4")
 WAIT: Final = ("chain", "level")
 CHILDREN: Final = ("none", "long")
+CLASSES: Final = ("4", "3")
+SORTING: Final = ("exploring", "pass")
 CHOICES: Final = {
     "gathering": GATHERING,
     "status": STATUS,
@@ -32,6 +34,8 @@ CHOICES: Final = {
     "items": ITEMS,
     "wait": WAIT,
     "children": CHILDREN,
+    "classes": CLASSES,
+    "sorting": SORTING,
 }
 """The options, with their values."""
 
@@ -164,6 +168,7 @@ _LIST: Final = (
         "Each class of vertices has a queue and a launch: a thread, a warp, a block or the grid walks a list.",
         "whether work sorted by degree beforehand is worth several launches per level",
         "Tödling 2019, the classes",
+        ("classes", "sorting"),
     ),
     Strategy(
         "hierarchical",
@@ -247,6 +252,8 @@ class Policy:
             way, and the more duplicates pass.
         wait: when the host waits, one of ``WAIT``: after a chain of levels, or after each level.
         children: lists that get a kernel of their own in ``device-loop``, one of ``CHILDREN``.
+        classes: classes of vertices in ``degree-classes``, one of ``CLASSES``: with the grid's, or without.
+        sorting: when vertices are sorted into classes, one of ``SORTING``: as they are found, or by a launch for all.
     """
 
     strategy: str
@@ -259,6 +266,8 @@ class Policy:
     items: str = "2"
     wait: str = "chain"
     children: str = "none"
+    classes: str = "4"
+    sorting: str = "exploring"
 
 
 def parse(text: str) -> Policy:

@@ -18,14 +18,20 @@ __device__ __forceinline__ u32 class_of(const LabArguments& a, i64 degree) {
   return (degree >= kLanes) + (degree >= kThreads) + (degree >= a.grid_degree);
 }
 
+// The class that a launch before the first level wrote, or that of the vertex's list.
+__device__ __forceinline__ u32 class_of_vertex(const LabArguments& a, u32 vertex) {
+  return a.flags ? a.flags[vertex] : class_of(a, list_of(a, vertex).size());
+}
+
 // Append the valid ids of all threads, each to the queue of its class: `rows` entries of the output a class. One prefix sum
 // places all classes, by counts packed into one word. All threads of the block call it.
-__device__ __forceinline__ void append_by_class(const LabArguments& a, const Batch& batch, ClassScratch& s) {
-  u32 classes[kItems];
+template <u32 kSize>
+__device__ __forceinline__ void append_by_class(const LabArguments& a, const BatchOf<kSize>& batch, ClassScratch& s) {
+  u32 classes[kSize];
   u64 own = 0, total;
 #pragma unroll
-  for (u32 item = 0; item < kItems; ++item) {
-    classes[item] = batch.has(item) ? a.flags[batch.ids[item]] : 0;
+  for (u32 item = 0; item < kSize; ++item) {
+    classes[item] = batch.has(item) ? class_of_vertex(a, batch.ids[item]) : 0;
     own += u64(batch.has(item)) << classes[item] * kClassBits;
   }
   u64 before = block_sums(own, s.gather.block, total);
@@ -36,11 +42,20 @@ __device__ __forceinline__ void append_by_class(const LabArguments& a, const Bat
   }
   __syncthreads();
 #pragma unroll
-  for (u32 item = 0; item < kItems; ++item) {
+  for (u32 item = 0; item < kSize; ++item) {
     if (!batch.has(item)) continue;
     const u32 shift = classes[item] * kClassBits;
     a.out_ids[u64(classes[item]) * a.rows + s.bases[classes[item]] + (before >> shift & kClassMask)] = batch.ids[item];
     before += u64(1) << shift;
+  }
+}
+
+// Sort the valid ids while exploring, if their classes are written; else append them to one queue, which a pass sorts.
+__device__ __forceinline__ void append_found(const LabArguments& a, const Batch& batch, ClassScratch& s) {
+  if (a.flags) {
+    append_by_class(a, batch, s);
+  } else {
+    append(a, batch, s.gather.block);
   }
 }
 
