@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import breadth_first_order
 import dbfs
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import CORPUS, TODLING, CorpusGraph, corpus, parse
+from dbfs.edges.generate.geometric import Geometric
 from dbfs.edges.generate.lattice import LatticePiece
 from dbfs.edges.generate.ranges import Generated
 from dbfs.errors import InvalidOptionError
@@ -73,6 +74,16 @@ def test_graphs_of_todling(graph: CorpusGraph) -> None:
     assert parse(f"corpus:{graph.name},scale-down=64") == small
 
 
+@pytest.mark.parametrize("graph", TODLING, ids=lambda graph: graph.name)
+def test_depths_of_todling_scaled_down(graph: CorpusGraph) -> None:
+    """From vertex 0. The radius of the points' graph shrinks by a little less than its law says."""
+    full, small = corpus(graph.name), corpus(graph.name, 64)
+    law = 64**graph.shrink
+    if isinstance(small, Geometric) and isinstance(full, Geometric):
+        law = small.radius / full.radius
+    assert depth(matrix_of(small), 0)[0] == pytest.approx(graph.depth / law, abs=1, rel=0.05)
+
+
 def test_counts_are_those_of_public_descriptions() -> None:
     """Numbers that public descriptions of the graphs give to the last edge."""
     counts = {name: (corpus(name).n, directed_edges(BY_NAME[name])) for name in BY_NAME}
@@ -83,23 +94,31 @@ def test_counts_are_those_of_public_descriptions() -> None:
     assert counts["random.2Mv.128Me"] == counts["rmat.2Mv.128Me"] == (2_000_000, 128_000_000)
 
 
-def depths(edges: dbfs.EdgeList, sources: int) -> list[int]:
-    """Depths from random sources that reach a tenth of the graph or more."""
+def matrix_of(edges: dbfs.EdgeList) -> sp.csr_array:
     parts = [piece.read() for piece in edges.cut(2**20)]
     ends = tuple(np.concatenate([part[side] for part in parts]) for side in (0, 1))
     if not edges.directed:
         ends = (np.concatenate(ends), np.concatenate(ends[::-1]))
-    matrix = sp.coo_array((np.ones(ends[0].size, np.int32), ends), shape=(edges.n, edges.n)).tocsr()
-    random, found = np.random.default_rng(1), list[int]()
+    return sp.coo_array((np.ones(ends[0].size, np.int32), ends), shape=(edges.n, edges.n)).tocsr()
+
+
+def depth(matrix: sp.csr_array, source: int) -> tuple[int, int]:
+    """Depth from a source, and the vertices reached."""
+    order, parents = breadth_first_order(matrix, source)
+    # No vertex is deeper than the last one reached.
+    vertex, levels = int(order[-1]), 0
+    while vertex != source:
+        vertex, levels = int(parents[vertex]), levels + 1
+    return levels, order.size
+
+
+def depths(edges: dbfs.EdgeList, sources: int) -> list[int]:
+    """Depths from random sources that reach a tenth of the graph or more."""
+    matrix, random, found = matrix_of(edges), np.random.default_rng(1), list[int]()
     while len(found) < sources:
-        source = int(random.integers(edges.n))
-        order, parents = breadth_first_order(matrix, source)
-        # No vertex is deeper than the last one reached.
-        vertex, depth = int(order[-1]), 0
-        while vertex != source:
-            vertex, depth = int(parents[vertex]), depth + 1
-        if order.size >= edges.n / 10:
-            found.append(depth)
+        levels, reached = depth(matrix, int(random.integers(edges.n)))
+        if reached >= edges.n / 10:
+            found.append(levels)
     return found
 
 
@@ -167,6 +186,12 @@ def test_a_wrong_graph_or_scale_is_named() -> None:
 def test_a_stand_in_is_traversed(client) -> None:
     with dbfs.load("corpus:hugebubbles-00020,scale-down=256", client=client) as graph:
         assert graph.bfs(0, validate=True).reached == graph.n
+
+
+@pytest.mark.skipif("DBFS_FULL_CORPUS" not in os.environ, reason="takes long: make corpus")
+@pytest.mark.parametrize("graph", TODLING, ids=lambda graph: graph.name)
+def test_depths_of_todling_at_full_size(graph: CorpusGraph) -> None:
+    assert depth(matrix_of(corpus(graph.name)), 0)[0] == pytest.approx(graph.depth, rel=0.03)
 
 
 @pytest.mark.skipif("DBFS_FULL_CORPUS" not in os.environ, reason="takes long: make corpus")

@@ -28,10 +28,12 @@ def band(side: int) -> np.ndarray:
 
 @pytest.mark.parametrize("unknowns", [1, 2, 3])
 @pytest.mark.parametrize("sides", [(1, 1, 1), (2, 1, 3), (3, 3, 3), (4, 2, 3)])
-def test_stencil(sides: tuple[int, int, int], unknowns: int) -> None:
+@pytest.mark.parametrize("first", [0, 5])
+def test_stencil(sides: tuple[int, int, int], unknowns: int, first: int) -> None:
     around = np.kron(np.kron(band(sides[2]), band(sides[1])), band(sides[0]))
     expected = np.kron(around, np.ones((unknowns, unknowns)))
-    np.testing.assert_array_equal(adjacency(stencil27("", sides, unknowns)), expected - np.eye(len(expected)))
+    expected = np.roll(expected, -first * unknowns, axis=(0, 1))
+    np.testing.assert_array_equal(adjacency(stencil27("", sides, unknowns, first)), expected - np.eye(len(expected)))
 
 
 @pytest.mark.parametrize("side", [1, 2, 3, 4])

@@ -1,7 +1,8 @@
 """Finite-element and KKT patterns, of stencils on a box of nodes. Neither has its diagonal.
 
 In a finite-element pattern each node is joined to the up to 26 nodes around it, with several unknowns a node. Unknown u
-of node (x, y, z) has the id unknowns * (x + side_x * (y + side_y * z)) + u.
+of node (x, y, z) has the id unknowns * k + u, k = x + side_x * (y + side_y * z). Nodes may be numbered from another one
+than a corner: those before that one then come last.
 
 The KKT pattern is that of an optimisation constrained by a partial differential equation on a cube. Source: Schenk,
 Wächter, Weiser, "Inertia-Revealing Preconditioning for Large-Scale Nonconvex Constrained Optimization", SIAM J. Sci.
@@ -58,6 +59,7 @@ class StencilPiece(RangePiece):
 
     sides: tuple[int, int, int]
     unknowns: int
+    first: int
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges, node by node: sources and targets, int64."""
@@ -69,22 +71,26 @@ class StencilPiece(RangePiece):
         columns += list(product(range(1, len(_FROM)), unknowns, unknowns))
         offsets, lower, higher = xp.array(columns, dtype=xp.int64).T
         edges = inside[:, offsets]
-        sources = self.unknowns * nodes[:, xp.newaxis] + lower
-        targets = self.unknowns * others[:, offsets] + higher
+        sources = self.unknowns * self._numbers(nodes)[:, xp.newaxis] + lower
+        targets = self.unknowns * self._numbers(others)[:, offsets] + higher
         return sources[edges], targets[edges]
 
+    def _numbers(self, nodes: Any) -> Any:
+        return (nodes - self.first) % prod(self.sides)
 
-def stencil27(name: str, sides: tuple[int, int, int], unknowns: int) -> Generated:
+
+def stencil27(name: str, sides: tuple[int, int, int], unknowns: int, first: int = 0) -> Generated:
     """Return the 27-point stencil on a box of nodes, undirected, without self-loops.
 
-    A node's unknowns are joined to each other, and to all unknowns of the nodes around it.
+    A node's unknowns are joined to each other, and to all unknowns of the nodes around it. Node ``first`` of the
+    box has the lowest ids.
     """
     nodes = prod(sides)
     node_pairs = (prod(3 * side - 2 for side in sides) - nodes) // 2
     among = unknowns * (unknowns - 1) // 2
     m = node_pairs * unknowns**2 + nodes * among
     edges_each = (len(_FROM) - 1) * unknowns**2 + among
-    return Generated(name, nodes * unknowns, m, False, StencilPiece(0, nodes, sides, unknowns), edges_each)
+    return Generated(name, nodes * unknowns, m, False, StencilPiece(0, nodes, sides, unknowns, first), edges_each)
 
 
 _FACES = 6
