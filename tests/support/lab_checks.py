@@ -4,6 +4,7 @@
 
     python -m tests.support.lab_checks
     python -m tests.support.lab_checks --corpus 64
+    python -m tests.support.lab_checks --strategy degree-classes:classes=3,sorting=pass
     compute-sanitizer --tool racecheck python -m tests.support.lab_checks --small
 
 All failures are collected into a table. There is no Dask: the sanitizer should slow down the kernels only.
@@ -25,7 +26,7 @@ from dbfs.edges import generate
 from dbfs_workers.errors import QueueOverflowError
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.device import Device
-from dbfs_workers.lab.strategies import CHOICES, STRATEGIES, Policy
+from dbfs_workers.lab.strategies import CHOICES, STRATEGIES, Policy, parse
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.reports import RankRun
 from dbfs_workers.storage.stripe import NO_VERTEX
@@ -195,7 +196,7 @@ def _labels(run: RankRun) -> tuple[Any, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Check the chosen strategies on all graphs; print a line for each strategy and graph, then the failures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strategy", choices=list(enact.ENACTORS), action="append")
+    parser.add_argument("--strategy", type=parse, action="append", help="with options, these alone; without, all")
     parser.add_argument("--small", action="store_true", help="small graphs, for compute-sanitizer")
     parser.add_argument(
         "--corpus", type=int, help="Merrill's graphs at 1/CORPUS of their size, usual options and sizes, ten sources"
@@ -208,11 +209,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found: list[Failure] = []
     for name, make in ((name, make) for name, make in graphs.items() if name in (chosen.graph or graphs)):
         case = Case.of(name, make(), CORPUS_SOURCES if chosen.corpus else SOURCES)
-        for strategy in chosen.strategy or enact.ENACTORS:
-            wanted = [Policy(strategy)] if chosen.corpus else policies(strategy)
+        for given in chosen.strategy or map(Policy, enact.ENACTORS):
+            usual = given == Policy(given.strategy)
+            wanted = policies(given.strategy) if usual and not chosen.corpus else [given]
             outcomes = list(failures(wanted, case, tuning=Tuning() if chosen.corpus else TUNING))
             found += filter(None, outcomes)
-            print(f"{strategy}, {name}: {outcomes.count(None)} of {len(outcomes)} right", flush=True)
+            print(f"{words(given)}, {name}: {outcomes.count(None)} of {len(outcomes)} right", flush=True)
     for each in found:
         print(f"{each.policy}, {each.graph} from {each.source}: {each.what}")
     sys.exit(bool(found))
