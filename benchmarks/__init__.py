@@ -5,6 +5,7 @@ which ``runner`` turns into tables and JSON, and ``figures`` into pictures.
 """
 
 COMMANDS = {
+    "batch": "batch",
     "bins": "bins",
     "build": "build",
     "calls": "calls",

@@ -37,6 +37,7 @@ from dbfs.edges.generate import (
 )
 from dbfs.edges.readers import from_file
 from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
+from dbfs.graph.batch import BatchResult
 from dbfs.graph.graph import Graph
 from dbfs.graph.living import Update
 from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
@@ -53,6 +54,7 @@ __all__ = [
     "AsyncGraph",
     "AsyncRun",
     "BFSResult",
+    "BatchResult",
     "BuildOptions",
     "ClusterState",
     "EdgeList",

@@ -14,7 +14,7 @@ from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.members import label_room
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.stripe import Stripe
 from tests.support.gang import repeated
@@ -45,7 +45,8 @@ def test_without_a_limit_of_its_own_the_machine_is_the_limit(limit: int | None, 
 
 def require(free: int, kept: int, traversals: int, pooled: int = 0) -> None:
     held = [RankLabels.unreached(np, STRIPE, predecessors=True) for _ in range(kept)]
-    label_room.require(lambda: free, lambda: pooled, held, STRIPE, traversals, predecessors=True, where="run 7, rank 1")
+    specs = RunSpec(TraversalSpec("7", (), True, "cpu"), ((0,),) * traversals)
+    label_room.require(lambda: free, lambda: pooled, held, STRIPE, specs, 0, where="run 7, rank 1")
 
 
 def test_two_results_are_never_refused() -> None:

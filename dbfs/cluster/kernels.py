@@ -24,6 +24,7 @@ KERNELS: Final = (
     "dbfs_workers.storage.string_kernels",
     "dbfs_workers.storage.pages_kernels",
     "dbfs_workers.storage.label_kernels",
+    "dbfs_workers.backends.batch_kernels",
     "dbfs_workers.backends.cpu_kernels",
     "dbfs_workers.backends.cpu_resident_kernels",
     "dbfs_workers.backends.cpu_team_kernels",

@@ -76,10 +76,14 @@ class ResidentLabels:
 
     def publish(self) -> PublishedLabels:
         """Have every rank move its labels into its worker's Dask data."""
+        named = self.publish_as("distances", *(["predecessors"] if self._predecessors else []))
+        return PublishedLabels(named["distances"], named.get("predecessors"))
+
+    def publish_as(self, *names: str) -> dict[str, tuple[distributed.Future, ...]]:
+        """The same for all that the ranks keep; return futures by name (see ``label_key``), by rank."""
         client, deadline = self._service.client.id, config.seconds("deadline")
         self._service.call(PublishLabels(self._record.graph_id, client, self._run_id, self._index, deadline))
-        parents = self._futures("predecessors") if self._predecessors else None
-        return PublishedLabels(self._futures("distances"), parents)
+        return {name: self._futures(name) for name in names}
 
     @property
     def location(self) -> KeptLabels:

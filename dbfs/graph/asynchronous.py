@@ -13,6 +13,7 @@ import distributed
 
 from dbfs.analytics import Components
 from dbfs.cluster.awaiting import AsyncView, awaited, forwarded, in_thread, unchanged
+from dbfs.graph.batch import BatchResult
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.graph import Graph
 from dbfs.graph.living import LOOK_SECONDS, Change, Watch
@@ -97,6 +98,40 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         return self.synchronous.levels
 
     summary = forwarded(BFSResult.summary)
+
+
+class AsyncBatchResult(AsyncView[BatchResult]):
+    """The result of ``AsyncGraph.bfs_batch``: ``BatchResult``, whose methods return awaitables.
+
+    Attributes:
+        graph: the graph that was traversed.
+        synchronous: the ``BatchResult``. Its methods block: call them in other threads only.
+
+    All other attributes are those of ``BatchResult``.
+    """
+
+    def __init__(self, result: BatchResult) -> None:
+        super().__init__(result, result.graph.gang.client)
+        self.graph = AsyncGraph(result.graph)
+        self.sources = result.sources
+        self.source_vertices = result.source_vertices
+        self.targets = result.targets
+        self.keep = result.keep
+        self.counts = result.counts
+        self.reached = result.reached
+        self.depth = result.depth
+        self.edges = result.edges
+        self.seconds = result.seconds
+        self.groups = result.groups
+        self.version = result.version
+        self.run_id = result.run_id
+
+    distances = awaited(BatchResult.distances, unchanged)
+    reached_bits = awaited(BatchResult.reached_bits, unchanged)
+    target_distances = awaited(BatchResult.target_distances, unchanged)
+    nearest = awaited(BatchResult.nearest, unchanged)
+    to_dask_array = awaited(BatchResult.to_dask_array, unchanged)
+    release = awaited(BatchResult.release, unchanged)
 
 
 def _views(results: list[BFSResult]) -> list[AsyncBFSResult]:
@@ -187,7 +222,7 @@ def _components(graph: Graph) -> AsyncComponents:
 class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``khop``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
     ``eccentricity_bound``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``,
     ``refresh``, ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``,
     ``thaw``, ``watch``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
@@ -210,6 +245,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
 
     bfs = awaited(Graph.bfs, AsyncBFSResult)
     bfs_many = awaited(Graph.bfs_many, _views)
+    bfs_batch = awaited(Graph.bfs_batch, AsyncBatchResult)
     bfs_stream = _streaming(Graph.bfs_stream)
     khop = awaited(Graph.khop, AsyncNeighbourhood)
     subgraph = awaited(Graph.subgraph, unchanged)

@@ -26,6 +26,7 @@ from dbfs.errors import (
     ResultReleasedError,
     WorkerLostError,
 )
+from dbfs.graph.batch import BatchResult, batch
 from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.living import Update, Updates, Watch
@@ -305,6 +306,53 @@ class Graph(StaysHere, GraphCounts):
             max_depth=max_depth,
             direction=direction,
             engine=engine,
+            progress=progress,
+        )
+
+    @bounded()
+    def bfs_batch(
+        self,
+        sources: Any,
+        *,
+        keep: str = "counts",
+        targets: Any = None,
+        nearest: bool = False,
+        max_depth: int | None = None,
+        direction: str = "auto",
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> BatchResult:
+        """Traverse from many vertices at once, each by itself: one look at an edge serves up to 512 sources.
+
+        Where the sources share few levels (a road network), they are traversed from one after another in the same run.
+        Only graphs on CPU cores have batches; ``bfs_many`` makes the same traversals on GPUs.
+
+        Args:
+            sources: ids, each once.
+            keep: what the workers keep of every vertex, beside the ``counts`` of vertices by distance: ``counts`` for
+                no more, ``reached`` for a bit a source, ``distances`` for a byte or more a source.
+            targets: an id, or several, whose distances are kept. The search goes on after them.
+            nearest: whether the nearest source of each vertex is kept.
+            max_depth: largest distance; vertices farther away stay unreached.
+            direction: see ``bfs``.
+            deadline: seconds (or a Dask duration) that the call may wait, the queue included; ``dbfs.deadline`` if
+                None. It is for all sources together.
+            progress: see ``bfs``. It counts sources.
+
+        Raises:
+            InvalidVertexError: there is no source, one is given twice, or a source or a target is not in the graph.
+            InvalidOptionError: the graph is on GPUs, or an option's value is not one of its choices.
+            NoRoomForLabelsError: the batch does not fit in the workers' memory, even in groups of 64 sources.
+            Other errors as for ``bfs``.
+        """
+        return batch(
+            self,
+            self.vertices_named(sources, "source"),
+            keep=keep,
+            targets=() if targets is None else self.vertices_named(targets, "target"),
+            nearest=nearest,
+            max_depth=max_depth,
+            direction=direction,
             progress=progress,
         )
 

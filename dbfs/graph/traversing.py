@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dbfs import engines
@@ -39,18 +40,13 @@ def traverse(
     strategy: str | None = None,
 ) -> list[BFSResult]:
     """Run a traversal from each set of vertices, in one run; arguments and errors as of ``Graph.bfs``."""
-    graph.require_loaded()
     runner = engines.choose(engine, graph.record.layout)
-    if direction not in DIRECTIONS:
-        raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
-    if max_depth is not None:
-        whole_count(max_depth, "max_depth")
+    require_options(graph, direction, max_depth)
     if strategy is not None:
         plain = max_depth is None and not targets and direction == "auto"
         strategy = require_strategy(
             graph, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
         )
-    limit = of_call()
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),
@@ -62,24 +58,52 @@ def traverse(
         strategy=strategy or "",
     )
     run = RunSpec(options, tuple(source_sets))
+    # A result that this list does not get any more, because the run ends early, frees its labels.
+    results = [BFSResult(graph, spec, runner.name, made) for spec, made in finished(graph, runner, run, progress)]
+    graph.results.update(results)
+    return results
+
+
+def require_options(graph: Graph, direction: str, max_depth: int | None) -> None:
+    """Check what all calls that traverse have in common; errors as of ``Graph.bfs``."""
+    graph.require_loaded()
+    if direction not in DIRECTIONS:
+        raise InvalidOptionError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    if max_depth is not None:
+        whole_count(max_depth, "max_depth")
+
+
+def finished(
+    graph: Graph, runner: engines.Engine, run: RunSpec, progress: ProgressOption[RunProgress]
+) -> Iterator[tuple[TraversalSpec, engines.Outcome]]:
+    """Send a run, and yield its traversals as they finish; errors as of ``Graph.bfs``.
+
+    The progress of batches counts sources.
+    """
+    batches = [len(sources) if run.options.batch else 1 for sources in run.sources]
+    ends = [0, *itertools.accumulate(batches)]
+    version = graph.record.version
     try:
-        with (
-            run_reporter(progress, graph.name, graph.n, len(run)) as report,
-            contextlib.closing(
-                runner.traverse(graph.gang, graph.record, run, limit, report, graph.numbering.in_positions)
-            ) as outcomes,
-        ):
-            # A result that this list does not get any more, because the run ends early, frees its labels.
-            results = [BFSResult(graph, spec, runner.name, made) for spec, made in zip(run, outcomes, strict=True)]
+        with run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
+
+            def of_sources(made: RunProgress) -> None:
+                assert report is not None
+                report(replace(made, traversals=ends[-1], finished=ends[made.finished]))
+
+            told = of_sources if report is not None and run.options.batch else report
+            with contextlib.closing(
+                runner.traverse(graph.gang, graph.record, run, of_call(), told, graph.numbering.in_positions)
+            ) as outcomes:
+                for spec, made in zip(run, outcomes, strict=True):
+                    version = made.version
+                    yield spec, made
     except WorkerLostError as error:
         if why := ServiceClient.of(graph.gang.client).why_lost(graph.record.graph_id):
             raise WorkerLostError(f"{error}; {why}") from error
         raise
-    graph.results.update(results)
-    if results and results[0].version != graph.record.version:
+    if version != graph.record.version:
         # Another client has updated the graph.
         graph.refresh()
-    return results
 
 
 def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors: bool, plain: bool, engine: str) -> str:

@@ -158,7 +158,7 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/members/label_room.py",
-        " or needed <= pooled_bytes():",
+        " or needed <= pooled:",
         ":",
         ("tests/test_label_room.py::test_labels_that_fit_into_the_memory_of_released_ones_are_not_refused",),
     ),

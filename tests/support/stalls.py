@@ -179,6 +179,7 @@ CALLS: dict[str, Callable[[Graph], Call]] = {
     "bfs, leased": _plain(lambda graph, deadline: graph.bfs(0, deadline=deadline), _leased),
     "bfs, queued": _plain(lambda graph, deadline: graph.bfs(0, deadline=deadline), _queued),
     "bfs_many": _plain(lambda graph, deadline: graph.bfs_many([0, 5, 9], deadline=deadline), _leased),
+    "bfs_batch": _plain(lambda graph, deadline: graph.bfs_batch([0, 5, 9], deadline=deadline), _leased),
     "bfs, taskgraph": _plain(lambda graph, deadline: graph.bfs(0, max_depth=4, engine="taskgraph", deadline=deadline)),
     "bfs, validate": _plain(
         lambda graph, deadline: graph.bfs(0, predecessors=True, validate=True, deadline=deadline), _leased

@@ -233,10 +233,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member = self._member(message.graph_id)
         labels = member.fetch(self.kept_labels(message.graph_id, run_id, index))
         del member.kept[run_id, index]
-        distances, parents = labels.of_rows(self.worker.data[member.partition_key].stripe, member.rank)
-        data: dict[Any, Any] = {label_key("distances", run_id, index, member.rank): distances}
-        if parents is not None:
-            data[label_key("predecessors", run_id, index, member.rank)] = parents
+        named = labels.by_name(self.worker.data[member.partition_key].stripe, member.rank)
+        data = {label_key(name, run_id, index, member.rank): label for name, label in named.items()}
         sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
         return sizes
 

@@ -22,10 +22,12 @@ class TraversalSpec:
         direction: one of ``DIRECTIONS``.
         max_depth: largest distance to label; None for no bound.
         targets: vertices, numbered as the sources; the traversal stops as soon as all of them are labelled. Empty for
-            no such stop.
+            no such stop. A batch keeps the distances of its targets, and does not stop.
         strategy: a strategy of the laboratory with its options (``dbfs_workers.lab.strategies``); empty for the engine.
         repairs: run id and index of an earlier traversal with the same options, whose labels are repaired; None for
             a new traversal.
+        batch: what a batch keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``. Each of
+            its sources is traversed from by itself. Empty for a traversal from all sources at once.
     """
 
     run_id: str
@@ -37,6 +39,7 @@ class TraversalSpec:
     targets: tuple[int, ...] = ()
     strategy: str = ""
     repairs: tuple[str, int] | None = None
+    batch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dbfs_workers.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASUR
 from dbfs_workers.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.batch import BatchScratch
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -27,7 +28,7 @@ _MAX_DEGREE, _WANTED = 3, 4
 # In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
 _STOP = -1
 
-S = TypeVar("S", Scratch, GridScratch)
+S = TypeVar("S", Scratch, GridScratch, BatchScratch)
 
 
 class RankLevels(ABC, Generic[S]):

@@ -12,9 +12,12 @@ import distributed
 from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import NoRoomForLabelsError
+from dbfs_workers.spec import RunSpec
+from dbfs_workers.storage.batch import batch_bytes
 from dbfs_workers.storage.labels import RankLabels, label_bytes
 from dbfs_workers.storage.reading import room
 from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.text import counted
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ def require(
     pooled_bytes: Callable[[], int],
     kept: Collection[RankLabels],
     stripe: Stripe,
-    traversals: int,
+    specs: RunSpec,
+    following: int,
     *,
-    predecessors: bool,
     where: str,
 ) -> None:
     """Refuse traversals whose labels won't fit.
@@ -68,22 +71,30 @@ def require(
         pooled_bytes: returns the bytes of released labels that the process keeps for later ones. Called only then, too.
         kept: labels that the rank keeps.
         stripe: the graph's stripe.
-        traversals: number of traversals.
-        predecessors: whether the traversals record predecessors.
+        specs: the traversals, or batches.
+        following: number of further ones.
         where: the rank and what it does, for the message.
 
     Raises:
         NoRoomForLabelsError: with the bytes needed and the bytes free.
     """
-    needed = traversals * label_bytes(stripe, predecessors=predecessors)
-    held = sum(labels.nbytes for labels in kept)
-    if held + needed <= 2 * label_bytes(stripe, predecessors=True) or needed <= pooled_bytes():
+    options, traversals, held = specs.options, len(specs) + following, sum(labels.nbytes for labels in kept)
+    if options.batch:
+        most = max(map(len, specs.sources))
+        working, each = batch_bytes(stripe, options, most)
+        needed, what = working + traversals * each, f"the bits and results of {traversals:,} times {most:,} sources"
+        pooled, way = 0, "make the batch of fewer sources, or keep less of it"
+    else:
+        needed = traversals * label_bytes(stripe, predecessors=options.predecessors)
+        pooled, what = pooled_bytes(), f"the labels of {counted(traversals, 'traversal')}"
+        way = "traverse with graph.bfs_stream, which keeps few results at a time"
+    if held + needed <= 2 * label_bytes(stripe, predecessors=True) or needed <= pooled:
         return
-    free = free_bytes()
+    # Memory of the pool serves labels only.
+    free = free_bytes() - (pooled_bytes() if options.batch else 0)
     if needed > free:
         raise NoRoomForLabelsError(
-            f"{where}: the labels of {traversals:,} {'traversal' if traversals == 1 else 'traversals'} need "
-            f"{needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps {held:,} bytes of "
-            f"{len(kept):,} results of the graph. Release results (result.release()), have Dask spill them to disk "
-            "(result.publish()), unload graphs, or traverse with graph.bfs_stream, which keeps few results at a time"
+            f"{where}: {what} need {needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps "
+            f"{held:,} bytes of {len(kept):,} results of the graph. Release results (result.release()), have Dask "
+            f"spill them to disk (result.publish()), unload graphs, or {way}"
         )

@@ -182,7 +182,7 @@ class Member(ABC):
                 if options.repairs is not None:
                     seconds = run.traversal_seconds or seconds
                     self.kept.pop(options.repairs, None)
-                elif options.max_depth is None and not options.targets:
+                elif options.max_depth is None and not options.targets and not options.batch:
                     self._note_speed(run)
                 self.kept[options.run_id, index] = OwnedLabels(
                     client, run.labels, run.version, seconds, run.changed, run.depth
@@ -237,8 +237,8 @@ class Member(ABC):
             self.pooled_bytes,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
-            len(specs) + self._following,
-            predecessors=specs.options.predecessors,
+            specs,
+            self._following,
             where=f"run {specs.options.run_id}, rank {self.rank}",
         )
         self._roomy = specs.options.run_id, self._following

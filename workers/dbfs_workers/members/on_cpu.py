@@ -122,6 +122,16 @@ class LoopMember(Member):
         scratch = self._scratch_of(partition)
         return StripeLevels(backends.get(self.backend), scratch, self._loop_exchange, self.room.free_bytes)
 
+    def _batch_levels(self, partition: Any) -> "RankLevels[Any]":
+        """Return what runs the levels of batches."""
+        from dbfs_workers import compiling
+        from dbfs_workers.levels.batch_levels import BatchLevels
+
+        # Few graphs have batches, so that the first batch compiles.
+        compiling.prepare(compiling.BATCHES)
+        alone, together = self._levels(partition), isinstance(partition, Partition)
+        return BatchLevels(alone, self._loop_exchange, self.room.free_bytes, together=together)
+
     def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.
         from dbfs_workers.levels.loop import LevelLoop, traverse
@@ -139,8 +149,9 @@ class LoopMember(Member):
             )
         exchange = self._loop_exchange
         if specs.options.repairs is None:
+            levels = self._batch_levels if specs.options.batch else self._levels
             return traverse(
-                *(lambda: self._levels(partition), specs, exchange), watch=watch, deadline=deadline, stops=self._stops
+                *(lambda: levels(partition), specs, exchange), watch=watch, deadline=deadline, stops=self._stops
             )
         from dbfs_workers.levels.repair import Earlier, RepairLoop
 

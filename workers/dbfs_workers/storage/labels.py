@@ -116,7 +116,7 @@ class LabelPool:
 UNREACHED: Final = -1
 
 
-@dataclass(frozen=True)
+@dataclass
 class RankLabels:
     """The labels of one rank's rows, padding included. Arrays are NumPy's or CuPy's.
 
@@ -168,6 +168,11 @@ class RankLabels:
         vertices[ids == NO_VERTEX] = UNREACHED
         return self.distances[:owned], vertices
 
+    def by_name(self, stripe: Stripe, rank: int) -> dict[str, NDArray[Any]]:
+        """Return what a caller may read as Dask data, by the names of ``label_key``, without padding."""
+        distances, vertices = self.of_rows(stripe, rank)
+        return {"distances": distances} | ({} if vertices is None else {"predecessors": vertices})
+
 
 def label_bytes(stripe: Stripe, *, predecessors: bool) -> int:
     """Return ``RankLabels.nbytes`` of one traversal: 4 bytes per row for each label."""
@@ -212,7 +217,7 @@ def set_bits(xp: Any, bitmap: NDArray[np.uint32], places: NDArray[np.int64]) -> 
 
 
 def label_key(label: str, run_id: str, index: int, rank: int) -> tuple[str, int, int]:
-    """Return the Dask key of one rank's ``label`` (distances, predecessors) of traversal ``index`` of a run."""
+    """Return the Dask key of one rank's ``label`` (see ``by_name``) of traversal ``index`` of a run."""
     return (f"{label}-{run_id}", index, rank)
 
 

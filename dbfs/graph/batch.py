@@ -1,0 +1,275 @@
+"""BatchResult: the result of many traversals at once, a bit each. What is kept stays striped on the workers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import engines
+from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.gang import release
+from dbfs.cluster.own_process import StaysHere
+from dbfs.engines import Outcome
+from dbfs.engines.resident import ResidentLabels
+from dbfs.errors import InvalidOptionError, InvalidVertexError, NoRoomForLabelsError, ResultReleasedError
+from dbfs.graph.traversing import finished, require_options
+from dbfs.progress import ProgressOption
+from dbfs.records import RunProgress
+from dbfs.units import format_seconds
+from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.storage.batch import WORD_SOURCES, distance_type, joined, nearest_of
+from dbfs_workers.text import counted
+
+if TYPE_CHECKING:
+    import dask.array as da
+
+    from dbfs.graph.graph import Graph
+
+KEPT: Final = ("counts", "reached", "distances")
+"""What a batch may keep of every vertex."""
+
+MOST_SOURCES: Final = 512
+"""Sources of a group, which the ranks traverse from together."""
+
+
+def batch(
+    graph: Graph,
+    sources: tuple[int, ...],
+    *,
+    keep: str,
+    targets: tuple[int, ...],
+    nearest: bool,
+    max_depth: int | None,
+    direction: str,
+    progress: ProgressOption[RunProgress],
+) -> BatchResult:
+    """Traverse from many vertices at once; arguments and errors as of ``Graph.bfs_batch``."""
+    require_options(graph, direction, max_depth)
+    if keep not in KEPT:
+        raise InvalidOptionError(f"unknown keep={keep!r}; choose one of {', '.join(KEPT)}")
+    if graph.backend != "cpu":
+        raise InvalidOptionError(
+            f"bfs_batch needs a graph on CPU cores, and {graph.name} is on GPUs; "
+            "graph.bfs_many(sources) traverses from the same sources one after another"
+        )
+    if not sources:
+        raise InvalidVertexError("bfs_batch needs at least one source")
+    # In this order the first of several nearest sources is the smallest.
+    ordered, counts = np.unique(np.array(sources, np.int64), return_counts=True)
+    if ordered.size < len(sources):
+        twice = graph.python_ids([int(ordered[counts > 1][0])])[0]
+        raise InvalidVertexError(f"bfs_batch needs each source once; {twice!r} is given {counts.max()} times")
+    keeps = ("counts", *([keep] if keep != "counts" else ()), *(["targets"] if targets else ()))
+    options = TraversalSpec(
+        run_id="",
+        sources=(),
+        predecessors=False,
+        backend=graph.backend,
+        direction=direction,
+        max_depth=max_depth,
+        targets=targets,
+        batch=(*keeps, "nearest") if nearest else keeps,
+    )
+    most = MOST_SOURCES
+    while True:
+        # Groups of whole words, of about one size.
+        words = -(-ordered.size // WORD_SOURCES)
+        size = WORD_SOURCES * -(-words // -(-ordered.size // most))
+        parts = tuple(tuple(ordered[first : first + size].tolist()) for first in range(0, ordered.size, size))
+        run = RunSpec(replace(options, run_id=uuid.uuid4().hex), parts)
+        outcomes: list[Outcome] = []
+        try:
+            outcomes.extend(
+                made for _, made in finished(graph, engines.choose("resident", graph.layout), run, progress)
+            )
+            return BatchResult(graph, sources, run, outcomes)
+        except NoRoomForLabelsError:
+            # Smaller groups take less working memory.
+            if size == WORD_SOURCES:
+                raise
+            most = size // 2
+        except BaseException:
+            for made in outcomes:
+                made.labels.drop()
+            raise
+
+
+class BatchResult(StaysHere):
+    """The result of ``Graph.bfs_batch``. Its rows or columns of sources are in the order of the call.
+
+    Attributes:
+        graph: the graph that was traversed.
+        sources: ids of the k sources.
+        source_vertices: their vertices.
+        targets: vertices of the targets.
+        keep: what was kept of every vertex: ``counts``, ``reached`` or ``distances``.
+        counts: int64[k, depth + 1], the number of vertices at each distance from each source, the source included.
+        depth: the largest distance.
+        edges: the sum over the sources of the degrees of the vertices reached.
+        seconds: time of the levels of all groups.
+        groups: groups of sources that were traversed together, one group after another.
+        version: version of the graph that was traversed.
+        run_id: id of the run.
+    """
+
+    _inner = StaysHere._inner | {"spec"}
+
+    def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
+        self.graph = graph
+        self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
+        self.source_vertices = sources
+        self.spec = run.options
+        self.targets, self.run_id = run.options.targets, run.options.run_id
+        self.keep = next((name for name in run.options.batch if name in KEPT[1:]), KEPT[0])
+        self.edges = sum(made.edges for made in outcomes)
+        self.seconds = sum(made.seconds for made in outcomes)
+        self.groups, self.version = len(outcomes), outcomes[0].version
+        # The ranks have the sources in ascending order.
+        self._ordered = np.concatenate([np.array(part, np.int64) for part in run.sources])
+        self._places = np.searchsorted(self._ordered, sources)
+        self._kept = [_labels_of(made).publish_as(*run.options.batch) for made in outcomes]
+        by_group = [np.sum(ranks, axis=0) for ranks in zip(*self._fetch("counts"), strict=True)]
+        most = max(map(len, by_group))
+        counts = np.hstack([np.pad(one, ((0, most - len(one)), (0, 0))) for one in by_group])
+        self._type = distance_type(most - 1)
+        self.depth = int(np.flatnonzero(counts.any(axis=1))[-1])
+        self.counts: NDArray[np.int64] = np.ascontiguousarray(counts[: self.depth + 1, self._places].T)
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send counts, distances() or the arrays of to_dask_array() instead"
+
+    @property
+    def reached(self) -> NDArray[np.int64]:
+        """int64[k], the number of vertices that each source reaches, itself included."""
+        reached: NDArray[np.int64] = self.counts.sum(axis=1)
+        return reached
+
+    @bounded()
+    def distances(self) -> NDArray[Any]:
+        """Return [n, k] by vertex and source: the number of edges on a shortest path.
+
+        The type is the smallest of uint8, uint16 and int32 that has room for ``depth`` and for the mark of unreached
+        vertices, the largest value of the unsigned type (255, 65,535), and -1 of int32.
+
+        Raises:
+            InvalidOptionError: the call did not have ``keep="distances"``.
+            ResultReleasedError: the result was released.
+            WorkerLostError: a worker that held a part of the result is lost.
+        """
+        return self._by_vertex("distances")
+
+    @bounded()
+    def reached_bits(self) -> NDArray[np.uint8]:
+        """Return uint8[n, ceil(k / 8)] by vertex: bit ``i`` is set if source ``i`` reaches the vertex.
+
+        ``np.unpackbits(bits, axis=1, count=k, bitorder="little")`` has a column a source. Errors as for ``distances``,
+        but for ``keep="reached"``.
+        """
+        return self._by_vertex("reached")
+
+    @bounded()
+    def to_dask_array(self, label: str = "distances") -> da.Array:
+        """Return ``distances`` or ``reached`` bits as a Dask array on the workers, one chunk per rank.
+
+        The rows are striped as those of ``BFSResult.to_dask_array``. Errors as for ``distances``.
+        """
+        import dask
+        import dask.array as da
+
+        self._require(label)
+        dtype, columns = (
+            (np.uint8, -(-len(self.sources) // 8)) if label == "reached" else (self._type, len(self.sources))
+        )
+        chunks = [
+            da.from_delayed(
+                dask.delayed(joined)(label, list(parts), self._places, self._type),
+                (self.graph.stripe.owned(rank), columns),
+                dtype=dtype,
+            )
+            for rank, parts in enumerate(zip(*(named[label] for named in self._kept), strict=True))
+        ]
+        return da.concatenate(chunks)
+
+    @bounded()
+    def target_distances(self) -> NDArray[np.int32]:
+        """Return int32[k, targets]: the distance of each target of the call from each source, -1 unreached.
+
+        Errors as for ``distances``, but for ``targets``.
+        """
+        self._require("targets")
+        p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.targets), np.int64)
+        found = np.empty((positions.size, len(self.sources)), np.int32)
+        for rank, parts in enumerate(self._fetch("targets")):
+            own = np.flatnonzero(positions % p == rank)
+            # A rank has its targets in ascending order, each once.
+            found[own] = np.hstack(parts)[np.unique(positions[own], return_inverse=True)[1]]
+        return np.ascontiguousarray(found[:, self._places].T)
+
+    @bounded()
+    def nearest(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
+
+        Of several nearest sources the one with the smallest id counts. Errors as for ``distances``, but for
+        ``nearest=True``.
+        """
+        self._require("nearest")
+        firsts = np.cumsum([0, *(part.shape[1] for part in self._fetch("counts")[0])])
+        rows = [nearest_of(parts, firsts) for parts in self._fetch("nearest")]
+        found = self._in_order(rows)
+        vertices = self._ordered[found[:, 1]]
+        vertices[found[:, 0] < 0] = -1
+        return vertices, np.ascontiguousarray(found[:, 0])
+
+    @bounded()
+    def release(self) -> None:
+        """Free what the workers keep; ``counts`` stay available."""
+        for named in self._kept:
+            for futures in named.values():
+                release(futures)
+        self._kept = []
+
+    def __repr__(self) -> str:
+        return (
+            f"<dbfs.BatchResult of {self.graph.name}: {counted(len(self.sources), 'source')} in "
+            f"{counted(self.groups, 'group')}, depth {self.depth:,}, {format_seconds(self.seconds)}>"
+        )
+
+    def _require(self, label: str) -> None:
+        if label not in self.spec.batch or label == "counts":
+            option = {"targets": "targets=", "nearest": "nearest=True"}.get(label, f"keep={label!r}")
+            raise InvalidOptionError(f"the batch kept no {label}: call bfs_batch with {option}")
+        if not self._kept:
+            raise ResultReleasedError("what the workers kept of this batch was released")
+
+    def _fetch(self, label: str) -> list[list[NDArray[Any]]]:
+        """Return what each rank has kept, by rank and group."""
+        p = self.graph.ranks
+        futures = [future for named in self._kept for future in named[label]]
+        doing = f"reading {label} of run {self.run_id}"
+        parts = self.graph.gang.gather(futures, of_call(), doing)
+        return [parts[rank::p] for rank in range(p)]
+
+    def _by_vertex(self, label: str) -> NDArray[Any]:
+        self._require(label)
+        return self._in_order([joined(label, parts, self._places, self._type) for parts in self._fetch(label)])
+
+    def _in_order(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Return the rows of all ranks by vertex."""
+        order, n = self.graph.order, sum(map(len, parts))
+        rows = np.empty((n, *parts[0].shape[1:]), parts[0].dtype)
+        for rank, part in enumerate(parts):
+            places = slice(rank, None, len(parts))
+            rows[places if order is None else order.vertex[places]] = part
+        return rows
+
+
+def _labels_of(made: Outcome) -> ResidentLabels:
+    assert isinstance(made.labels, ResidentLabels)
+    return made.labels

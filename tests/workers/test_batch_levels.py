@@ -1,0 +1,143 @@
+"""Batches on ranks that are threads of this process: every bit against SciPy's distances."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dbfs_workers import compiling
+from dbfs_workers.errors import NoRoomForLabelsError
+from dbfs_workers.levels import batch_levels, loop
+from dbfs_workers.levels.batch_levels import BatchLevels
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.batch import RankBatch, distance_type, in_type
+from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.storage.stripe import Stripe
+from tests.support import graphs, oracle
+from tests.support.exchanges import shared_memory
+from tests.support.gang import PATIENCE, levels_of, partitions
+from tests.support.graphs import Arrays
+
+EVERYTHING = ("counts", "reached", "distances", "targets", "nearest")
+EMPTY = np.iinfo(np.int64).max
+
+
+def run(
+    arrays: Arrays,
+    sources: list[int],
+    p: int = 1,
+    *,
+    directed: bool = False,
+    free: Callable[[], int] = lambda: EMPTY,
+    **options: Any,
+) -> list[RankBatch]:
+    """Make one batch; return what the ranks keep."""
+    compiling.prepare(compiling.BATCHES)
+    n, src, dst = arrays
+    stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
+    ends, parts = shared_memory(stripe), partitions(n, src, dst, p, directed=directed)
+    spec = TraversalSpec("1", tuple(sources), False, "cpu", batch=EVERYTHING, **options)
+
+    def traverse(rank: int) -> RankBatch:
+        def levels() -> BatchLevels:
+            return BatchLevels(levels_of(Scratch(parts[rank], np), ends[rank])(), ends[rank], free, together=True)
+
+        (made,) = loop.traverse(levels, [spec], ends[rank], watch=loop.Watch(1), deadline=deadline)
+        assert isinstance(made.labels, RankBatch)
+        return made.labels
+
+    try:
+        with ThreadPoolExecutor(p) as pool:
+            return list(pool.map(traverse, range(p)))
+    finally:
+        for end in ends:
+            end.close()
+
+
+def expected(arrays: Arrays, sources: list[int], *, directed: bool, max_depth: int | None) -> NDArray[np.int32]:
+    """int32[n, sources], by SciPy."""
+    n, src, dst = arrays
+    adjacency = oracle.adjacency(n, src, dst, directed=directed)
+    found = np.array([oracle.distances(adjacency, [source]) for source in sources]).T
+    if max_depth is not None:
+        found[found > max_depth] = -1
+    return found
+
+
+def assert_right(
+    arrays: Arrays,
+    sources: list[int],
+    p: int,
+    *,
+    directed: bool = False,
+    max_depth: int | None = None,
+    targets: tuple[int, ...] = (),
+    **options: Any,
+) -> list[RankBatch]:
+    kept = run(arrays, sources, p, directed=directed, max_depth=max_depth, targets=targets, **options)
+    distances, stripe = expected(arrays, sources, directed=directed, max_depth=max_depth), Stripe(arrays[0], p)
+    for rank, of_rank in enumerate(kept):
+        named, mine = of_rank.by_name(stripe, rank), distances[rank::p]
+        depth = len(named["counts"])
+        counts = [np.bincount(column[column >= 0], minlength=depth) for column in mine.T]
+        np.testing.assert_array_equal(named["counts"].T, counts)
+        assert named["distances"].dtype == distance_type(depth - 1)
+        np.testing.assert_array_equal(in_type(named["distances"], np.dtype(np.int32)), mine)
+        bits = np.unpackbits(named["reached"], axis=1, count=len(sources), bitorder="little")
+        np.testing.assert_array_equal(bits, mine >= 0)
+        own = sorted({target for target in targets if target % p == rank})
+        np.testing.assert_array_equal(named["targets"], distances[own])
+        far = np.where(mine < 0, 2**31 - 1, mine)
+        reached = (mine >= 0).any(axis=1)
+        nearest = np.where(reached[:, None], np.stack([far.min(axis=1), far.argmin(axis=1)], axis=1), -1)
+        np.testing.assert_array_equal(named["nearest"], nearest)
+    return kept
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> dict[str, Any]:
+    n = draw(st.integers(1, 40) | st.integers(1, 400))
+    arrays = graphs.random(n, draw(st.integers(0, 3 * n)), draw(st.integers(0, 2**16)))
+    count = draw(st.integers(1, min(n, 140)))
+    directed = draw(st.booleans())
+    return {
+        "arrays": arrays,
+        "sources": np.random.default_rng(count).permutation(n)[:count].tolist(),
+        "p": draw(st.integers(1, 4)),
+        "directed": directed,
+        "max_depth": draw(st.none() | st.integers(0, 4)),
+        "targets": tuple(draw(st.lists(st.integers(0, n - 1), max_size=4))),
+        "direction": draw(st.sampled_from(["auto", "top-down"] + ["bottom-up"] * (not directed))),
+    }
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batch=batches())
+def test_any_batch_has_scipys_distances(batch: dict[str, Any]) -> None:
+    assert_right(**batch)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
+def test_a_path_is_right_together_and_one_by_one(monkeypatch: pytest.MonkeyPatch, p: int, together: bool) -> None:
+    """300 levels: distances take a byte at first, and two from distance 255 on."""
+    monkeypatch.setattr(batch_levels, "_LEAST_SHARED", 0.0 if together else 1e9)
+    ways: list[int] = []
+    alone = BatchLevels._run_alone
+    monkeypatch.setattr(BatchLevels, "_run_alone", lambda self, state: (ways.append(p), alone(self, state))[1])
+    arrays = 300, np.arange(299), np.arange(1, 300)
+    kept = assert_right(arrays, [0, 1, 150, 299], p, targets=(5, 298, 5))
+    assert kept[0].distances.dtype == np.uint16
+    assert bool(ways) is not together
+
+
+def test_distances_that_outgrow_the_memory_are_refused() -> None:
+    arrays = 300, np.arange(299), np.arange(1, 300)
+    with pytest.raises(NoRoomForLabelsError, match="distances of 300 and more, which .* 2 bytes each: .* 7 bytes"):
+        run(arrays, [0], free=lambda: 7)

@@ -1,0 +1,318 @@
+"""CPU kernels of a batch: a vertex has a bit for each source, in words of 64 (Then et al., VLDB 2014).
+
+Vertex ``i`` has the words ``i * width`` to ``(i + 1) * width - 1`` of an array. Bitmaps have a bit a vertex, as in
+``cpu_kernels``; a vertex whose bit is clear has no bit set in its words. Ids are internal ids but for rows.
+"""
+
+import numpy as np
+from numba import types
+
+from dbfs_workers.intrinsics import prefetch, trailing_zeros
+from dbfs_workers.jit import INT32, INT64, READ_INT32, READ_INT64, READ_UINT32, UINT8, UINT32, int64, kernel, void
+
+UINT64 = types.Array(types.uint64, 1, "C")
+
+# Columns by which prefetches of words are ahead.
+_AHEAD = 8
+
+
+@kernel(int64, types.uint64)
+def lowest_bit(word):
+    """Return the index of the lowest set bit of a word, which must not be 0."""
+    low = np.uint32(word & np.uint64(0xFFFFFFFF))
+    if low:
+        return np.int64(trailing_zeros(low))
+    return np.int64(32) + trailing_zeros(np.uint32(word >> np.uint64(32)))
+
+
+@kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT64, UINT32)
+def push(starts, ends, columns, first_id, width, live, front, seen, found, marked):
+    """Add the bits of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
+
+    Bits that a row of this rank has seen are left out. Returns the number of edges.
+
+    Args:
+        starts, ends, columns: the rank's rows.
+        first_id: internal id of row 0.
+        width: words of a vertex.
+        live: uint32, bitmap of the rank's frontier by row.
+        front: uint64, the frontier's words.
+        seen: uint64, by row.
+        found: uint64, updated.
+        marked: uint32, bitmap, updated.
+    """
+    rows = np.uint32(starts.size)
+    first = np.uint32(first_id)
+    edges = 0
+    for w in range(live.size):
+        bits = live[w]
+        while bits:
+            row = w * 32 + np.int64(trailing_zeros(bits))
+            bits &= bits - np.uint32(1)
+            base = (first_id + row) * width
+            edges += ends[row] - starts[row]
+            for k in range(starts[row], ends[row]):
+                if k + _AHEAD < ends[row]:
+                    prefetch(found, np.int64(columns[k + _AHEAD]) * width)
+                u = columns[k]
+                own = u - first
+                at = np.int64(u) * width
+                new = np.uint64(1)
+                if own < rows:
+                    new = np.uint64(0)
+                    mine = np.int64(own) * width
+                    for i in range(width):
+                        word = front[base + i] & ~seen[mine + i]
+                        found[at + i] |= word
+                        new |= word
+                else:
+                    for i in range(width):
+                        found[at + i] |= front[base + i]
+                if new:
+                    marked[u >> np.uint32(5)] |= np.uint32(1) << (u & np.uint32(31))
+    return edges
+
+
+@kernel(
+    int64,
+    *(READ_INT64, READ_INT64, READ_UINT32, int64, int64),
+    *(UINT64, READ_UINT32, UINT64, UINT64, UINT64, UINT32, UINT64),
+)
+def pull(starts, ends, columns, first_id, width, union, live, front, seen, found, marked, lacking):
+    """Search the in-neighbours of each of the rank's rows for bits that the row lacks; return the edges looked at.
+
+    A row is done once it has the union of the frontier's bits.
+
+    Args:
+        starts, ends, columns: the in-edges of the rank's rows.
+        first_id, width, seen: see ``push``.
+        union: uint64[width], the union of the frontier's bits.
+        live: uint32, bitmap of the whole frontier.
+        front: uint64, its words.
+        found: uint64, updated for the rank's rows.
+        marked: uint32, bitmap of the rank's rows, updated.
+        lacking: uint64[width], working memory.
+    """
+    edges = 0
+    for row in range(starts.size):
+        start, stop = starts[row], ends[row]
+        mine, at = row * width, (first_id + row) * width
+        left = np.uint64(0)
+        for i in range(width):
+            lacking[i] = union[i] & ~seen[mine + i]
+            left |= lacking[i]
+        if not left:
+            continue
+        new = np.uint64(0)
+        k = start
+        while k < stop and left:
+            if k + _AHEAD < stop:
+                prefetch(front, np.int64(columns[k + _AHEAD]) * width)
+            u = columns[k]
+            k += 1
+            if not live[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
+                continue
+            base = np.int64(u) * width
+            left = np.uint64(0)
+            for i in range(width):
+                word = front[base + i] & lacking[i]
+                found[at + i] |= word
+                new |= word
+                lacking[i] ^= word
+                left |= lacking[i]
+        edges += k - start
+        if new:
+            marked[row >> 5] |= np.uint32(1) << np.uint32(row & 31)
+    return edges
+
+
+@kernel(types.UniTuple(int64, 4), READ_INT64, READ_INT64, int64, int64, UINT32, UINT64, UINT64, INT64)
+def settle(starts, ends, first_id, width, marked, seen, found, counts):
+    """Reduce ``found`` to the new bits of the rank's rows, which become seen; unmark the rows without any.
+
+    Args:
+        starts, ends, first_id, width, seen: see ``push``.
+        marked: uint32, bitmap of the rank's rows, updated.
+        found: uint64, updated.
+        counts: int64[width * 64], zeros; set to the number of rows that each source has reached.
+
+    Returns:
+        (rows, the sum of their degrees, bits, the sum of the degrees times the bits).
+    """
+    rows = degrees = pairs = edges = 0
+    for w in range(marked.size):
+        bits = marked[w]
+        while bits:
+            row = w * 32 + np.int64(trailing_zeros(bits))
+            bits &= bits - np.uint32(1)
+            reached = 0
+            for i in range(width):
+                at = (first_id + row) * width + i
+                word = found[at] & ~seen[row * width + i]
+                found[at] = word
+                seen[row * width + i] |= word
+                while word:
+                    counts[i * 64 + lowest_bit(word)] += 1
+                    reached += 1
+                    word &= word - np.uint64(1)
+            if reached:
+                rows += 1
+                degrees += ends[row] - starts[row]
+                pairs += reached
+                edges += reached * (ends[row] - starts[row])
+            else:
+                marked[w] ^= np.uint32(1) << np.uint32(row & 31)
+    return rows, degrees, pairs, edges
+
+
+@kernel(void, int64, UINT32, UINT64, UINT64)
+def unite(width, live, front, union):
+    """Add the words of all vertices of a bitmap to ``union``."""
+    for w in range(live.size):
+        bits = live[w]
+        while bits:
+            base = (w * 32 + np.int64(trailing_zeros(bits))) * width
+            bits &= bits - np.uint32(1)
+            for i in range(width):
+                union[i] |= front[base + i]
+
+
+@kernel(void, int64, UINT32, UINT64)
+def clear(width, live, front):
+    """Clear a bitmap, and the words of its vertices."""
+    for w in range(live.size):
+        bits = live[w]
+        live[w] = 0
+        while bits:
+            base = (w * 32 + np.int64(trailing_zeros(bits))) * width
+            bits &= bits - np.uint32(1)
+            for i in range(width):
+                front[base + i] = 0
+
+
+@kernel(types.UniTuple(int64, 2), int64, int64, int64, READ_UINT32, UINT64, UINT32, UINT32)
+def pack(width, vertex, end, bits, words, bin_rows, bin_parents):
+    """Write the words of a bitmap's vertices into a bin, as far as it holds them.
+
+    Consecutive vertices have one entry in common, with the first one and their number. Each of their words follows as
+    an entry.
+
+    Args:
+        width: words of a vertex.
+        vertex, end: the first vertex that is written, and the one after the last.
+        bits: uint32, bitmap.
+        words: uint64, the words.
+        bin_rows, bin_parents: uint32, the bin.
+
+    Returns:
+        (the next vertex to write, the entries of the bin).
+    """
+    at = 0
+    head = -1
+    while vertex < end:
+        rest = bits[vertex >> 5] >> np.uint32(vertex & 31)
+        if not rest & np.uint32(1):
+            head = -1
+            vertex += np.int64(trailing_zeros(rest)) if rest else 32 - (vertex & 31)
+            continue
+        if at + width + (head < 0) > bin_rows.size:
+            return vertex, at
+        if head < 0:
+            head = at
+            bin_rows[at] = vertex
+            bin_parents[at] = 0
+            at += 1
+        bin_parents[head] += 1
+        for i in range(width):
+            word = words[vertex * width + i]
+            bin_rows[at] = np.uint32(word & np.uint64(0xFFFFFFFF))
+            bin_parents[at] = np.uint32(word >> np.uint64(32))
+            at += 1
+        vertex += 1
+    return vertex, at
+
+
+@kernel(void, int64, READ_UINT32, READ_UINT32, UINT32, UINT64)
+def unpack(width, bin_rows, bin_parents, bits, words):
+    """Add the words that ``pack`` wrote into a bin to those of a bitmap's vertices."""
+    at = 0
+    while at < bin_rows.size:
+        vertex, count = np.int64(bin_rows[at]), np.int64(bin_parents[at])
+        at += 1
+        for place in range(vertex, vertex + count):
+            bits[place >> 5] |= np.uint32(1) << np.uint32(place & 31)
+        for place in range(vertex * width, (vertex + count) * width):
+            words[place] |= np.uint64(bin_parents[at]) << np.uint64(32) | np.uint64(bin_rows[at])
+            at += 1
+
+
+@kernel(void, UINT8, int64, int64, int64)
+def write_distance(distances, place, item, distance):
+    """Write a distance into a table of numbers of ``item`` bytes, the lowest byte first."""
+    for byte in range(item):
+        distances[place * item + byte] = np.uint8(distance >> 8 * byte & 255)
+
+
+@kernel(void, int64, int64, int64, READ_UINT32, UINT64, int64, UINT8, int64, INT32)
+def note(distance, first_id, width, marked, found, sources, distances, item, nearest):
+    """Note the distance of the rows that ``settle`` has left marked.
+
+    Args:
+        distance: the distance.
+        first_id, width, marked, found: see ``settle``.
+        sources: number of sources.
+        distances: uint8, the bytes of a table [rows, sources] of numbers of ``item`` bytes; empty for none.
+        item: 1, 2 or 4.
+        nearest: int32, by row the distance of the nearest source, -1 for none, and the source; empty for none.
+    """
+    for w in range(marked.size):
+        bits = marked[w]
+        while bits:
+            row = w * 32 + np.int64(trailing_zeros(bits))
+            bits &= bits - np.uint32(1)
+            for i in range(width):
+                word = found[(first_id + row) * width + i]
+                if word and nearest.size and nearest[2 * row] < 0:
+                    nearest[2 * row] = distance
+                    nearest[2 * row + 1] = i * 64 + lowest_bit(word)
+                if distances.size:
+                    while word:
+                        write_distance(distances, row * sources + i * 64 + lowest_bit(word), item, distance)
+                        word &= word - np.uint64(1)
+
+
+@kernel(void, int64, int64, int64, READ_UINT32, UINT64, int64, INT32)
+def note_targets(distance, first_id, width, rows, found, sources, distances):
+    """Note the distance of some rows in a table int32[rows, sources]; other arguments as of ``note``."""
+    for place in range(rows.size):
+        for i in range(width):
+            word = found[(first_id + rows[place]) * width + i]
+            while word:
+                distances[place * sources + i * 64 + lowest_bit(word)] = distance
+                word &= word - np.uint64(1)
+
+
+@kernel(void, READ_INT32, int64, int64, INT64, int64, UINT64, UINT8, int64, INT32)
+def take_labels(labels, source, sources, counts, width, seen, distances, item, nearest):
+    """Take the labels of one source's traversal into a batch: see ``note``.
+
+    Args:
+        labels: int32, by row the distance, -1 unreached.
+        source: the source's place in the batch.
+        sources: number of sources.
+        counts: int64, zeros; set to the number of rows by distance.
+        width, seen: see ``push``; ``seen`` is empty for none.
+        distances, item, nearest: see ``note``. Sources are taken in their order.
+    """
+    for row in range(labels.size):
+        distance = np.int64(labels[row])
+        if distance < 0:
+            continue
+        counts[distance] += 1
+        if seen.size:
+            seen[row * width + (source >> 6)] |= np.uint64(1) << np.uint64(source & 63)
+        if distances.size:
+            write_distance(distances, row * sources + source, item, distance)
+        if nearest.size and (nearest[2 * row] < 0 or distance < nearest[2 * row]):
+            nearest[2 * row] = distance
+            nearest[2 * row + 1] = source

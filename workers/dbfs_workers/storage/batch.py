@@ -1,0 +1,234 @@
+"""What a rank keeps of a batch, and its working memory: a bit for each vertex and source, in words of 64."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.errors import NoRoomForLabelsError
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.partition import Partition, require_present
+from dbfs_workers.storage.stripe import Stripe, own_rows
+
+WORD_SOURCES: Final = 64
+"""Sources of a word."""
+
+
+def width_of(sources: int) -> int:
+    """Return the words of a vertex."""
+    return -(-sources // WORD_SOURCES)
+
+
+def distance_type(largest: int) -> np.dtype[Any]:
+    """Return the smallest type of distances up to ``largest``; one more value, of all ones, stands for unreached."""
+    return np.dtype(np.uint8 if largest < 2**8 - 1 else np.uint16 if largest < 2**16 - 1 else np.int32)
+
+
+def in_type(distances: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return distances in a type of ``distance_type`` that is at least as wide as theirs."""
+    if distances.dtype == dtype:
+        return distances
+    wide = distances.astype(dtype)
+    wide[distances == np.iinfo(distances.dtype).max] = np.array(-1).astype(dtype)
+    return wide
+
+
+def joined(label: str, groups: Sequence[NDArray[Any]], places: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return what a rank has kept of all groups of a batch, with the sources in another order.
+
+    Args:
+        label: ``distances``, or ``reached`` for bits.
+        groups: as ``RankBatch.by_name`` returns them; all groups but the last have whole words of sources.
+        places: for each source of the new order, its place in the groups.
+        dtype: the type of distances.
+    """
+    if label == "distances":
+        return np.hstack([in_type(group, dtype) for group in groups])[:, places]
+    bits = np.unpackbits(np.hstack(groups), axis=1, bitorder="little")
+    return np.packbits(bits[:, places], axis=1, bitorder="little")
+
+
+def nearest_of(groups: Sequence[NDArray[np.int32]], firsts: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the nearest source of each row among all groups, the first one of several: see ``RankBatch.nearest``.
+
+    Args:
+        groups: by group, its nearest sources.
+        firsts: the place of each group's first source.
+    """
+    found = np.full_like(groups[0], -1)
+    for group, first in zip(groups, firsts, strict=False):
+        nearer = (group[:, 0] >= 0) & ((found[:, 0] < 0) | (group[:, 0] < found[:, 0]))
+        found[nearer] = group[nearer] + np.array([0, first], np.int32)
+    return found
+
+
+def batch_bytes(stripe: Stripe, spec: TraversalSpec, sources: int) -> tuple[int, int]:
+    """Return the bytes of a rank's working memory for so many sources, and of what it keeps of them.
+
+    Distances are counted with a byte each: see ``RankBatch.hold``.
+    """
+    n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources)
+    working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8
+    each_row = 8 * words * ("reached" in spec.batch) + sources * ("distances" in spec.batch)
+    return working, n_local * (each_row + 8 * ("nearest" in spec.batch)) + 4 * len(spec.targets) * sources
+
+
+@dataclass
+class RankBatch(RankLabels):
+    """What a rank keeps of a batch, padding included. Arrays that are not kept are empty.
+
+    Attributes:
+        distances: [n_local, sources] of a type of ``distance_type``.
+        keeps: see ``TraversalSpec.batch``.
+        counts: int64[distances, sources], the rank's vertices at each distance; complete at the end.
+        seen: uint64[n_local * width], the sources that have reached each row.
+        target_rows: uint32, local ids of the rank's targets, ascending, each once.
+        at_targets: int32[target_rows, sources], -1 unreached.
+        nearest: int32[n_local, 2], by row the distance of its nearest source and the source's place, -1 unreached.
+    """
+
+    distances: NDArray[Any]
+    keeps: tuple[str, ...]
+    counts: NDArray[np.int64]
+    seen: NDArray[np.uint64]
+    target_rows: NDArray[np.uint32]
+    at_targets: NDArray[np.int32]
+    nearest: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, stripe: Stripe, rank: int, spec: TraversalSpec) -> "RankBatch":
+        """Return what a rank keeps of a batch that has reached nothing."""
+        sources, keeps, targets = len(spec.sources), spec.batch, own_rows(stripe, rank, spec.targets)
+
+        def rows(name: str) -> int:
+            return stripe.n_local if name in keeps else 0
+
+        return cls(
+            distances=np.full((rows("distances"), sources), 255, np.uint8),
+            predecessors=None,
+            keeps=keeps,
+            counts=np.zeros((0, sources), np.int64),
+            seen=np.zeros(rows("reached") * width_of(sources), np.uint64),
+            target_rows=targets,
+            at_targets=np.full((targets.size, sources), -1, np.int32),
+            nearest=np.full((rows("nearest"), 2), -1, np.int32),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(each.nbytes for each in (self.distances, self.counts, self.seen, self.at_targets, self.nearest))
+
+    def hold(self, largest: int, free_bytes: Callable[[], int]) -> tuple[NDArray[np.uint8], int, NDArray[np.int32]]:
+        """Make room for distances up to ``largest``.
+
+        Returns:
+            The bytes of ``distances``, the bytes of one of them, and ``nearest``, all flat, as kernels take them.
+
+        Raises:
+            NoRoomForLabelsError: distances of that size do not fit.
+        """
+        dtype = distance_type(largest)
+        if self.distances.size and dtype.itemsize > self.distances.itemsize:
+            needed, free = self.distances.size * dtype.itemsize, free_bytes()
+            if needed > free:
+                raise NoRoomForLabelsError(
+                    f"the batch has distances of {largest:,} and more, which take {dtype.itemsize} bytes each: "
+                    f"{needed:,} bytes, {max(0, free):,} bytes are free; make it of fewer sources, or keep less"
+                )
+            self.distances = in_type(self.distances, dtype)
+        flat = self.distances.reshape(-1)
+        return flat.view(np.uint8), flat.itemsize, self.nearest.reshape(-1)
+
+    def by_name(self, stripe: Stripe, rank: int) -> dict[str, NDArray[Any]]:
+        """See ``RankLabels``: all of ``keeps``; ``reached`` is uint8[rows, bytes], with a bit for each source."""
+        owned, sources = stripe.owned(rank), self.counts.shape[1]
+        reached = self.seen.view(np.uint8).reshape(-1, 8 * width_of(sources))[:owned, : -(-sources // 8)]
+        kept: dict[str, NDArray[Any]] = {
+            "counts": self.counts,
+            "reached": reached,
+            "distances": in_type(self.distances, distance_type(len(self.counts) - 1))[:owned],
+            "targets": self.at_targets,
+            "nearest": self.nearest[:owned],
+        }
+        return {name: kept[name] for name in self.keeps}
+
+
+class BatchScratch:
+    """One rank's working memory of a batch: see ``backends.batch_kernels``.
+
+    Args:
+        partition: the rank's edges.
+        max_degree: the largest degree of the rank's rows.
+        in_edges: whether the partition has what bottom-up levels need.
+        together: whether sources share levels. Else nothing here is used.
+
+    Attributes:
+        partition, max_degree: see above.
+        xp: the module of all arrays.
+        first_id: internal id of the rank's row 0.
+        width: words of a vertex.
+        live: uint32[words], bitmap of the frontier: of the rank's rows, and of others in a bottom-up level.
+        front: uint64[ids * width], the frontier's words.
+        marked, found: the same of what a level finds.
+        seen: uint64[n_local * width], the sources that have reached each row.
+        frontier_bits: the same as ``live`` if the partition has what bottom-up levels need; else None.
+    """
+
+    def __init__(self, partition: Partition, max_degree: int, *, in_edges: bool, together: bool) -> None:
+        self.partition, self.max_degree = partition, max_degree
+        self.xp, self.first_id = np, partition.rank * partition.stripe.n_local
+        self.width, self._together = 0, together
+        self.live, self.marked = (np.zeros(partition.stripe.words, np.uint32) for _ in (0, 1))
+        self.frontier_bits = self.live if in_edges else None
+        self.front = self.found = self.seen = np.empty(0, np.uint64)
+
+    @property
+    def own_words(self) -> slice:
+        """The slice of a bitmap with the rank's rows."""
+        words = self.partition.stripe.words_local
+        return slice(self.partition.rank * words, (self.partition.rank + 1) * words)
+
+    @property
+    def frontier(self) -> NDArray[np.uint32]:
+        """The rank's vertices of the frontier, as local ids."""
+        return np.flatnonzero(np.unpackbits(self.live[self.own_words].view(np.uint8), bitorder="little")).astype(
+            np.uint32
+        )
+
+    def labels_for(self, spec: TraversalSpec) -> RankBatch:
+        """Return what the rank is to keep of a batch that ``start`` begins."""
+        return RankBatch.empty(self.partition.stripe, self.partition.rank, spec)
+
+    def start(self, spec: TraversalSpec, labels: RankLabels) -> RankBatch:
+        """Clear the last batch's state, and give each source its bit.
+
+        Raises:
+            InvalidVertexError: a source was deleted.
+        """
+        assert isinstance(labels, RankBatch)
+        if not self._together:
+            return labels
+        require_present(self.partition, spec.sources)
+        stripe, rank = self.partition.stripe, self.partition.rank
+        self.width = width = width_of(len(spec.sources))
+        ids = stripe.p * stripe.n_local
+        # New memory is zero, and takes no time until it is written.
+        self.front, self.found = (np.zeros(ids * width, np.uint64) for _ in (0, 1))
+        self.seen = labels.seen if labels.seen.size else np.zeros(stripe.n_local * width, np.uint64)
+        self.live[:] = self.marked[:] = 0
+        sources = np.asarray(spec.sources, np.int64)
+        places = np.flatnonzero(stripe.owner(sources) == rank)
+        vertices = stripe.internal(sources[places])
+        np.bitwise_or.at(self.marked, vertices // 32, np.uint32(1) << (vertices % 32).astype(np.uint32))
+        bits = np.uint64(1) << (places % WORD_SOURCES).astype(np.uint64)
+        np.bitwise_or.at(self.found, vertices * width + places // WORD_SOURCES, bits)
+        return labels
+
+    def advance(self) -> None:
+        """Make what a level has found the frontier. The frontier before is cleared already."""
+        self.live, self.marked = self.marked, self.live
+        self.front, self.found = self.found, self.front
