@@ -147,6 +147,16 @@ def made_by(graph: Graph, case: Case, call: Call) -> list[tuple[BFSResult, Dista
     return [(result, expected_of(case, call, call.sources))]
 
 
+def assert_batch(graph: Graph, case: Case, call: Call) -> None:
+    """A batch of the same sources has the same distances."""
+    sources = sorted(set(call.sources))
+    result = graph.bfs_batch(sources, keep="distances", max_depth=call.max_depth, direction=call.direction)
+    expected = np.stack([expected_of(case, call, [source]) for source in sources], axis=1)
+    distances = result.distances()
+    unreached = np.array(-1).astype(distances.dtype)
+    np.testing.assert_array_equal(np.where(distances == unreached, -1, distances.astype(np.int64)), expected)
+
+
 def assert_counts(case: Case, result: BFSResult, expected: Distances) -> None:
     reached, degrees = expected >= 0, case.degrees
     assert (result.reached, result.depth) == (reached.sum(), expected.max())
@@ -212,6 +222,8 @@ def test_any_runs_one_after_another(client: distributed.Client, case: Case) -> N
         assert graph.m == case.degrees.sum()
         kept = []
         for call in case.calls:
+            if call.many:
+                assert_batch(graph, case, call)
             for result, expected in made_by(graph, case, call):
                 assert_counts(case, result, expected)
                 if call.released:

@@ -25,11 +25,18 @@ def lowest_bit(word):
     return np.int64(32) + trailing_zeros(np.uint32(word >> np.uint64(32)))
 
 
-@kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT64, UINT32)
-def push(starts, ends, columns, first_id, width, live, front, seen, found, marked):
-    """Add the bits of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
+@kernel(int64, types.uint64)
+def count_bits(word):
+    """Return the number of set bits of a word."""
+    word -= word >> np.uint64(1) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + (word >> np.uint64(2) & np.uint64(0x3333333333333333))
+    word = word + (word >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64(word * np.uint64(0x0101010101010101) >> np.uint64(56))
 
-    Bits that a row of this rank has seen are left out. Returns the number of edges.
+
+@kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT32)
+def push(starts, ends, columns, first_id, width, live, front, found, marked):
+    """Add the bits of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
 
     Args:
         starts, ends, columns: the rank's rows.
@@ -37,12 +44,12 @@ def push(starts, ends, columns, first_id, width, live, front, seen, found, marke
         width: words of a vertex.
         live: uint32, bitmap of the rank's frontier by row.
         front: uint64, the frontier's words.
-        seen: uint64, by row.
         found: uint64, updated.
         marked: uint32, bitmap, updated.
+
+    Returns:
+        The number of edges.
     """
-    rows = np.uint32(starts.size)
-    first = np.uint32(first_id)
     edges = 0
     for w in range(live.size):
         bits = live[w]
@@ -55,21 +62,10 @@ def push(starts, ends, columns, first_id, width, live, front, seen, found, marke
                 if k + _AHEAD < ends[row]:
                     prefetch(found, np.int64(columns[k + _AHEAD]) * width)
                 u = columns[k]
-                own = u - first
                 at = np.int64(u) * width
-                new = np.uint64(1)
-                if own < rows:
-                    new = np.uint64(0)
-                    mine = np.int64(own) * width
-                    for i in range(width):
-                        word = front[base + i] & ~seen[mine + i]
-                        found[at + i] |= word
-                        new |= word
-                else:
-                    for i in range(width):
-                        found[at + i] |= front[base + i]
-                if new:
-                    marked[u >> np.uint32(5)] |= np.uint32(1) << (u & np.uint32(31))
+                for i in range(width):
+                    found[at + i] |= front[base + i]
+                marked[u >> np.uint32(5)] |= np.uint32(1) << (u & np.uint32(31))
     return edges
 
 
@@ -85,7 +81,8 @@ def pull(starts, ends, columns, first_id, width, union, live, front, seen, found
 
     Args:
         starts, ends, columns: the in-edges of the rank's rows.
-        first_id, width, seen: see ``push``.
+        first_id, width: see ``push``.
+        seen: uint64, by row.
         union: uint64[width], the union of the frontier's bits.
         live: uint32, bitmap of the whole frontier.
         front: uint64, its words.
@@ -126,14 +123,19 @@ def pull(starts, ends, columns, first_id, width, union, live, front, seen, found
     return edges
 
 
-@kernel(types.UniTuple(int64, 4), READ_INT64, READ_INT64, int64, int64, UINT32, UINT64, UINT64, INT64)
-def settle(starts, ends, first_id, width, marked, seen, found, counts):
+@kernel(types.UniTuple(int64, 4), READ_INT64, READ_INT64, int64, int64, UINT32, UINT64, UINT64, UINT64, INT64)
+def settle(starts, ends, first_id, width, marked, seen, found, planes, counts):
     """Reduce ``found`` to the new bits of the rank's rows, which become seen; unmark the rows without any.
 
+    The rows of all sources are counted at once: plane ``b`` has bit ``b`` of each source's count, and a word is added
+    to the planes as to a binary number.
+
     Args:
-        starts, ends, first_id, width, seen: see ``push``.
+        starts, ends, first_id, width: see ``push``.
         marked: uint32, bitmap of the rank's rows, updated.
+        seen: uint64, by row, updated.
         found: uint64, updated.
+        planes: uint64[width * 32], zeros; working memory.
         counts: int64[width * 64], zeros; set to the number of rows that each source has reached.
 
     Returns:
@@ -151,10 +153,11 @@ def settle(starts, ends, first_id, width, marked, seen, found, counts):
                 word = found[at] & ~seen[row * width + i]
                 found[at] = word
                 seen[row * width + i] |= word
+                reached += count_bits(word)
+                plane = i * 32
                 while word:
-                    counts[i * 64 + lowest_bit(word)] += 1
-                    reached += 1
-                    word &= word - np.uint64(1)
+                    planes[plane], word = planes[plane] ^ word, planes[plane] & word
+                    plane += 1
             if reached:
                 rows += 1
                 degrees += ends[row] - starts[row]
@@ -162,6 +165,9 @@ def settle(starts, ends, first_id, width, marked, seen, found, counts):
                 edges += reached * (ends[row] - starts[row])
             else:
                 marked[w] ^= np.uint32(1) << np.uint32(row & 31)
+    for place in range(counts.size):
+        for b in range(32):
+            counts[place] += np.int64(planes[place // 64 * 32 + b] >> np.uint64(place % 64) & np.uint64(1)) << b
     return rows, degrees, pairs, edges
 
 
@@ -301,7 +307,7 @@ def take_labels(labels, source, sources, counts, width, seen, distances, item, n
         source: the source's place in the batch.
         sources: number of sources.
         counts: int64, zeros; set to the number of rows by distance.
-        width, seen: see ``push``; ``seen`` is empty for none.
+        width, seen: see ``settle``; ``seen`` is empty for none.
         distances, item, nearest: see ``note``. Sources are taken in their order.
     """
     for row in range(labels.size):
