@@ -83,15 +83,18 @@ def require(
         most = max(map(len, specs.sources))
         working, each = batch_bytes(stripe, options, most)
         needed, what = working + traversals * each, f"the bits and results of {traversals:,} times {most:,} sources"
-        pooled, way = 0, "make the batch of fewer sources, or keep less of it"
+        way = "make the batch of fewer sources, or keep less of it"
     else:
         needed = traversals * label_bytes(stripe, predecessors=options.predecessors)
-        pooled, what = pooled_bytes(), f"the labels of {counted(traversals, 'traversal')}"
+        what = f"the labels of {counted(traversals, 'traversal')}"
         way = "traverse with graph.bfs_stream, which keeps few results at a time"
-    if held + needed <= 2 * label_bytes(stripe, predecessors=True) or needed <= pooled:
+    if held + needed <= 2 * label_bytes(stripe, predecessors=True):
+        return
+    pooled = pooled_bytes()
+    if needed <= pooled and not options.batch:
         return
     # Memory of the pool serves labels only.
-    free = free_bytes() - (pooled_bytes() if options.batch else 0)
+    free = free_bytes() - (pooled if options.batch else 0)
     if needed > free:
         raise NoRoomForLabelsError(
             f"{where}: {what} need {needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps "
