@@ -1,6 +1,7 @@
 """Batches of sources through the service: every reader against SciPy, groups, bad input, and runs that end early."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import distributed
@@ -9,6 +10,7 @@ import pytest
 
 import dbfs
 from benchmarks.batch import bench_batch
+from dbfs.engines.resident import ResidentLabels
 from dbfs.errors import (
     InvalidOptionError,
     InvalidVertexError,
@@ -118,6 +120,25 @@ def test_groups_become_smaller_until_they_fit(client: distributed.Client) -> Non
         client.run(set_room, graph.record.graph_id, 1, workers=[address])
         with pytest.raises(NoRoomForLabelsError, match=r"64 sources need .* free .* make the batch of fewer sources"):
             graph.bfs_batch(range(512), max_depth=1)
+
+
+def test_groups_before_one_that_does_not_fit_are_dropped(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished, dropped = batches.finished, []
+
+    def short(*given: Any) -> Iterator[Any]:
+        yield next(finished(*given))
+        raise NoRoomForLabelsError("no room")
+
+    monkeypatch.setattr(batches, "finished", short)
+    monkeypatch.setattr(batches, "MOST_SOURCES", 128)
+    monkeypatch.setattr(ResidentLabels, "drop", lambda self: dropped.append(self._index))
+    with loaded(client) as graph:
+        # Groups of 128 sources, then of 64.
+        with pytest.raises(NoRoomForLabelsError, match="no room"):
+            graph.bfs_batch(SOURCES)
+        assert dropped == [0, 0]
 
 
 def test_a_batch_is_cancelled_by_its_next_level(client: distributed.Client) -> None:

@@ -88,15 +88,13 @@ def batch(
                 made for _, made in finished(graph, engines.choose("resident", graph.layout), run, progress)
             )
             return BatchResult(graph, sources, run, outcomes)
-        except NoRoomForLabelsError:
-            # Smaller groups take less working memory.
-            if size == WORD_SOURCES:
-                raise
-            most = size // 2
-        except BaseException:
+        except BaseException as error:
             for made in outcomes:
                 made.labels.drop()
-            raise
+            # Smaller groups take less working memory.
+            if not isinstance(error, NoRoomForLabelsError) or size == WORD_SOURCES:
+                raise
+            most = size // 2
 
 
 class BatchResult(StaysHere):
