@@ -56,7 +56,7 @@ PUBLISHED = {
 }
 _SHARES = ("bitmask_culled", "label_culled", "warp_culled", "history_culled", "duplicates")
 _WAYS = ("expand-contract", "contract-expand", "two-phase", "hybrid")
-# The C2050's number of threads, with one neighbour each, but for contract-expand, whose queue overflows sooner then.
+# The C2050's number of threads, with one neighbour each; the plan has contract-expand with two.
 _SMALL = {way: f"{way}:grid=c2050{'' if way == 'contract-expand' else ',items=1'}" for way in _WAYS}
 
 

@@ -233,7 +233,7 @@ def test_without_a_line_runs_go_through_the_scheduler(
 
 
 def test_a_line_between_ranks_that_broke_is_made_anew(client: distributed.Client) -> None:
-    """As after a moment in which a host was silent: the run that comes next notices, and nobody else."""
+    """A line breaks if a host was silent for a moment. The next run opens a new line, unseen by its caller."""
 
     def close_line(dask_worker: distributed.Worker, graph_id: str) -> None:
         dask_worker.plugins["dbfs"].turns._followers[graph_id][0].close()

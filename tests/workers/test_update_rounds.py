@@ -252,7 +252,7 @@ def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None
     ("refused", "prepared_at", "until"), [(0, 1.0, 5.0), (0, 4.95, 4.95 + LATE_SECONDS), (3, 1.0, 5.0)]
 )
 def test_a_rank_that_is_late_in_the_second_round(refused: int, prepared_at: float, until: float) -> None:
-    """The scheduler has the version by the deadline. A refused version is nobody's to commit."""
+    """The scheduler has the version by the deadline. No rank commits a refused version."""
     clock = [0.0]
     request = update_in(1, strict=True)
     assert isinstance(request.work, Change)

@@ -75,7 +75,7 @@ def test_a_late_end_of_a_turn_leaves_the_next_one_alone() -> None:
 
 
 def test_a_turn_that_was_ended_before_it_began_is_refused() -> None:
-    """Messages over two connections come in any order: nobody waits for this turn's run any more."""
+    """The message that begins a turn may come after the message that ends the turn. The turn then does not begin."""
 
     async def overtaken() -> None:
         with worker_turns() as turns:

@@ -57,7 +57,7 @@ class BatchTraversed(Traversed):
 
 
 class BatchLevels(RankLevels[BatchScratch]):
-    """The levels of a rank in a batch: see ``RankLevels``. It is the stepper of its levels, too.
+    """The levels of a rank in a batch: see ``RankLevels``. The class is also the stepper of these levels.
 
     Args:
         alone: what runs the levels of one source, of any layout.
