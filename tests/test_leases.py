@@ -1,5 +1,6 @@
 """Leases: who has the short way to a gang, and how a lease ends."""
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -16,17 +17,26 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.errors import DeadlineExceededError, ResourceError, RunCancelledError, WorkerLostError
+from dbfs.errors import (
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    ResourceError,
+    RunCancelledError,
+    StaleRunError,
+    WorkerLostError,
+)
 from dbfs.graph import numbering
 from dbfs.graph.graph import Graph
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
-from dbfs.service.turns import Turns
+from dbfs.service.turns import Turn, Turns
+from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.turns.messages import Begun
 from dbfs_workers.turns.notes import RunNote
 from dbfs_workers.turns.requests import Run, answer_error
 from dbfs_workers.turns.worker import WorkerTurns
@@ -261,6 +271,37 @@ def test_a_turn_that_can_not_begin_fails_its_run_and_no_other(
             graph.bfs_many([0, 1])
         monkeypatch.undo()
         assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
+
+
+@pytest.mark.parametrize("error", [ExchangeUnavailableError("no line to a peer"), StaleRunError("over")])
+def test_a_rank_lost_while_a_turn_begins_is_told_although_its_line_breaks_first(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    plugins = client.cluster.scheduler.plugins
+    begin = Turns._begin
+    lost = []
+
+    async def lose(graph_id: str) -> None:
+        await plugins["dbfs"]._turns.stop(graph_id, Cause.LOST, "lost rank 1", 1)
+
+    async def fail(*arguments: object) -> None:
+        raise error
+
+    async def failed(self: Turns, turn: Turn, *arguments: Any) -> Begun:
+        try:
+            return await begin(self, turn, *arguments)
+        finally:
+            # The scheduler hears of the loss after rank 0 has failed.
+            asyncio.get_running_loop().call_soon(
+                lambda: lost.append(asyncio.ensure_future(lose(turn.graph.record.graph_id)))
+            )
+
+    with dbfs.load("path:n=50", client=client) as graph:
+        monkeypatch.setattr(WorkerTurns, "_new_leader", fail)
+        monkeypatch.setattr(Turns, "_begin", failed)
+        with pytest.raises(WorkerLostError, match="lost rank 1; load the graph again"):
+            graph.bfs_many([0, 1])
+        assert lost
 
 
 def test_a_run_that_is_cancelled_as_its_turn_begins_leaves_the_next_one_alone(

@@ -12,7 +12,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dbfs.errors import DbfsError, LateError, RunCancelledError, StaleRunError, WorkerLostError
+from dbfs.errors import (
+    DbfsError,
+    ExchangeUnavailableError,
+    LateError,
+    RunCancelledError,
+    StaleRunError,
+    WorkerLostError,
+)
 from dbfs.service import forming
 from dbfs.service.entries import Doors, GraphEntry, RunEntry, name_rank
 from dbfs.service.history import History
@@ -256,9 +263,11 @@ class Turns:
             if turn.over.done():
                 # The answer says more about the end than the message that caused it.
                 await asyncio.wait([answer], timeout=LATE_SECONDS)
-            # Rank 0 may have heard of the end first, and then knows no reason.
-            stale = turn.why is not None and answer.done() and isinstance(answer.exception(), StaleRunError)
-            if answer.done() and not stale:
+            # Rank 0 may meet what a lost rank broke, or the end itself, before the scheduler hears why.
+            unclear = answer.done() and isinstance(answer.exception(), ExchangeUnavailableError | StaleRunError)
+            if unclear:
+                await asyncio.wait([turn.over], timeout=LATE_SECONDS)
+            if answer.done() and not (unclear and turn.why):
                 return answer.result()
             if turn.why is not None:
                 raise type(turn.why)(f"run {run.run_id}: {turn.why}")

@@ -158,8 +158,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/members/label_room.py",
-        " or needed <= pooled:",
-        ":",
+        "needed <= pooled and",
+        "False and",
         ("tests/test_label_room.py::test_labels_that_fit_into_the_memory_of_released_ones_are_not_refused",),
     ),
     Fault(
