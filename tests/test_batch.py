@@ -17,6 +17,7 @@ from dbfs.errors import (
     NoRoomForLabelsError,
     ResultReleasedError,
     RunCancelledError,
+    ValidationError,
 )
 from dbfs.graph import batch as batches
 from dbfs.graph.graph import Graph
@@ -79,6 +80,56 @@ def test_a_batch_in_one_group_and_in_several(
         result.distances()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"ranks": 2, "keep_edges": True}, {"ranks": 3, "order": "degree"}, {"ranks": 4, "layout": "2d"}],
+    ids=str,
+)
+def test_every_source_of_a_batch_is_validated(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(batches, "MOST_SOURCES", 64)
+    with loaded(client, **options) as graph:
+        result = graph.bfs_batch(SOURCES[:70], keep="distances", max_depth=4)
+        found = dbfs.validate(graph, result)
+        alone = dbfs.validate(graph, graph.bfs(SOURCES[0], max_depth=4))
+        assert (found.of_input, found.edges) == (alone.of_input, 70 * alone.edges)
+        # A wrong distance of the last source, on rank 0.
+        kept = result._kept[1]["distances"]
+        wrong = kept[0].result().copy()
+        wrong[np.argmax(wrong[:, -1] == 2), -1] = 4
+        with monkeypatch.context() as patch:
+            patched = (client.scatter(wrong, workers=[graph.gang.addresses[0]]), *kept[1:])
+            patch.setitem(result._kept[1], "distances", patched)
+            with pytest.raises(ValidationError, match=rf"arrays, source {max(SOURCES[:70])}: rule 3"):
+                result.validate()
+        result.validate()
+        graph.unload()
+        with pytest.raises(ResultReleasedError):
+            result.validate()
+
+
+@pytest.mark.parametrize("options", [{"ranks": 2}, {"ranks": 3, "order": "degree"}], ids=str)
+def test_the_nearest_of_the_sources_of_a_traversal(client: distributed.Client, options: dict[str, Any]) -> None:
+    adjacency = oracle.adjacency(*ARRAYS, directed=False)
+    sources = [31, 5, 150, 5]
+    far = np.array([oracle.distances(adjacency, [source]) for source in sources])
+    with loaded(client, **options) as graph:
+        for result in (graph.bfs(sources), graph.bfs(sources, max_depth=2), graph.bfs(sources, targets=[77])):
+            vertices, distances = result.nearest()
+            np.testing.assert_array_equal(distances, result.distances())
+            expected = np.where((far == distances) & (distances >= 0), np.array(sources)[:, None], N).min(axis=0)
+            np.testing.assert_array_equal(vertices, np.where(expected < N, expected, -1))
+
+
+def test_the_nearest_sources_are_of_the_traversed_version(client: distributed.Client) -> None:
+    with loaded(client, mutable=True) as graph:
+        result = graph.bfs([0, 1])
+        graph.insert_edges([[0, 199]])
+        with pytest.raises(InvalidOptionError, match="is of version 0 .* which is 1 now; traverse again"):
+            result.nearest()
+
+
 def test_bad_input(client: distributed.Client) -> None:
     with loaded(client, ranks=2) as graph:
         for sources, match in ([], "at least one source"), ([3, 5, 3, 3], "3 is given 3 times"), ([N], "200"):
@@ -93,6 +144,7 @@ def test_bad_input(client: distributed.Client) -> None:
         result = graph.bfs_batch([0])
         for read, option in [
             (result.distances, "keep='distances'"),
+            (result.validate, "keep='distances'"),
             (result.reached_bits, "keep='reached'"),
             (result.target_distances, "targets="),
             (result.nearest, "nearest=True"),

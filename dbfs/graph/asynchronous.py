@@ -34,9 +34,9 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     """The result of ``AsyncGraph.bfs``.
 
     ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
-    ``to_pandas``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``validate``, ``update``,
-    ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods, and return awaitables.
-    ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
+    ``to_pandas``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``, ``validate``,
+    ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods, and return
+    awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
 
     Attributes:
         graph: the graph that was traversed.
@@ -73,6 +73,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     to_parquet = awaited(BFSResult.to_parquet, unchanged)
     to_dask_dataframe = awaited(BFSResult.to_dask_dataframe, unchanged)
     to_dask_array = awaited(BFSResult.to_dask_array, unchanged)
+    nearest = awaited(BFSResult.nearest, unchanged)
     validate = awaited(BFSResult.validate, unchanged)
     changed = awaited(BFSResult.changed, unchanged)
     publish = awaited(BFSResult.publish, unchanged)
@@ -131,6 +132,7 @@ class AsyncBatchResult(AsyncView[BatchResult]):
     target_distances = awaited(BatchResult.target_distances, unchanged)
     nearest = awaited(BatchResult.nearest, unchanged)
     to_dask_array = awaited(BatchResult.to_dask_array, unchanged)
+    validate = awaited(BatchResult.validate, unchanged)
     release = awaited(BatchResult.release, unchanged)
 
 

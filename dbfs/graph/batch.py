@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ from dbfs.graph.traversing import finished, require_options
 from dbfs.progress import ProgressOption
 from dbfs.records import RunProgress
 from dbfs.units import format_seconds
+from dbfs.validation.validate import Columns, validate
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.batch import WORD_SOURCES, distance_type, joined, nearest_of
 from dbfs_workers.text import counted
@@ -35,6 +36,9 @@ KEPT: Final = ("counts", "reached", "distances")
 
 MOST_SOURCES: Final = 512
 """Sources of a group, which the ranks traverse from together."""
+
+# Sources that are validated together. A rank then takes 8 bytes for each of them and of the graph's vertices.
+_VALIDATED: Final = 8
 
 
 def batch(
@@ -224,6 +228,21 @@ class BatchResult(StaysHere):
         vertices = self._ordered[found[:, 1]]
         vertices[found[:, 0] < 0] = -1
         return vertices, np.ascontiguousarray(found[:, 0])
+
+    def columns(self) -> Iterator[Columns]:
+        """Yield where the workers keep the distances of the sources, a few at a time. Errors as for ``distances``."""
+        self._require("distances")
+        end = 0
+        for named, counts in zip(self._kept, self._fetch("counts")[0], strict=True):
+            begin, end = end, end + counts.shape[1]
+            for first in range(begin, end, _VALIDATED):
+                sources = tuple(self._ordered[first : min(end, first + _VALIDATED)].tolist())
+                yield Columns(sources, self.spec.max_depth, named["distances"], first - begin)
+
+    @bounded()
+    def validate(self) -> None:
+        """Check the distances of every source on the workers: see ``dbfs.validate``, which also returns counts."""
+        validate(self.graph, self)
 
     @bounded()
     def release(self) -> None:

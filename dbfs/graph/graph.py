@@ -127,6 +127,18 @@ class Graph(StaysHere, GraphCounts):
         self.refresh()
         return self.record.version
 
+    def require_version(self, version: int, what: object) -> None:
+        """Check that a result is of the graph's version at this moment.
+
+        Raises:
+            InvalidOptionError: it is not; ``what`` names the result.
+            Other errors as for ``refresh``.
+        """
+        if version != self.version:
+            raise InvalidOptionError(
+                f"{what} is of version {version} of {self.name}, which is {self.record.version} now; traverse again"
+            )
+
     @bounded()
     def refresh(self) -> None:
         """Read the graph's record anew: other clients may have updated the graph.

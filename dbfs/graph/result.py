@@ -215,6 +215,24 @@ class BFSResult(StaysHere):
         return self.reader().whole("predecessors")
 
     @bounded()
+    def nearest(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
+
+        Of several nearest sources the one with the smallest id counts. The graph is traversed again, by ``bfs_batch``.
+
+        Raises:
+            InvalidOptionError: the graph was updated since, or is on GPUs.
+            Other errors as for ``Graph.bfs_batch``.
+        """
+        self.graph.require_version(self.version, self)
+        sources = self.graph.python_ids(sorted(set(self.source_vertices)))
+        made = self.graph.bfs_batch(sources, nearest=True, max_depth=self.farthest, direction=self.spec.direction)
+        try:
+            return made.nearest()
+        finally:
+            made.release()
+
+    @bounded()
     def to_dask_array(self, label: str = "distances") -> da.Array:
         """Return the labels as a Dask array on the workers, one chunk per rank; no labels move.
 

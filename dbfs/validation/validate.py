@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import distributed
 import numpy as np
@@ -31,10 +31,13 @@ from dbfs_workers.rpc import A
 from dbfs_workers.tasks import validation as tasks
 
 if TYPE_CHECKING:
-    from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
+    from dbfs.graph.asynchronous import AsyncBatchResult, AsyncBFSResult, AsyncGraph
+    from dbfs.graph.batch import BatchResult
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
     from dbfs_workers.checks.verdict import Verdict, Violation
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +59,25 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The distances of some sources of a batch.
+
+    Attributes:
+        sources: their vertices.
+        max_depth: see ``Labels``.
+        group: by rank, what the rank keeps of the sources' group.
+        first: the column of the first source there.
+    """
+
+    sources: tuple[int, ...]
+    max_depth: int | None
+    group: Sequence[distributed.Future]
+    first: int
+
+
+@dataclass(frozen=True)
 class Validation:
-    """Counts of a validation that found no fault.
+    """Counts of a validation that found no fault. Of a batch they are sums over its sources.
 
     Attributes:
         of_input: True if the checked edges were the input's (``keep_edges=True``), False if the graph's own.
@@ -72,15 +92,17 @@ class Validation:
 
 
 @overload
-def validate(graph: Graph, result: BFSResult | Labels) -> Validation: ...
+def validate(graph: Graph, result: BFSResult | BatchResult | Labels) -> Validation: ...
 
 
 @overload
-def validate(graph: AsyncGraph, result: AsyncBFSResult | Labels) -> Coroutine[Any, Any, Validation]: ...
+def validate(
+    graph: AsyncGraph, result: AsyncBFSResult | AsyncBatchResult | Labels
+) -> Coroutine[Any, Any, Validation]: ...
 
 
 def validate(
-    graph: Graph | AsyncGraph, result: BFSResult | AsyncBFSResult | Labels
+    graph: Graph | AsyncGraph, result: BFSResult | BatchResult | AsyncBFSResult | AsyncBatchResult | Labels
 ) -> Validation | Coroutine[Any, Any, Validation]:
     """Check labels by Graph500's five rules (specification 2.0, "Validation") on the workers.
 
@@ -88,12 +110,12 @@ def validate(
 
     Args:
         graph: the graph that was traversed. After ``load(..., keep_edges=True)`` the edges are those of the input.
-        result: a result of this graph, or labels by vertex.
+        result: a result of this graph, or labels by vertex. Each source of a batch is checked.
 
     Raises:
         ValidationError: names the broken rules, vertices that show each fault, and the ranks that found it.
         InvalidOptionError: the result is another graph's or another version's, labels are not n integers, or no labels
-            were given.
+            were given, or a batch did not keep distances.
         InvalidVertexError: a source of the labels is not in the graph.
         ResultReleasedError: the result or the graph was released.
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
@@ -105,22 +127,28 @@ def validate(
 
 
 @bounded()
-def _validate(graph: Graph, result: BFSResult | Labels) -> Validation:
+def _validate(graph: Graph, result: BFSResult | BatchResult | Labels) -> Validation:
+    if isinstance(result, Labels):
+        return _checked(graph, _Check.labels, result)
+    if result.graph.record.graph_id != graph.record.graph_id:
+        raise InvalidOptionError(f"{result} is not of {graph.name}, but of {result.graph.name} as it was loaded then")
+    graph.require_version(result.version, result)
+    from dbfs.graph.batch import BatchResult
+
+    if not isinstance(result, BatchResult):
+        return _checked(graph, _Check.result, result)
+    return _total(_checked(graph, _Check.columns, columns) for columns in result.columns())
+
+
+def _total(validations: Iterable[Validation]) -> Validation:
+    of_input, edges, component_edges = zip(*map(astuple, validations), strict=True)
+    return Validation(of_input[0], sum(edges), sum(component_edges))
+
+
+def _checked(graph: Graph, make: Callable[[_Check, T], Validation], labels: T) -> Validation:
     check = _Check(graph)
     try:
-        if isinstance(result, Labels):
-            return check.labels(result)
-        if result.graph.record.graph_id != graph.record.graph_id:
-            raise InvalidOptionError(
-                f"{result} is not of {graph.name}, but of {result.graph.name} as it was loaded then"
-            )
-        graph.refresh()
-        if result.version != graph.record.version:
-            raise InvalidOptionError(
-                f"{result} is of version {result.version} of {graph.name}, which is {graph.record.version} now; "
-                "traverse again"
-            )
-        return check.result(result)
+        return make(check, labels)
     finally:
         release(check.futures)
 
@@ -200,6 +228,16 @@ class _Check:
     def _doing(self) -> str:
         return f"validating {self.graph.name}"
 
+    def columns(self, columns: Columns) -> Validation:
+        """Check some sources of a batch."""
+        sources, farthest = self.graph.numbering.positions(columns.sources), columns.max_depth
+
+        def pack(plan: TaskGraph, rank: int, key: Key) -> Ref:
+            group = Ref(columns.group[rank].key)
+            return plan.add(rank, key, tasks.pack_columns, self.stripe, rank, group, columns.first, sources, farthest)
+
+        return self._run(pack, predecessors=False, farthest=farthest, sources=columns.sources)
+
     def labels(self, labels: Labels) -> Validation:
         """Send the caller's labels to the workers and check them there."""
         graph = self.graph
@@ -235,9 +273,21 @@ class _Check:
         return self._run(pack, predecessors=predecessors is not None, farthest=farthest)
 
     def _run(
-        self, pack: Callable[[TaskGraph, int, Key], Ref], *, predecessors: bool, farthest: int | None
+        self,
+        pack: Callable[[TaskGraph, int, Key], Ref],
+        *,
+        predecessors: bool,
+        farthest: int | None,
+        sources: Sequence[int] = (),
     ) -> Validation:
-        """Pack the labels, check the edges and merge the findings; ``pack`` adds one rank's packing task."""
+        """Pack the labels, check the edges and merge the findings.
+
+        Args:
+            pack: adds one rank's packing task, of one traversal or of all ``sources``.
+            predecessors: whether the labels have predecessors.
+            farthest: see ``Labels.max_depth``.
+            sources: vertices of a batch's sources.
+        """
         graph, record, plan = self.graph, self.graph.record, TaskGraph()
         partitions = graph.partition_keys
         of_input = bool(record.input_edge_keys)
@@ -245,9 +295,16 @@ class _Check:
         orders: list[Ref | None] = [None] * self.gang.p
         if of_input and order is not None:
             orders = [Ref(key) for key in graph.numbering.on_ranks(self.deadline, self._doing)]
+
+        def add(rank: int, key: Key, function: Callable[..., Any], *arguments: Any) -> Ref:
+            if sources:
+                by_column = tuple(at for at, argument in enumerate(arguments) if isinstance(argument, list))
+                return plan.add(rank, key, tasks.of_columns, function, by_column, *arguments)
+            return plan.add(rank, key, function, *arguments)
+
         packed = [pack(plan, rank, (f"pack-labels-{self.token}", rank)) for rank in range(self.gang.p)]
         held: list[Key] = []
-        if graph.backend == "cpu" and graph.exchange == "shared_memory":
+        if graph.backend == "cpu" and graph.exchange == "shared_memory" and not sources:
             # The table's memory ends with the object of the task that made it. Dask may drop that object if another
             # worker has a copy of the result. So other workers get ``for_peers`` of it, no copy.
             held.append(f"label-table-{self.token}")
@@ -262,16 +319,18 @@ class _Check:
             options = (predecessors, graph.directed, farthest)
             if of_input:
                 edges = Ref(record.input_edge_keys[rank])
-                check = plan.add(rank, key, tasks.check_input, self.stripe, rank, edges, packed, orders[rank], *options)
+                check = add(rank, key, tasks.check_input, self.stripe, rank, edges, packed, orders[rank], *options)
             else:
-                check = plan.add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
+                check = add(rank, key, tasks.check_partition, Ref(partitions[rank]), packed, *options)
             findings.append(check)
         key = (f"merge-findings-{self.token}", 0)
-        plan.add(0, key, checks.merge_findings, self.stripe, packed, findings, order, predecessors, of_input)
-        verdict: Verdict = self._fetch(plan, key, held)
-        if verdict.violations:
-            raise self._error(verdict.violations)
-        return Validation(of_input, verdict.edges, verdict.component_edges)
+        add(0, key, checks.merge_findings, self.stripe, packed, findings, order, predecessors, of_input)
+        found = self._fetch(plan, key, held)
+        verdicts: list[Verdict] = found if sources else [found]
+        for at, verdict in enumerate(verdicts):
+            if verdict.violations:
+                raise self._error(verdict.violations, sources[at : at + 1])
+        return _total(Validation(of_input, one.edges, one.component_edges) for one in verdicts)
 
     def _distances(self, predecessors: Sequence[distributed.Future]) -> list[distributed.Future]:
         """Find the distances along predecessors; by rank, futures of int32 arrays."""
@@ -318,6 +377,7 @@ class _Check:
         self.futures.extend(futures.values())
         return self.gang.gather([futures[key]], self.deadline, self._doing)[0]
 
-    def _error(self, violations: Sequence[Violation]) -> ValidationError:
+    def _error(self, violations: Sequence[Violation], source: Sequence[int] = ()) -> ValidationError:
         named = (replace(one, vertices=tuple(self.graph.python_ids(one.vertices))) for one in violations)
-        return ValidationError(f"{self.graph.name}: {'; '.join(map(str, named))}")
+        where = "".join(f", source {one!r}" for one in self.graph.python_ids(source))
+        return ValidationError(f"{self.graph.name}{where}: {'; '.join(map(str, named))}")

@@ -11,7 +11,7 @@ import dbfs
 from dbfs.errors import WorkerLostError
 from dbfs.graph.graph import Graph
 from dbfs_workers.members.label_room import LabelRoom
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 ENDLESS = 1_000_000
 """Vertices of a path: a traversal from its end takes so many levels that a test can catch the run midway.
@@ -29,18 +29,20 @@ class Background:
     Args:
         graph: the graph.
         waits: the run waits behind another one. Then the constructor returns once the run is listed.
-        options: of ``Graph.bfs``.
+        batch: whether the run is a batch.
+        options: of ``Graph.bfs``, or of ``Graph.bfs_batch``.
 
     Attributes:
         error: the run's error; None while the run lasts, and if the run finished.
         run: the run as it was listed first.
     """
 
-    def __init__(self, graph: Graph, *, waits: bool = False, **options: object) -> None:
+    def __init__(self, graph: Graph, *, waits: bool = False, batch: bool = False, **options: object) -> None:
         if graph.backend == "cpu" and options.get("engine") != "taskgraph":
             options = {"direction": "bottom-up"} | options
         self.error: BaseException | None = None
         self.graph = graph
+        self._batch = batch
         client = graph.gang.client
         # An earlier run that was cancelled may be listed for a moment longer.
         before = {run.status.run_id for run in dbfs.runs(client=client)}
@@ -56,7 +58,8 @@ class Background:
 
     def _run(self, **options: object) -> None:
         try:
-            self.graph.bfs(0, **options)  # type: ignore[arg-type]
+            traverse = self.graph.bfs_batch if self._batch else self.graph.bfs
+            traverse(0, **options)  # type: ignore[arg-type]
         except BaseException as error:
             self.error = error
 
@@ -72,11 +75,13 @@ def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None
     dask_worker.plugins["dbfs"].members[graph_id].room = LabelRoom(limit)
 
 
-def kill_rank_1_mid_run(graph: Graph) -> None:
+def kill_rank_1_mid_run(graph: Graph, *, batch: bool = False) -> None:
     """Kill the worker of rank 1 during a run, and check that the run's error names the rank and the level."""
     victim = graph.gang.addresses[1]
     pid = graph.gang.client.run(os.getpid, workers=[victim])[victim]
-    run = Background(graph)
+    run = Background(graph, batch=batch)
+    # A run whose turn only begins has no level.
+    eventually(lambda: [listed for listed in dbfs.runs(client=graph.gang.client) if listed.status.progress])
     os.kill(pid, signal.SIGKILL)
     error = run.join()
     assert isinstance(error, WorkerLostError)

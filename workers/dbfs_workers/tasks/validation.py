@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import distributed
 import numpy as np
@@ -26,6 +26,7 @@ from dbfs_workers.checks.validation import (
     partition_edges,
 )
 from dbfs_workers.rpc import NAME
+from dbfs_workers.storage.batch import in_type
 from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.partition import InputEdges, Partition, array_module, on_host
 from dbfs_workers.storage.stripe import Stripe
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.labels import RankLabels
     from dbfs_workers.storage.ordering import DegreeOrder
 
+T = TypeVar("T")
+
 
 class LabelStore(Protocol):
     """The part of the worker's plugin that these tasks use: labels that a rank keeps to itself."""
@@ -43,6 +46,37 @@ class LabelStore(Protocol):
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
         """Return the labels of one traversal; raise ``ResultReleasedError`` if the rank dropped them."""
         ...
+
+
+def pack_columns(
+    stripe: Stripe,
+    rank: int,
+    distances: NDArray[Any],
+    first: int,
+    sources: Sequence[int],
+    farthest: int | None,
+) -> list[PackedLabels]:
+    """Pack the columns of a batch's distances from the column ``first`` on, one for each source.
+
+    Other arguments as for ``pack_labels``.
+    """
+    return [
+        pack_labels(stripe, rank, in_type(distances[:, column], np.dtype(np.int32)), None, [source], farthest)
+        for column, source in enumerate(sources, first)
+    ]
+
+
+def of_columns(function: Callable[..., T], by_column: Sequence[int], *arguments: Any) -> list[T]:
+    """Call a function for each column of a batch.
+
+    Args:
+        function: the function.
+        by_column: the places of arguments that have, for each rank, a list of all columns.
+        arguments: arguments of the function.
+    """
+    columns = zip(*(zip(*arguments[at], strict=True) for at in by_column), strict=True)
+    calls = (dict(zip(by_column, column, strict=True)) for column in columns)
+    return [function(*(call.get(at, argument) for at, argument in enumerate(arguments))) for call in calls]
 
 
 def pack_kept(
