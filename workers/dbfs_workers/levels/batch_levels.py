@@ -227,7 +227,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         by_source: list[NDArray[np.int64]] = []
         state.reached = state.edges = 0
         for place, source in enumerate(spec.sources):
-            loop = LevelLoop(self._alone, replace(spec, sources=(source,), batch=(), targets=()))
+            loop = LevelLoop(self._alone, replace(spec, sources=(source,), batch=(), targets=()), counted=False)
             loop.run()
             labels, levels = loop.labels.distances, loop.state.level
             distances, item, nearest = kept.hold(levels, self._free_bytes)

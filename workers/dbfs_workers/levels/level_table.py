@@ -102,6 +102,10 @@ class LevelTable:
         self._clear(self._first)
         return packed, self._depth
 
+    def drop(self) -> None:
+        """End the traversal without records."""
+        self._clear(self._first)
+
     def _take(self, rows: NDArray[Any]) -> None:
         self._rows, self._address = rows, rows.ctypes.data
         self._counts, self._seconds = tables(rows)

@@ -74,6 +74,7 @@ class LevelLoop:
     Args:
         levels: runs the levels; ``run`` has them to itself.
         spec: the traversal.
+        counted: whether the counts of its levels are wanted; without them there is no ``result``.
 
     Attributes:
         state: the traversal's state. Another thread may read it: see ``Watch``.
@@ -83,9 +84,9 @@ class LevelLoop:
         InvalidOptionError: as for ``traverse``.
     """
 
-    def __init__(self, levels: Levels, spec: TraversalSpec) -> None:
+    def __init__(self, levels: Levels, spec: TraversalSpec, *, counted: bool = True) -> None:
         began = time.perf_counter_ns()
-        self._levels, self._spec = levels, spec
+        self._levels, self._spec, self._counted = levels, spec, counted
         scratch = levels.scratch
         self.state = State.of(spec, scratch.partition.stripe.n, in_edges=scratch.frontier_bits is not None)
         self.labels = scratch.labels_for(spec)
@@ -105,7 +106,10 @@ class LevelLoop:
             steppers[choose(state)].run(state, table)
             turn(state)
         levels.end(state)
-        self._records, self._depth = table.end()
+        if self._counted:
+            self._records, self._depth = table.end()
+        else:
+            table.drop()
         return True
 
     def result(self) -> RankRun:
