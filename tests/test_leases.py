@@ -20,6 +20,7 @@ import dbfs
 from dbfs.errors import (
     DeadlineExceededError,
     ExchangeUnavailableError,
+    LateError,
     ResourceError,
     RunCancelledError,
     StaleRunError,
@@ -33,13 +34,14 @@ from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
 from dbfs.service.turns import Turn, Turns
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.lines.line import Address, Line
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.turns.messages import Begun
 from dbfs_workers.turns.notes import RunNote
 from dbfs_workers.turns.requests import Run, answer_error
-from dbfs_workers.turns.worker import WorkerTurns
+from dbfs_workers.turns.worker import WorkerTurns, _open_lines
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
@@ -302,6 +304,15 @@ def test_a_rank_lost_while_a_turn_begins_is_told_although_its_line_breaks_first(
         with pytest.raises(WorkerLostError, match="lost rank 1; load the graph again"):
             graph.bfs_many([0, 1])
         assert lost
+
+
+def test_a_rank_that_is_stopped_while_a_turn_begins_is_late() -> None:
+    def open_line(address: Address, token: bytes, seconds: float) -> Line:
+        time.sleep(seconds)
+        raise ExchangeUnavailableError("timed out")
+
+    with pytest.raises(LateError, match="no line to rank 1 in time: timed out"):
+        _open_lines(open_line, (("127.0.0.1", 1),), b"", 0.01)
 
 
 def test_a_run_that_is_cancelled_as_its_turn_begins_leaves_the_next_one_alone(

@@ -7,7 +7,7 @@ from functools import partial
 
 import distributed
 
-from dbfs_workers.errors import ExchangeUnavailableError, StaleRunError
+from dbfs_workers.errors import ExchangeUnavailableError, LateError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
@@ -234,6 +234,8 @@ def _open_lines(
     except BaseException as error:
         for line in lines:
             line.close()
+        if isinstance(error, ExchangeUnavailableError) and time.monotonic() >= end:
+            raise LateError(f"no line to rank {len(lines) + 1} in time: {error}") from error
         if isinstance(error, LineClosedError):
             raise ExchangeUnavailableError(str(error)) from error
         raise
