@@ -31,7 +31,10 @@ def nbytes(n: int) -> int:
 
 def tables(rows: NDArray[Any]) -> Tables:
     """Return views of ROW[rows] as the tables of a report."""
-    words = rows.view(np.int64).reshape(-1, _WORDS)
+    return _tables(rows.view(np.int64).reshape(-1, _WORDS))
+
+
+def _tables(words: NDArray[np.int64]) -> Tables:
     return words[:, :_COUNTED], words[:, _COUNTED:_TIMED].view(np.float64)
 
 
@@ -47,7 +50,7 @@ class LevelTable:
         # The rows of the traversal, and the largest distance when these were summed up last. Behind them all is zero,
         # but for the row of the level in progress.
         self._first = self._end = self._depth = 0
-        self._take(np.zeros(_ROWS, ROW))
+        self._take(np.zeros((_ROWS, _WORDS), np.int64))
 
     def begin(self) -> None:
         """Begin a traversal."""
@@ -69,7 +72,7 @@ class LevelTable:
         end = self._end + count
         if end > len(self._rows):
             # Views of earlier traversals keep the memory before.
-            self._take(np.concatenate([self._rows, np.zeros(max(count, len(self._rows)), ROW)]))
+            self._take(np.concatenate([self._words, np.zeros((max(count, len(self._rows)), _WORDS), np.int64)]))
         return self._rows[self._end : end]
 
     def add(self, levels: int = 1) -> None:
@@ -106,17 +109,18 @@ class LevelTable:
         """End the traversal without records."""
         self._clear(self._first)
 
-    def _take(self, rows: NDArray[Any]) -> None:
-        self._rows, self._address = rows, rows.ctypes.data
-        self._counts, self._seconds = tables(rows)
-        self._others = rows.view(np.int64).reshape(-1, _WORDS)[:, _TIMED:]
+    def _take(self, words: NDArray[np.int64]) -> None:
+        # NumPy copies and clears plain numbers fifteen times as fast as rows.
+        self._words, self._rows, self._address = words, words.view(ROW).reshape(-1), words.ctypes.data
+        self._counts, self._seconds = _tables(words)
+        self._others = words[:, _TIMED:]
 
     def _row(self, place: int) -> Row:
         return Row.from_address(self._address + place * ctypes.sizeof(Row))
 
     def _clear(self, end: int) -> None:
         """End the table before row ``end``; clear the rows behind, the row of an unfinished level included."""
-        self._rows[end : self._end + 1] = 0
+        self._words[end : self._end + 1] = 0
         self._end = end
 
     def _sum_up(self) -> None:
@@ -131,9 +135,11 @@ class LevelTable:
         if found.size and levels[found[-1]] == 1:
             self._depth = int(ends[found[-1]])
         firsts = np.flatnonzero(np.diff((ends - levels) // levels_a_row(self.levels), prepend=-1))
-        in_progress = self._rows[self._end : self._end + 1].copy()
+        if len(firsts) == len(rows):
+            return
+        in_progress = self._words[self._end : self._end + 1].copy()
         for table in (self._counts, self._seconds, self._others):
             sums = np.add.reduceat(table[self._first : self._end], firsts)
             table[self._first : self._first + len(sums)] = sums
         self._clear(self._first + len(firsts))
-        self._rows[self._end : self._end + len(in_progress)] = in_progress
+        self._words[self._end : self._end + len(in_progress)] = in_progress
