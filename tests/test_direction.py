@@ -1,8 +1,6 @@
 """Direction switching looks at few edges where the graph is shallow, and never at many more than top-down does."""
 
-import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import distributed
 import pytest
@@ -11,12 +9,10 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import InvalidOptionError
-from dbfs_workers import direction
 from dbfs_workers.direction import ALPHA, bottom_up_pays, expected_search_share
 from dbfs_workers.jit import kernel, void
-from dbfs_workers.levels import state as state_module
 from dbfs_workers.levels.record_types import STATES
-from dbfs_workers.levels.state import STATE, State, bound_frontier, turn
+from dbfs_workers.levels.state import State, bound_frontier, turn
 from dbfs_workers.spec import TraversalSpec, require_direction
 
 
@@ -106,11 +102,3 @@ def test_kernels_choose_as_python_does(edges: int, before: int, others: int, n: 
         turn(state)
         turn_in_kernel(copy.record)
         assert state.record.tobytes() == copy.record.tobytes()
-
-
-def test_a_kernel_is_not_kept_beyond_a_change_of_the_functions_that_it_calls() -> None:
-    """Numba looks at the kernel's own file only. So the state's type names the text of both files."""
-    text = b"".join(Path(str(module.__file__)).read_bytes() for module in (state_module, direction))
-    (named,) = (name for name in STATE.names or () if name.startswith("functions_"))
-    assert named == f"functions_{hashlib.blake2b(text, digest_size=8).hexdigest()}"
-    assert named in str(STATES)

@@ -111,7 +111,7 @@ def test_kernels_are_kept_elsewhere_if_the_packages_are_read_only(monkeypatch: p
         enable(kernel)
 
     refused: list[jit.Kernel] = []
-    enable = jit.CPUDispatcher.enable_caching
+    enable = jit.Kernel.enable_caching
     monkeypatch.setattr(jit.Kernel, "enable_caching", refuse)
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
     made = jit.kernel(jit.int64, jit.int64)(lambda value: value + 1)

@@ -1,6 +1,9 @@
 """The decorators of CPU kernels: what they compile and what they refuse."""
 
 import gc
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,3 +53,52 @@ def test_a_bound_kernel_looks_at_its_first_arguments_once() -> None:
             added.bound(wrong)
     with pytest.raises(AssertionError):
         added.bound()
+
+
+CALLEES = """
+import numba
+from numba.extending import intrinsic, register_jitable
+from dbfs_workers.jit import int64, kernel
+AHEAD = 5
+
+@intrinsic
+def one(typingctx):
+    return int64(), lambda context, builder, signature, arguments: context.get_constant(int64, 1)
+
+@register_jitable
+def least(value):
+    \"\"\"Return 3.\"\"\"
+    return max(value, 3)
+
+@kernel(int64, int64)
+def inner(value):
+    return least(value) * 2 + one()
+"""
+CALLER = """
+from callees import AHEAD, inner
+from dbfs_workers.jit import int64, kernel
+
+@kernel(int64, int64)
+def outer(value):
+    return inner(value) + AHEAD
+"""
+
+
+def test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains(tmp_path: Path) -> None:
+    """Numba itself looks at the kernel's own file only."""
+
+    def called(before: str = "", after: str = "") -> str:
+        (tmp_path / "callees.py").write_text(CALLEES.replace(before, after) if before else CALLEES)
+        code = "from caller import outer; print(outer.kept, outer(1))"
+        run = subprocess.run([sys.executable, "-Bc", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    (tmp_path / "caller.py").write_text(CALLER)
+    assert called() == "False 12"
+    assert called() == "True 12"
+    assert called("Return 3", "Return 3 or more") == "True 12"
+    for before, after, result in (
+        *(("value, 3", "value, 4", 14), ("max(value, 3)", "value", 8), ("* 2", "* 3", 15)),
+        *(("AHEAD = 5", "AHEAD = 6", 13), ("constant(int64, 1)", "constant(int64, 9)", 20)),
+    ):
+        assert called(before, after) == f"False {result}"

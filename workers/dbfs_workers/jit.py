@@ -8,18 +8,21 @@ writable parameter.
 
 import dis
 import functools
+import hashlib
 import inspect
 import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numba import types
+from numba.core.caching import FunctionCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numpy.typing import NDArray
@@ -87,6 +90,48 @@ def _compiled(result: Any, arguments: tuple[Any, ...], **options: bool) -> Calla
     return made
 
 
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code, and that of the functions defined in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _named(function: Function) -> dict[str, Any]:
+    """Return what a function uses of its module and of the functions around it, by name."""
+    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    steps = [step for code in _codes(function.__code__) for step in dis.get_instructions(code)]
+    loaded = dict.fromkeys(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF"))
+    return {name: known[name] for name in loaded if name in known}
+
+
+@functools.cache
+def content(function: Function) -> str:
+    """Return a digest of what a compiled function contains: its code, and the functions and constants that it uses."""
+    digest = hashlib.blake2b(digest_size=16)
+    for code in _codes(function.__code__):
+        # Nested code is walked by itself, and a docstring does nothing.
+        constants = [each for each in code.co_consts if not isinstance(each, CodeType) and each != function.__doc__]
+        digest.update(code.co_code + repr((code.co_names, constants)).encode())
+    for name, value in _named(function).items():
+        # Kernels and intrinsics hold their functions.
+        inner = getattr(value, "py_func", getattr(value, "_defn", value))
+        if isinstance(inner, FunctionType):
+            value = content(inner), str(getattr(value, "signature", ""))
+        elif not isinstance(value, int | float | str | tuple | np.generic | types.Type):
+            value = type(value).__name__
+        digest.update(repr((name, value)).encode())
+    return digest.hexdigest()
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
+    """Compiled kernels on disk. Numba's own cache would keep one beyond a change of another file's functions."""
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        return *super()._index_key(signature, codegen), content(self._py_func)
+
+
 class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     """A function that Numba compiles, or loads from its cache on disk, when the function is called first.
 
@@ -94,17 +139,24 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         function: the function.
         signature: its one signature.
         options: of Numba.
+
+    Attributes:
+        signature: see above.
     """
 
     def __init__(self, function: Function, signature: Any, options: dict[str, bool]) -> None:
         super().__init__(function, targetoptions={"nopython": True, "nogil": True, **options})
-        self._signature = signature
+        self.signature = signature
         try:
             self.enable_caching()
         except RuntimeError:
             # Neither the package's folder nor the user's can be written.
             numba.config.CACHE_DIR = own_folder()
             self.enable_caching()
+
+    def enable_caching(self) -> None:
+        """Keep the compiled kernel on disk. Numba calls this too."""
+        self._cache = _Cache(self.py_func)
 
     @property
     def name(self) -> str:
@@ -114,15 +166,12 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     @functools.cached_property
     def called(self) -> list["Kernel"]:
         """The kernels that this kernel calls."""
-        steps, names = dis.get_instructions(self.py_func), inspect.getclosurevars(self.py_func).nonlocals
-        names = {**self.py_func.__globals__, **names}
-        found = {step.argval: names.get(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF")}
-        return [value for value in found.values() if isinstance(value, Kernel)]
+        return [value for value in _named(self.py_func).values() if isinstance(value, Kernel)]
 
     @property
     def kept(self) -> bool:
         """Whether Numba has the compiled kernel on disk."""
-        key = self._cache._index_key(self._signature, self.targetctx.codegen())
+        key = self._cache._index_key(self.signature, self.targetctx.codegen())
         return key in self._cache._cache_file._load_index()
 
     def ready(self) -> None:
@@ -133,7 +182,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
                 # Within the compilation of a kernel, Numba compiles others with that one's options.
                 for kernel in self.called:
                     kernel.ready()
-                self.compile(self._signature)
+                self.compile(self.signature)
                 self.disable_compile()
 
     def bound(self, *first: Any) -> Callable[..., Any]:
@@ -146,7 +195,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
             TypeError: an argument given here has another type than the kernel takes.
         """
         self.ready()
-        expected = self._signature.args
+        expected = self.signature.args
         assert all(isinstance(each, types.Number | types.Boolean) for each in expected[len(first) :])
         for argument, type_ in zip(first, expected, strict=False):
             if self.typingctx.can_convert(numba.typeof(argument), type_) is None:

@@ -8,14 +8,11 @@ A traversal runs by *steppers* (``rank_levels``). ``choose`` says which one is n
 """
 
 import ctypes
-import hashlib
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers import direction
 from dbfs_workers.direction import bottom_up_pays, expected_search_share
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS
 from dbfs_workers.spec import TraversalSpec, require_direction
@@ -204,17 +201,13 @@ class Row(ctypes.Structure):
     led: int
 
 
-def _structured(record: type[ctypes.Structure], *more: tuple[str, Any]) -> np.dtype[Any]:
-    """Give a record the fields that its annotations name, and more; return its type as NumPy's."""
-    fields = [(name, _TYPES[kind]) for name, kind in record.__annotations__.items() if kind in _TYPES]
-    record._fields_ = [*fields, *more]
+def _structured(record: type[ctypes.Structure]) -> np.dtype[Any]:
+    """Give a record the fields that its annotations name; return its type as NumPy's."""
+    record._fields_ = [(name, _TYPES[kind]) for name, kind in record.__annotations__.items() if kind in _TYPES]
     return np.dtype(record)
 
 
-# Numba keeps compiled kernels by their own file and the types of their arguments. Kernels contain the functions of
-# these two files, so a change there has to change a type: without it, a kernel would decide by an old rule.
-_SOURCES: Final = b"".join(Path(str(file)).read_bytes() for file in (__file__, direction.__file__))
-STATE: Final = _structured(State, (f"functions_{hashlib.blake2b(_SOURCES, digest_size=8).hexdigest()}", ctypes.c_int8))
+STATE: Final = _structured(State)
 ROW: Final = _structured(Row)
 assert (ROW.names or ())[: len(COUNT_FIELDS + TIME_FIELDS)] == COUNT_FIELDS + TIME_FIELDS
 
