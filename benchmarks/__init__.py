@@ -10,6 +10,7 @@ COMMANDS = {
     "build": "build",
     "calls": "calls",
     "corpus": "plans",
+    "directions": "directions",
     "figures": "plans",
     "files": "files",
     "gang": "calls",
