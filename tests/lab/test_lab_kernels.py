@@ -113,7 +113,7 @@ def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
         assert dict(run.counters)["expanded"] == run.reached
 
 
-@pytest.mark.parametrize("options", ["", ":classes=3", ":sorting=pass", ":classes=3,sorting=pass"])
+@pytest.mark.parametrize("options", ["", ":classes=3", ":sorting=pass", ":classes=3,sorting=pass", ":storage=pages"])
 @pytest.mark.parametrize("degrees", [(3, 40), (100, 299)])
 def test_every_class_walks_its_lists(degrees: tuple[int, int], options: str) -> None:
     """A path whose vertices have leaves, so that lists of a thread, a warp, a block and the grid take turns."""

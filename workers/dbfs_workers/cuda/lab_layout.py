@@ -54,14 +54,22 @@ class Tiles(enum.IntEnum):
     ORDER = 2
 
 
+class Storage(enum.IntEnum):
+    """Where a vertex's neighbours lie: in a range of the columns, or on linked pages (Tödling 2019, section 7)."""
+
+    CSR = 0
+    PAGES = 1
+
+
 class LabCounter(enum.IntEnum):
     """Counters of one launch.
 
-    ``QUEUED`` is the length that the output queue would have, room or not. ``EXPANDED`` counts vertices whose lists
-    were read, ``EDGES`` the neighbours in these lists, ``LOOKED_AT`` the vertices or queue entries that threads looked
-    at, ``LONG_LISTS`` the lists long enough for a kernel of their own, ``TILES`` the tiles that blocks asked for. From
-    ``QUEUED_THREADS`` on, there is a counter of appended vertices for each class of them. The others count neighbours
-    dropped, by what dropped them, and neighbours that got a label.
+    ``QUEUED`` is the length that the output queue would have, room or not; of a batch of changes, the pages that it
+    takes or gives back. ``EXPANDED`` counts vertices whose lists were read, ``EDGES`` the neighbours in these lists,
+    ``LOOKED_AT`` the vertices or queue entries that threads looked at, ``LONG_LISTS`` the lists long enough for a
+    kernel of their own, ``TILES`` the tiles that blocks asked for. From ``QUEUED_THREADS`` on, there is a counter of
+    appended vertices for each class of them. The others count neighbours dropped, by what dropped them, and neighbours
+    that got a label; of a batch of changes, ``LABELLED`` counts the edges inserted or deleted.
     """
 
     QUEUED = 0
@@ -85,6 +93,8 @@ class LabCounter(enum.IntEnum):
 COUNTERS: Final = len(LabCounter)
 CLASSES: Final = COUNTERS - LabCounter.QUEUED_THREADS
 """Classes of vertices by degree: for a thread, a warp, a block, the grid."""
+PAGE_COLUMNS: Final = 31
+"""Neighbours on a page. The word behind them is the number of the next page."""
 START_DISTANCE: Final = 1
 START_LAUNCH: Final = 2
 """Places in the row before the counters of a chain's first launch, behind the entries of that launch's input queue."""
@@ -95,10 +105,18 @@ _ARGUMENTS: Final = Struct(
     (
         Field("offsets", "const i64*", "[rows + 1]"),
         Field("columns", "const u32*", "rows of the neighbours"),
+        Field("lists", "u64*", "[rows] on pages: first page << 32 | neighbours"),
+        Field("pages", "u32*", "[pages][PAGE_COLUMNS + 1] rows of neighbours, and the number of the next page"),
+        Field("free_pages", "u32*", "[1 + pages] how many pages are free, and a stack of these"),
+        Field("batch", "const u64*", "edges to insert or to delete, ascending: row << 32 | neighbour"),
         Field("labels", "i32*", "[rows] distances, -1 unreached"),
         Field("parents", "u32*", "[rows]; null if no parents are recorded"),
         Field("bitmask", "u8*", "[rows / 32 + 1] words, bits of visited rows"),
-        Field("flags", "u8*", "[2][rows] frontier of this level, and of the next; or [rows] classes"),
+        Field(
+            "flags",
+            "u8*",
+            "[2][rows] frontier of this level, and of the next; or [rows] classes; or a batch's edges to leave out",
+        ),
         Field("in_ids", "const u32*", "input queue, or the bits of the frontier"),
         Field("in_parents", "const u32*", "parents of its entries; null for a vertex queue"),
         Field("out_ids", "u32*", "output queue, or the bits of the next frontier"),
@@ -118,6 +136,7 @@ _ARGUMENTS: Final = Struct(
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
         Field("tiles", "u32", "a Tiles"),
+        Field("storage", "u32", "a Storage"),
         Field("width", "u32", "lanes of a virtual warp"),
         Field("launch", "u32", "a number, above the start's, that no other launch of the last 2^22 has"),
         Field("grid_degree", "u32", "neighbours from which the whole grid, or a child kernel, walks a list"),
@@ -133,10 +152,11 @@ HEADER: Final = header(
     constants={
         "CLASSES": CLASSES,
         "COUNTERS": COUNTERS,
+        "PAGE_COLUMNS": PAGE_COLUMNS,
         "START_DISTANCE": START_DISTANCE,
         "START_LAUNCH": START_LAUNCH,
     },
-    scoped=(Gathering, Status, Culling, Tiles),
+    scoped=(Gathering, Status, Culling, Tiles, Storage),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),
 )

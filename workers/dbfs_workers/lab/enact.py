@@ -8,6 +8,7 @@ from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.lab import merrill, queues, status
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import Enactor, Watch, policy_constants
+from dbfs_workers.lab.pages import LinkedPages
 from dbfs_workers.lab.problem import Problem
 from dbfs_workers.lab.result import counters_of, rank_run
 from dbfs_workers.lab.strategies import Policy
@@ -47,6 +48,7 @@ def traverse(
     version: int = 0,
     device: Device | None = None,
     tuning: Tuning | None = None,
+    pages: LinkedPages | None = None,
 ) -> RankRun:
     """Traverse a graph of one rank by a strategy.
 
@@ -61,6 +63,7 @@ def traverse(
         version: version of the graph, for the report.
         device: where to run; None for the current GPU.
         tuning: sizes; None for the usual ones.
+        pages: the rows for ``storage=pages``, on the same device; None to make pages of offsets and columns.
 
     Raises:
         InvalidOptionError: the strategy does not run on a GPU, or needs in-edges that the graph does not have.
@@ -72,7 +75,11 @@ def traverse(
         raise InvalidOptionError(f"strategy {policy.strategy} runs on CPU cores, not on a GPU")
     sizes = Tuning() if tuning is None else tuning
     where = Gpu(sizes.threads, policy_constants(policy)) if device is None else device
-    problem = Problem(where, offsets, columns, in_edges=in_edges, predecessors=predecessors, tuning=sizes)
+    if policy.storage == "csr":
+        pages = None
+    elif pages is None:
+        pages = LinkedPages(where, offsets, columns)
+    problem = Problem(where, offsets, columns, in_edges=in_edges, predecessors=predecessors, tuning=sizes, pages=pages)
     run = Enactor(where, problem, policy, source, watch)
     started = time.perf_counter()
     ENACTORS[policy.strategy](run)
@@ -80,7 +87,7 @@ def traverse(
     reached = int((problem.labels >= 0).sum())
     return rank_run(
         RankLabels(problem.labels, problem.parents),
-        offsets[1:] - offsets[:-1],
+        problem.degrees,
         run.levels,
         counters_of(run, reached),
         host=where.read,

@@ -102,9 +102,12 @@ class Ahead:
         self.levels = min(2 * self.levels, self._most) if calm else 1
 
 
+_NUMBERED: Final = ("gathering", "status", "culling", "tiles", "storage")
+
+
 def policy_numbers(policy: Policy) -> dict[str, int]:
     """Return the options that the kernels know, as they number them, by name."""
-    return {name: CHOICES[name].index(getattr(policy, name)) for name in ("gathering", "status", "culling", "tiles")}
+    return {name: CHOICES[name].index(getattr(policy, name)) for name in _NUMBERED}
 
 
 def policy_constants(policy: Policy) -> dict[str, int]:
@@ -152,6 +155,8 @@ class Enactor:
         self._set(
             offsets=self.address(problem.offsets),
             columns=self.address(problem.columns),
+            lists=self.address(problem.pages and problem.pages.lists),
+            pages=self.address(problem.pages and problem.pages.pool),
             labels=self.address(problem.labels),
             parents=self.address(problem.parents),
             bitmask=self.address(problem.bitmask),

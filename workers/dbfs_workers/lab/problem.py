@@ -7,6 +7,7 @@ import numpy as np
 
 from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.lab.device import Device
+from dbfs_workers.lab.pages import LinkedPages
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.storage.labels import UNREACHED
 from dbfs_workers.storage.stripe import NO_VERTEX
@@ -40,8 +41,10 @@ class Problem:
         in_edges: offsets and columns of the in-edges; None if the graph has none.
         predecessors: whether parents are recorded.
         tuning: sizes of the queues.
+        pages: the rows on linked pages, which the strategy then reads; None for ``columns``.
 
     Attributes:
+        degrees: int64[rows], the neighbours of each row.
         labels: int32[rows], -1 unreached.
         parents: uint32[rows], ``NO_VERTEX`` unreached; None without predecessors.
         bitmask: uint8, bits of visited rows in whole words of 32; those of Merrill 2012 are best-effort.
@@ -58,9 +61,12 @@ class Problem:
         in_edges: tuple[Any, Any] | None,
         predecessors: bool,
         tuning: Tuning,
+        pages: LinkedPages | None = None,
     ) -> None:
         self._xp: Any = device.xp
         self.offsets, self.columns = offsets, columns
+        self.pages = pages
+        self.degrees = offsets[1:] - offsets[:-1] if pages is None else pages.degrees()
         self._in_edges = in_edges
         self.rows = int(offsets.size) - 1
         self.tuning = tuning

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from dbfs_workers.cuda.lab_layout import Culling, Gathering, Status, Tiles
+from dbfs_workers.cuda.lab_layout import Culling, Gathering, Status, Storage, Tiles
 from dbfs_workers.errors import InvalidOptionError
 
 
@@ -24,6 +24,7 @@ WAIT: Final = ("chain", "level")
 CHILDREN: Final = ("none", "long")
 CLASSES: Final = ("4", "3")
 SORTING: Final = ("exploring", "pass")
+STORAGE: Final = _words(Storage)
 CHOICES: Final = {
     "gathering": GATHERING,
     "status": STATUS,
@@ -36,6 +37,7 @@ CHOICES: Final = {
     "children": CHILDREN,
     "classes": CLASSES,
     "sorting": SORTING,
+    "storage": STORAGE,
 }
 """The options, with their values."""
 
@@ -142,6 +144,7 @@ _LIST: Final = (
         "One thread per vertex compares the vertex's label with the level, and walks the vertex's list alone.",
         "how fast the simplest kernel is, and how much of a warp it leaves idle",
         "Tödling 2019, the naive version",
+        ("storage",),
     ),
     Strategy(
         "status-scan",
@@ -159,7 +162,7 @@ _LIST: Final = (
         "Threads claim neighbours atomically; a prefix sum and one atomic per block give them places in the queue.",
         "what exact claims cost, compared with culling that lets some duplicates pass",
         "Tödling 2019, the queue",
-        ("gathering", "wait"),
+        ("gathering", "wait", "storage"),
     ),
     Strategy(
         "degree-classes",
@@ -168,7 +171,7 @@ _LIST: Final = (
         "Each class of vertices has a queue and a launch: a thread, a warp, a block or the grid walks a list.",
         "whether work sorted by degree beforehand is worth several launches per level",
         "Tödling 2019, the classes",
-        ("classes", "sorting"),
+        ("classes", "sorting", "storage"),
     ),
     Strategy(
         "hierarchical",
@@ -187,7 +190,7 @@ _LIST: Final = (
         "A kernel launches the kernel of a level and, behind it, itself: the host waits once in many levels.",
         "what a launch by a kernel costs, compared with a launch by the host and with a barrier",
         "Tödling 2019, dynamic parallelism",
-        ("gathering", "children"),
+        ("gathering", "children", "storage"),
     ),
     Strategy(
         "child-kernels",
@@ -196,7 +199,7 @@ _LIST: Final = (
         "The thread that holds a long list launches a kernel for that list; the block gathers the other lists.",
         "whether launches made when needed beat classes made beforehand",
         "Tödling 2019, dynamic parallelism",
-        ("gathering", "wait"),
+        ("gathering", "wait", "storage"),
     ),
     Strategy(
         "bitmap-queue",
@@ -254,6 +257,7 @@ class Policy:
         children: lists that get a kernel of their own in ``device-loop``, one of ``CHILDREN``.
         classes: classes of vertices in ``degree-classes``, one of ``CLASSES``: with the grid's, or without.
         sorting: when vertices are sorted into classes, one of ``SORTING``: as they are found, or by a launch for all.
+        storage: where a vertex's neighbours lie, one of ``STORAGE``: in one range, or on linked pages.
     """
 
     strategy: str
@@ -268,6 +272,7 @@ class Policy:
     children: str = "none"
     classes: str = "4"
     sorting: str = "exploring"
+    storage: str = "csr"
 
 
 def parse(text: str) -> Policy:

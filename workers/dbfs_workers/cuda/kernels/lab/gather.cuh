@@ -25,10 +25,26 @@ __device__ __forceinline__ bool any_left(bool left) {
 // Every thread walks its own list. The longest list of the block holds up all threads.
 template <bool kTogether, class Visit>
 __device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
-  for (; any_left<kTogether>(list.size() > 0); list.skip(kItems)) visit(batch_of(a, list, 0, 1));
+  while (any_left<kTogether>(list.size() > 0)) {
+    if (!on_pages(a)) {
+      visit(batch_of(a, list, 0, 1));
+      list.skip(kItems);
+      continue;
+    }
+    Batch batch;
+#pragma unroll
+    for (u32 item = 0; item < kItems; ++item) {
+      batch.valid |= u32(list.size() > 0) << item;
+      batch.vertices[item] = list.vertex;
+      batch.places[item] = list.place;
+      batch.ids[item] = list.size() > 0 ? take_one(a, list) : 0;
+    }
+    visit(batch);
+  }
 }
 
-// The warps take the block's lists by turns, whichever threads hold them. Short lists leave lanes idle.
+// The warps take the block's lists by turns, whichever threads hold them. Short lists leave lanes idle. On pages, a warp goes
+// to a page together (Tödling 2019, section 7).
 template <bool kTogether, class Visit>
 __device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, GatherScratch& s, Visit visit) {
   u64 total;
@@ -42,8 +58,12 @@ __device__ __forceinline__ void gather_by_warps(const LabArguments& a, const Lis
       next += kWarps;
     }
     if (!any_left<kTogether>(list.size() > 0)) return;
-    visit(batch_of(a, list, lane(), kLanes));
-    list.skip(kLanes * kItems);
+    if (on_pages(a)) {
+      visit(take_pages(a, list, 0, 0));
+    } else {
+      visit(batch_of(a, list, lane(), kLanes));
+      list.skip(kLanes * kItems);
+    }
   }
 }
 
@@ -56,7 +76,7 @@ __device__ __forceinline__ void gather_by_scan(const LabArguments& a, const List
   u64 total, at = block_sums(size, s.block, total);
   const u64 end = at + size;
   // The neighbours' places in the graph and in the output, from their places in the line.
-  s.lists[threadIdx.x] = List{list.begin - i64(at), list.end, list.place - i64(at), list.vertex};
+  s.lists[threadIdx.x] = List{list.begin - i64(at), list.end, list.place - i64(at), list.vertex, 0};
   for (u64 done = 0; done < total; done += kRound) {
     for (; at < end && at < done + kRound; ++at) s.holders[at - done] = threadIdx.x;
     __syncthreads();
@@ -93,21 +113,32 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
   }
 }
 
-// One of `parts` blocks takes its part of a list, all its threads together.
+// One of `parts` blocks takes its part of a list, all its threads together. On pages, the warps of the blocks take the pages
+// by turns, and each follows all the links.
 template <class Visit>
 __device__ __forceinline__ void gather_part(const LabArguments& a, const List& list, u32 part, u32 parts, Visit visit) {
   constexpr u32 kRound = kThreads * kItems;
   List rest = list;
+  if (on_pages(a)) {
+    const u64 warps = u64(parts) * kWarps, first = u64(part) * kWarps;
+    u64 before = first + warp();
+    for (u64 page = first; i64(page * kPageColumns) < list.size(); page += warps * kItems, before = warps - 1) {
+      visit(take_pages(a, rest, before, warps - 1));
+    }
+    return;
+  }
   for (rest.skip(i64(part) * kRound); rest.size() > 0; rest.skip(i64(parts) * kRound)) {
     visit(batch_of(a, rest, threadIdx.x, kThreads));
   }
 }
 
-// Gather as the policy says. SCAN_WARP_CTA gives each list to the smallest unit that its length fills. All threads of the
-// block call `visit` together; with kTogether false they need not, so that none waits for the others' lists.
+// Gather as the policy says. SCAN_WARP_CTA gives each list to the smallest unit that its length fills. No prefix sum finds
+// a neighbour's page, so on pages all but SERIAL is WARP. All threads of the block call `visit` together; with kTogether
+// false they need not, so that none waits for the others' lists.
 template <bool kTogether = true, class Visit>
 __device__ __forceinline__ void gather(const LabArguments& a, List list, GatherScratch& s, Visit visit) {
-  switch (Gathering(gathering(a))) {
+  const Gathering chosen = Gathering(gathering(a));
+  switch (on_pages(a) && chosen != Gathering::kSerial ? Gathering::kWarp : chosen) {
     case Gathering::kSerial:
       gather_serially<kTogether>(a, list, visit);
       break;

@@ -16,6 +16,7 @@
 #define DBFS_LAB_STATUS a.status
 #define DBFS_LAB_CULLING a.culling
 #define DBFS_LAB_TILES a.tiles
+#define DBFS_LAB_STORAGE a.storage
 #endif
 
 namespace dbfs {
@@ -33,6 +34,7 @@ __device__ __forceinline__ u32 gathering(const LabArguments& a) { return DBFS_LA
 __device__ __forceinline__ u32 status(const LabArguments& a) { return DBFS_LAB_STATUS; }
 __device__ __forceinline__ u32 culling(const LabArguments& a) { return DBFS_LAB_CULLING; }
 __device__ __forceinline__ Tiles tiles(const LabArguments& a) { return Tiles(DBFS_LAB_TILES); }
+__device__ __forceinline__ bool on_pages(const LabArguments& a) { return Storage(DBFS_LAB_STORAGE) == Storage::kPages; }
 
 __device__ __forceinline__ u32 lane() { return threadIdx.x % kLanes; }
 __device__ __forceinline__ u32 warp() { return threadIdx.x / kLanes; }
@@ -49,10 +51,11 @@ __device__ __forceinline__ u64 in_size(const LabArguments& a) {
 }
 
 // A thread's adjacency list: columns[begin, end) of a vertex; an empty range is no list. `place` is that of the neighbour
-// at `begin` in the output queue, where lists have places there.
+// at `begin` in the output queue, where lists have places there. On pages, begin and end count the list's own neighbours,
+// and `page` has the one at `begin`.
 struct List {
   i64 begin, end, place;
-  u32 vertex;
+  u32 vertex, page;
 
   __device__ __forceinline__ i64 size() const { return end - begin; }
 
@@ -62,10 +65,31 @@ struct List {
   }
 };
 
-__device__ __forceinline__ List no_list() { return List{0, 0, 0, 0}; }
+__device__ __forceinline__ List no_list() { return List{0, 0, 0, 0, 0}; }
 
 __device__ __forceinline__ List list_of(const LabArguments& a, u32 vertex) {
-  return List{a.offsets[vertex], a.offsets[vertex + 1], 0, vertex};
+  if (!on_pages(a)) return List{a.offsets[vertex], a.offsets[vertex + 1], 0, vertex, 0};
+  const u64 list = a.lists[vertex];
+  return List{0, i64(list & kAll), 0, vertex, u32(list >> 32)};
+}
+
+__device__ __forceinline__ u32* page_at(const LabArguments& a, u32 page) {
+  return a.pages + u64(page) * (kPageColumns + 1);
+}
+
+// The first neighbour of a list, which then begins behind it.
+__device__ __forceinline__ u32 take_one(const LabArguments& a, List& list) {
+  u32 neighbour;
+  if (on_pages(a)) {
+    const u32* words = page_at(a, list.page);
+    const u32 at = u32(list.begin) % kPageColumns;
+    neighbour = words[at];
+    if (at + 1 == kPageColumns) list.page = words[kPageColumns];
+  } else {
+    neighbour = a.columns[list.begin];
+  }
+  list.skip(1);
+  return neighbour;
 }
 
 // The vertices that a thread holds at a time, those whose neighbours they are, and their places in the output queue, where
@@ -94,6 +118,24 @@ __device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& lis
     batch.ids[item] = valid ? a.columns[at] : 0;
     batch.vertices[item] = list.vertex;
     batch.places[item] = list.place + first + item * step;
+  }
+  return batch;
+}
+
+// The neighbours on a list's next pages, a page an item and a neighbour a lane, without the `before` pages before each;
+// the list then begins behind them. The lanes of a warp hold the same list.
+__device__ __forceinline__ Batch take_pages(const LabArguments& a, List& list, u64 before, u64 between) {
+  Batch batch;
+  for (u32 item = 0; item < kItems; ++item, before = between) {
+    for (; before && list.size() > 0; --before, list.skip(kPageColumns)) list.page = page_at(a, list.page)[kPageColumns];
+    const u32 word = list.size() > 0 ? page_at(a, list.page)[lane()] : 0;
+    const bool valid = lane() < kPageColumns && lane() < list.size();
+    batch.valid |= u32(valid) << item;
+    batch.ids[item] = word;
+    batch.vertices[item] = list.vertex;
+    batch.places[item] = list.place + lane();
+    list.page = __shfl_sync(kAll, word, kPageColumns);
+    list.skip(kPageColumns);
   }
   return batch;
 }

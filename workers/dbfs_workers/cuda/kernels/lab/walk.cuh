@@ -30,8 +30,8 @@ __device__ __forceinline__ bool in_frontier(const LabArguments& a, u32 row) {
 
 // Each thread walks its own list.
 template <class Visit>
-__device__ __forceinline__ void walk_alone(const LabArguments& a, const List& list, Visit visit) {
-  for (i64 at = list.begin; at < list.end; ++at) visit(a.columns[at], list.vertex);
+__device__ __forceinline__ void walk_alone(const LabArguments& a, List list, Visit visit) {
+  while (list.size() > 0) visit(take_one(a, list), list.vertex);
 }
 
 // The lanes of a virtual warp (Hong et al. 2011), `a.width` lanes side by side, walk the lists that they hold together, one
