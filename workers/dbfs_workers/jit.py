@@ -98,6 +98,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
+@functools.cache
 def _named(function: Function) -> dict[str, Any]:
     """Return what a function uses of its module and of the functions around it, by name."""
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
@@ -109,19 +110,22 @@ def _named(function: Function) -> dict[str, Any]:
 @functools.cache
 def content(function: Function) -> str:
     """Return a digest of what a compiled function contains: its code, and the functions and constants that it uses."""
-    digest = hashlib.blake2b(digest_size=16)
-    for code in _codes(function.__code__):
-        # Nested code is walked by itself, and a docstring does nothing.
-        constants = [each for each in code.co_consts if not isinstance(each, CodeType) and each != function.__doc__]
-        digest.update(code.co_code + repr((code.co_names, constants)).encode())
-    for name, value in _named(function).items():
-        # Kernels and intrinsics hold their functions.
-        inner = getattr(value, "py_func", getattr(value, "_defn", value))
-        if isinstance(inner, FunctionType):
-            value = content(inner), str(getattr(value, "signature", ""))
-        elif not isinstance(value, int | float | str | tuple | np.generic | types.Type):
-            value = type(value).__name__
-        digest.update(repr((name, value)).encode())
+    digest, reached = hashlib.blake2b(digest_size=16), [function]
+    # Functions may call themselves, and each other in a circle.
+    for each in reached:
+        for code in _codes(each.__code__):
+            # Nested code is walked by itself, and a docstring does nothing.
+            constants = [one for one in code.co_consts if not isinstance(one, CodeType) and one != each.__doc__]
+            digest.update(code.co_code + repr((code.co_names, constants)).encode())
+        for name, value in _named(each).items():
+            # Kernels and intrinsics hold their functions.
+            inner = getattr(value, "py_func", getattr(value, "_defn", value))
+            if isinstance(inner, FunctionType):
+                reached += [] if inner in reached else [inner]
+                value = str(getattr(value, "signature", ""))
+            elif not isinstance(value, int | float | str | tuple | np.generic | types.Type):
+                value = type(value).__name__
+            digest.update(repr((name, value)).encode())
     return digest.hexdigest()
 
 
