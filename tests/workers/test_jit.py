@@ -102,6 +102,6 @@ def test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains(tmp_path: Path
     assert called("Return 3", "Return 3 or more") == "True 12"
     for before, after, result in (
         *(("value, 3", "value, 4", 14), ("max(value, 3)", "value", 8), ("* 2", "* 3", 15)),
-        *(("AHEAD = 5", "AHEAD = 6", 13), (" constant(context, 1)\n\n@register", " constant(context, 9)\n\n@register", 20)),
+        *(("AHEAD = 5", "AHEAD = 6", 13), ("constant(context, 1)\n\n@", "constant(context, 9)\n\n@", 20)),
     ):
         assert called(before, after) == f"False {result}"
