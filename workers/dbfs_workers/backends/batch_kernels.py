@@ -13,7 +13,7 @@ from dbfs_workers.jit import INT32, INT64, READ_INT32, READ_INT64, READ_UINT32, 
 UINT64 = types.Array(types.uint64, 1, "C")
 
 # Columns by which prefetches of words are ahead.
-_AHEAD = 8
+_AHEAD = 32
 
 
 @kernel(int64, types.uint64)
@@ -103,7 +103,8 @@ def pull(starts, ends, columns, first_id, width, union, live, front, seen, found
         new = np.uint64(0)
         k = start
         while k < stop and left:
-            if k + _AHEAD < stop:
+            # The next row's columns are behind this one's, unless an update has moved the row.
+            if k + _AHEAD < columns.size:
                 prefetch(front, np.int64(columns[k + _AHEAD]) * width)
             u = columns[k]
             k += 1

@@ -124,12 +124,15 @@ class BatchLevels(RankLevels[BatchScratch]):
         table.add()
 
     def end(self, state: State) -> None:
-        """Run the sources one by one if they share too little; complete the counts."""
+        """Run the sources one by one if they share too little; complete the counts, and clear the frontier."""
         if self._shared:
             self._kept.counts = np.array(self._counts)
         else:
             self._run_alone(state)
             state.ended = time.perf_counter_ns()
+        scratch = self.scratch
+        kernels.clear(scratch.width, scratch.live, scratch.front)
+        kernels.clear(scratch.width, scratch.marked, scratch.found)
 
     def _settle(self, state: State, row: Row) -> tuple[int, int]:
         """Make the new bits of the rank's rows the next frontier, cross with the sums, and choose the direction.

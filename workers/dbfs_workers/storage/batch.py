@@ -157,6 +157,13 @@ class RankBatch(RankLabels):
         return {name: kept[name] for name in self.keeps}
 
 
+def _zeros(words: int) -> NDArray[np.uint64]:
+    """Return zeros that begin with a line of the caches, so that a vertex has as few lines as may be."""
+    memory = np.zeros(words + 8, np.uint64)
+    first = -memory.ctypes.data % 64 // 8
+    return memory[first : first + words]
+
+
 class BatchScratch:
     """One rank's working memory of a batch: see ``backends.batch_kernels``.
 
@@ -204,7 +211,7 @@ class BatchScratch:
         return RankBatch.empty(self.partition.stripe, self.partition.rank, spec)
 
     def start(self, spec: TraversalSpec, labels: RankLabels) -> RankBatch:
-        """Clear the last batch's state, and give each source its bit.
+        """Give each source its bit. ``BatchLevels.end`` has cleared the frontier of the group before.
 
         Raises:
             InvalidVertexError: a source was deleted.
@@ -216,10 +223,15 @@ class BatchScratch:
         stripe, rank = self.partition.stripe, self.partition.rank
         self.width = width = width_of(len(spec.sources))
         ids = stripe.p * stripe.n_local
-        # New memory is zero, and takes no time until it is written.
-        self.front, self.found = (np.zeros(ids * width, np.uint64) for _ in (0, 1))
-        self.seen = labels.seen if labels.seen.size else np.zeros(stripe.n_local * width, np.uint64)
-        self.live[:] = self.marked[:] = 0
+        # What the group before has touched stays: the first write to a new page takes longer than all later ones.
+        if self.front.size != ids * width:
+            self.front, self.found = (_zeros(ids * width) for _ in (0, 1))
+        if labels.seen.size:
+            self.seen = labels.seen
+        elif self.seen.size != stripe.n_local * width:
+            self.seen = np.zeros(stripe.n_local * width, np.uint64)
+        else:
+            self.seen[:] = 0
         sources = np.asarray(spec.sources, np.int64)
         places = np.flatnonzero(stripe.owner(sources) == rank)
         vertices = stripe.internal(sources[places])
