@@ -18,6 +18,7 @@ COMMANDS = {
     "hosts": "hosts",
     "kernels": "kernels",
     "lab": "lab",
+    "lab-updates": "lab_updates",
     "layouts": "layouts",
     "levels": "levels",
     "memory": "memory",

@@ -44,6 +44,11 @@ def test_the_plans_that_come_along() -> None:
         assert found == set(STRATEGIES) - {"scipy"}
         assert (plan.sources, plan.backend, plan.first_vertex) == (10, "cuda", False)
     assert read(LabPlan, find("lab", "todling")).first_vertex
+    pages = read(LabPlan, find("lab", "pages"))
+    assert pages.first_vertex
+    on_pages = [parse(one) for one in pages.strategies if parse(one).storage == "pages"]
+    assert len(on_pages) == 5
+    assert {replace(policy, storage="csr") for policy in on_pages} < set(map(parse, pages.strategies))
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 
+from benchmarks import lab_updates
+from benchmarks.lab_updates import measure
+from dbfs.cli import main
 from dbfs_workers.errors import GraphTooLargeError, InvalidVertexError
 from dbfs_workers.lab import enact
 from dbfs_workers.lab.pages import LinkedPages
@@ -139,3 +143,20 @@ def test_a_deletion_takes_all_duplicates_of_an_edge() -> None:
     pages = LinkedPages(EmulatedGpu(), *lists_of(keys_of([2] * len(neighbours), neighbours)))
     assert pages.delete(keys_of([2, 2], [7, 7])) == 41
     np.testing.assert_array_equal(held(pages), keys_of([2] * 52, range(8, 60)))
+
+
+def test_the_rates_of_batches() -> None:
+    rows = list(measure("uniform:n=90,m=200", [8, 60], 1, EmulatedGpu()))
+    assert [(row.graph, row.m, row.batch) for row in rows] == [
+        ("uniform:n=90,m=200", 400, 8),
+        ("uniform:n=90,m=200", 400, 60),
+    ]
+    assert all(min(row.inserted, row.deleted, row.fill) > 0 for row in rows)
+    assert rows[0].page_bytes > rows[0].csr_bytes
+
+
+def test_the_rates_need_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_updates, "own_gpu", lambda: None)
+    answer = CliRunner().invoke(main, ["bench", "lab-updates"])
+    assert answer.exit_code == 1
+    assert "dbfs bench lab-updates needs a GPU" in answer.stderr
