@@ -118,7 +118,7 @@ def tables(rates: Rates, predecessors: Rates, uniform: Rates, experiments: Seque
 def _distances(rates: Rates) -> str:
     names = [*_BESIDE, "expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"]
     ours = ("expand-contract", "hybrid:status=claims", "warp-centric")
-    return _table(
+    return markdown_table(
         names,
         (
             [
@@ -140,7 +140,7 @@ def _predecessors(rates: Rates, predecessors: Rates) -> str:
         before = distances.mteps
         return predecessors.cells(graph, ["hybrid"], lambda rate: f"{100 * (1 - rate.mteps / before):.0f} %")
 
-    return _table(
+    return markdown_table(
         [*_BESIDE, "loss, C2050", "loss", "expand-contract", "engine"],
         (
             [
@@ -156,7 +156,7 @@ def _predecessors(rates: Rates, predecessors: Rates) -> str:
 
 def _expansion(rates: Rates) -> str:
     strategies = [*_WAYS, *_SMALL.values(), "hybrid:tiles=order"]
-    return _table(
+    return markdown_table(
         ["graph", *_WAYS, *(f"{way}, C2050's threads" for way in _WAYS), "hybrid, order"],
         ([f"`{graph}`", *rates.cells(graph, strategies, _factor)] for graph in PUBLISHED),
     )
@@ -165,7 +165,7 @@ def _expansion(rates: Rates) -> str:
 def _culling(rates: Rates) -> str:
     without = ["two-phase:status=labels,culling=none", "two-phase:culling=none", "two-phase:culling=warp"]
     without += ["two-phase:culling=history", "two-phase"]
-    return _table(
+    return markdown_table(
         ["graph", "figure 7", "labels alone", "bitmask", "bitmask, warp", "bitmask, history", "all"],
         ([f"`{graph}`", paper.expansion, *rates.cells(graph, without, _factor)] for graph, paper in PUBLISHED.items()),
     )
@@ -186,7 +186,7 @@ def _shares(rates: Rates) -> str:
     for threads in ("device", "C2050"):
         means = (fmean(column) for column in zip(*(shares for by, shares in found if by == threads), strict=True))
         rows.append(["mean" if threads == "device" else "", threads, *(f"{mean:.2f}" for mean in means)])
-    return _table(["graph", "threads", "bitmask", "labels", "warp", "history", "duplicates"], rows)
+    return markdown_table(["graph", "threads", "bitmask", "labels", "warp", "history", "duplicates"], rows)
 
 
 def _halves(experiments: Sequence[Experiment]) -> str:
@@ -197,7 +197,7 @@ def _halves(experiments: Sequence[Experiment]) -> str:
         "instructions a byte",
         *("lookup: bytes an edge", "fused: bytes an edge", "instructions a byte"),
     ]
-    return _table(
+    return markdown_table(
         ["graph", "gathering", *names],
         (
             [
@@ -223,13 +223,14 @@ def _uniform(rates: Rates) -> str:
         graph = f"uniform:n={size}000000,m={size * degree}000000,directed=true"
         return " / ".join(rates.cells(graph, ["hybrid", "expand-contract", "resident"], _gteps)).strip(" /")
 
-    return _table(
+    return markdown_table(
         ["vertices", *(f"degree {degree}" for degree in degrees)],
         ([f"{size} M", *(cell(size, degree) for degree in degrees)] for size in sizes),
     )
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
     lines = [names, ["---"] * len(names), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

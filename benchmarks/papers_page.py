@@ -1,0 +1,242 @@
+"""The tables of the page that sets dbfs beside Tödling 2019, Krajecki 2016 and the thesis chapter after it.
+
+    python -m benchmarks.papers_page
+
+writes them into ``docs/performance/todling-and-krajecki.md``, between two comments, from the results in ``examples/``.
+A column for which there are no results yet is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import harmonic_mean
+from typing import Any, NamedTuple, TypeVar
+
+from benchmarks import rates as scaling
+from benchmarks import runner
+from benchmarks.directions import Looked
+from benchmarks.lab_page import END, Rates, markdown_table
+from benchmarks.lab_results import BASELINE, LabRate, LabReport
+from benchmarks.lab_updates import PageRates
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "performance" / "todling-and-krajecki.md"
+SAVED = ROOT / "examples"
+BEGIN = "<!-- tables: python -m benchmarks.papers_page -->"
+
+Row = TypeVar("Row")
+
+
+class Published(NamedTuple):
+    """A row of Tödling 2019, table 1: vertices, edges, and iterations from the first vertex."""
+
+    vertices: int
+    edges: int
+    depth: int
+
+
+GRAPHS = {
+    "wikipedia-20070206": Published(3_566_907, 45_030_389, 460),
+    "rgg_n_2_21": Published(2_097_152, 28_975_990, 1147),
+    "msdoor": Published(415_863, 19_173_163, 127),
+    "kron_g500-logn20": Published(1_048_576, 89_239_674, 6),
+    "in-2004": Published(1_325_741, 16_917_053, 47),
+    "hugebubbles-00020": Published(21_198_119, 63_580_358, 4500),
+    "europe.osm": Published(50_912_018, 108_109_320, 17_346),
+    "cage15": Published(5_154_859, 99_199_551, 500),
+    "audikw1": Published(943_695, 77_651_847, 55),
+    "af_shell9": Published(504_855, 17_588_845, 472),
+}
+
+VERSIONS = {
+    "naive": ("status-array", "far slower on europe.osm and kron_g500-logn20, best of all on af_shell9"),
+    "queue": ("atomic-queue:gathering=serial", ""),
+    "queue, the host's flag": ("atomic-queue:gathering=serial,wait=level", "the baseline of the loop on the device"),
+    "loop on the device": ("device-loop:gathering=serial", "10 to 20 % faster on most graphs, up to 2 times"),
+    "dynamic parallelism": (
+        "device-loop:gathering=serial,children=long",
+        "equals GPMA on deep graphs; slower at high median degree",
+    ),
+    "classes, sorting pass": ("degree-classes:classes=3,sorting=pass", "best on most graphs"),
+    "classes, sorted while exploring": ("degree-classes:classes=3", "more memory"),
+}
+"""Tödling's versions: the strategy, and what the paper says."""
+
+ON_PAGES = {
+    "naive": "slower by more than the classes",
+    "queue": "",
+    "dynamic parallelism": "slower by more than the classes",
+    "classes, sorting pass": "10 % slower on average",
+    "classes, sorted while exploring": "10 % slower on average",
+}
+"""What the paper says of the versions on linked pages."""
+
+LOOKED = (
+    (27, 22_090_111, 27),
+    (8_156, 1_568_798, 8_156),
+    (3_695_684, 587_893, 587_893),
+    (19_565_465, 12_586, 12_586),
+    (214_578, 8_256, 8_256),
+    (5_865, 1_201, 1_201),
+    (12, 156, 12),
+)
+"""The thesis chapter's table 3.1: edges looked at by level, top-down, bottom-up, the better. The graph has no name."""
+
+SCALING = (
+    ("strong scaling, scale 21 (K figure 4)", "16", "4.80", "0.30"),
+    ("weak scaling (K figure 5)", "", "up to 12", ""),
+    ("both GPUs of each node, scale 29 (K figure 6)", "256", "12", "0.047"),
+    ("one GPU of each node, GPUDirect", "64", "13.70", "0.21"),
+)
+"""Krajecki's rates on K20Xm in Graph500's count: experiment, GPUs, GTEPS, and from these GTEPS a GPU."""
+
+
+def _lab(name: str) -> Rates:
+    """Return the cells of a comparison of the laboratory; empty ones if there is none."""
+    file = SAVED / f"{name}.json"
+    return Rates(LabReport.read(file) if file.is_file() else LabReport("", "", ()))
+
+
+def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
+    """Return the saved rows of all runs of a benchmark whose files begin with a name."""
+    files = sorted(SAVED.glob(f"{name}*.json"))
+    return [row for file in files for row in runner.read(file, {benchmark: {key: kind}})[key]]
+
+
+def _measured(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table without the columns that have no results."""
+    columns = list(zip(*rows, strict=True))
+    kept = [at for at, column in enumerate(columns) if any(column)]
+    cells = zip(*(columns[at] for at in kept), strict=True)
+    return markdown_table([names[at] for at in kept], cells)
+
+
+def _gteps(rate: LabRate) -> str:
+    return f"{rate.mteps / 1e3:.3g}"
+
+
+def tables() -> str:
+    """Return the page's tables as Markdown."""
+    parts = (
+        ("Tödling, table 1: the graphs, and one core", _graphs()),
+        ("Tödling, figures 1, 3, 4 and 6: the versions on CSR, harmonic means of GTEPS", _versions()),
+        ("Tödling, figure 8: the versions on linked pages, their time over that on CSR", _pages()),
+        ("Linked pages: millions of edges a second, by batches of random edges", _updates()),
+        ("Krajecki, figures 4 to 6: GTEPS in Graph500's count", _scaling()),
+        ("Thesis, table 3.1: edges looked at by level", _looked()),
+    )
+    return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
+
+
+def _graphs() -> str:
+    rates = _lab("todling_pages")
+    shown = [strategy for strategy, _ in VERSIONS.values()]
+
+    def best(graph: str) -> str:
+        found = [rate for rate in (rates.find(graph, one) for one in shown) if rate and not rate.missing]
+        return _gteps(max(found, key=lambda rate: rate.mteps)) if found else ""
+
+    return _measured(
+        ["graph", "vertices", "here", "edges", "here", "depth", "here", "best version, GTEPS", "engine", "one core"],
+        (
+            [
+                *(f"`{graph}`", f"{paper.vertices:,}", *rates.cells(graph, ["resident"], lambda rate: f"{rate.n:,}")),
+                *(f"{paper.edges:,}", *rates.cells(graph, ["resident"], lambda rate: f"{rate.m:,}")),
+                *(f"{paper.depth:,}", *rates.cells(graph, ["resident"], lambda rate: f"{rate.depth:,.0f}")),
+                *(best(graph), *rates.cells(graph, ["resident", BASELINE], _gteps)),
+            ]
+            for graph, paper in GRAPHS.items()
+        ),
+    )
+
+
+def _mean(rates: Rates, strategy: str) -> str:
+    """Return the harmonic mean of a strategy's GTEPS; nothing if a graph was not measured."""
+    found = [rates.find(graph, strategy) for graph in GRAPHS]
+    if any(rate is None or rate.missing for rate in found):
+        return ""
+    return f"{harmonic_mean([rate.mteps for rate in found if rate]) / 1e3:.3g}"
+
+
+def _versions() -> str:
+    rates = _lab("todling")
+    return _measured(
+        ["version", "strategy", "the paper", "GTEPS"],
+        ([version, f"`{strategy}`", says, _mean(rates, strategy)] for version, (strategy, says) in VERSIONS.items()),
+    )
+
+
+def _pages() -> str:
+    rates = _lab("todling_pages")
+
+    def over(graph: str, strategy: str) -> list[str]:
+        csr = rates.find(graph, strategy)
+        on_pages = f"{strategy}{',' if ':' in strategy else ':'}storage=pages"
+        if csr is None or csr.missing:
+            return [""]
+        return rates.cells(graph, [on_pages], lambda rate: f"{rate.milliseconds / csr.milliseconds:.2f}")
+
+    return _measured(
+        ["version", "the paper", *(f"`{graph}`" for graph in GRAPHS)],
+        (
+            [version, says, *(cell for graph in GRAPHS for cell in over(graph, VERSIONS[version][0]))]
+            for version, says in ON_PAGES.items()
+        ),
+    )
+
+
+def _updates() -> str:
+    found = _rows("todling_updates", "lab-updates", "rates", PageRates)
+    if not found:
+        return ""
+    names = ["graph", "edges of a batch", "insertions", "deletions", "bytes of pages over CSR's"]
+    return markdown_table(
+        names,
+        (
+            [
+                *(f"`{row.graph.removeprefix('corpus:')}`", f"{row.batch:,}", f"{row.inserted:.0f}"),
+                *(f"{row.deleted:.0f}", f"{row.page_bytes / row.csr_bytes:.2f}"),
+            ]
+            for row in found
+        ),
+    )
+
+
+def _scaling() -> str:
+    published = [(what, "K20Xm", *cells) for what, *cells in SCALING]
+    ours = []
+    for row in _rows("krajecki_scaling", "scaling", "rates", scaling.Rates):
+        # An undirected edge counts once.
+        gteps = row.distance_mteps / 2e3
+        what = f"{row.series}, {row.kind}, {row.direction}", f"{row.backend}, {row.exchange}"
+        ours.append((*what, str(row.ranks), f"{gteps:.3g}", f"{gteps / row.ranks:.3g}"))
+    return markdown_table(["experiment", "on", "ranks", "GTEPS", "a rank"], [*published, *ours])
+
+
+def _looked() -> str:
+    ours: list[Any] = _rows("krajecki_directions", "directions", "levels", Looked)
+    published = [*LOOKED, tuple(map(sum, zip(*LOOKED, strict=True)))]
+    # The last row of either has the sums.
+    deepest = max(len(published), len(ours))
+    rows = []
+    for level in range(deepest):
+        last = level == deepest - 1
+        paper = published[-1] if last else published[level] if level < len(published) - 1 else ("", "", "")
+        own = ours[-1] if last and ours else ours[level] if level < len(ours) - 1 else None
+        here = ["", "", "", ""] if own is None else [own.top_down, own.bottom_up, own.better, own.rule]
+        rows.append(["all" if last else str(level), *(f"{cell:,}" if cell != "" else "" for cell in (*paper, *here))])
+    directions = ["top-down", "bottom-up", "the better"]
+    names = ["level", *(f"{one}, paper" for one in directions), *directions, "by the rule"]
+    return _measured(names, rows)
+
+
+def page(text: str) -> str:
+    """Return the page's text with tables from the saved results."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

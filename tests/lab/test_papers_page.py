@@ -1,0 +1,68 @@
+"""The page beside Tödling 2019 and Krajecki 2016: as the saved results say, and with columns for results that come."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks import papers_page
+from benchmarks.lab_results import LabRate
+from benchmarks.lab_updates import PageRates
+from benchmarks.plan import find, read
+from benchmarks.rates import Rates, ScalingPlan
+from benchmarks.runner import Results
+
+
+def test_the_page_has_the_saved_results() -> None:
+    text = papers_page.PAGE.read_text(encoding="utf-8")
+    assert papers_page.page(text) == text
+    assert "| all | 23,489,787 | 24,269,001 | 618,131 | 33,552,794 |" in text
+
+
+def test_the_plans_are_the_papers() -> None:
+    for name, ranks, backend in (("krajecki", [1, 2, 4, 8, 16], "cpu"), ("krajecki-gpus", [1, 2, 4], "cuda")):
+        plan = read(ScalingPlan, find("scaling", name))
+        strong, weak = plan.series
+        assert (list(strong.graphs), list(weak.graphs), plan.backend) == (ranks, ranks, backend)
+        assert set(strong.graphs.values()) == {"kronecker:scale=21"}
+
+
+def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers_page, "SAVED", tmp_path)
+    empty = papers_page.tables()
+    assert "one core" not in empty.replace("and one core", "")
+    assert "Linked pages" not in empty
+    naive, queue = "status-array", "atomic-queue:gathering=serial"
+    strategies = [naive, f"{naive}:storage=pages", queue, f"{queue},storage=pages", "resident", "sequential"]
+    rates = [
+        LabRate(
+            *(f"corpus:{graph}", 7, 9, strategy, "cuda"), depth=3.0, mteps=1000.0 * (1 + at), milliseconds=1.0 + at / 10
+        )
+        for graph in papers_page.GRAPHS
+        for at, strategy in enumerate(strategies)
+    ]
+    for name in ("todling", "todling_pages"):
+        saved(tmp_path / f"{name}.json", "lab", rates, machine="a GPU")
+    updates = [PageRates("corpus:cage15", 9, 100, 150, 0.1, 1 << 20, 123.4, 567.8)]
+    saved(tmp_path / "todling_updates.json", "lab-updates", updates)
+    point = Rates(
+        *("Kronecker", "weak", "kronecker:scale=17", 8, 9, 1.0, 4, "auto", 3.0, 5000.0, 1.0, 1.0, 1.0, 1.0),
+        *(None, None, 1.0, "cpu", "shared_memory"),
+    )
+    saved(tmp_path / "krajecki_scaling_cpu.json", "scaling", [point])
+    made = papers_page.tables()
+    assert "| `cage15` | 5,154,859 | 7 | 99,199,551 | 9 | 500 | 3 | 3 | 5 | 6 |" in made
+    assert (
+        "| naive | `status-array` | far slower on europe.osm and kron_g500-logn20, best of all on af_shell9 | 1 |"
+        in made
+    )
+    assert f"| naive | slower by more than the classes | {' | '.join(['1.10'] * 10)} |" in made
+    assert f"| queue |  | {' | '.join(['1.08'] * 10)} |" in made
+    assert "| `cage15` | 1,048,576 | 123 | 568 | 1.50 |" in made
+    assert "| Kronecker, weak, auto | cpu, shared_memory | 4 | 2.5 | 0.625 |" in made
+
+
+def saved(file: Path, benchmark: str, rows: Sequence[object], **facts: str) -> None:
+    """Save rows as a benchmark does."""
+    with Results(benchmark, file, **facts) as results:
+        results.take("rates", rows, lambda _: [])
