@@ -1,5 +1,6 @@
 """Linked pages by the emulator of a GPU: updates in place against sets of edges, and traversals against SciPy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ from benchmarks.lab_updates import measure
 from dbfs.cli import main
 from dbfs_workers.errors import GraphTooLargeError, InvalidVertexError
 from dbfs_workers.lab import enact
+from dbfs_workers.lab.device import Device, Gpu
+from dbfs_workers.lab.enactor import policy_constants
 from dbfs_workers.lab.pages import LinkedPages
 from dbfs_workers.lab.strategies import parse
 from dbfs_workers.lab.tuning import Tuning
 from tests.support import oracle
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.gpus import needs_gpu
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
 
@@ -50,21 +54,21 @@ def lists_of(keys: NDArray[np.uint64]) -> Arrays:
 
 def held(pages: LinkedPages) -> NDArray[np.uint64]:
     """Return the edges on the pages, ascending. Every page is in one list or free; all but a row's last are full."""
+    lists, pool, free = (pages._device.read(array) for array in (pages.lists, pages.pool, pages._free_pages))
     seen, keys = [], []
-    for row, (head, degree) in enumerate(zip(pages.lists >> np.uint64(32), pages.degrees(), strict=True)):
+    for row, (head, degree) in enumerate(zip(lists >> np.uint64(32), lists & np.uint64(2**32 - 1), strict=True)):
         page = int(head)
         for first in range(0, int(degree), 31):
             seen.append(page)
-            keys += [row << 32 | int(column) for column in pages.pool[page, : min(31, degree - first)]]
-            page = int(pages.pool[page, 31])
+            keys += [row << 32 | int(column) for column in pool[page, : min(31, int(degree) - first)]]
+            page = int(pool[page, 31])
         assert page == 2**32 - 1
-    free = pages._free_pages
     assert free[0] == pages.free
-    assert sorted([*seen, *free[1 : 1 + pages.free].tolist()]) == list(range(pages.pool.shape[0]))
+    assert sorted([*seen, *free[1 : 1 + pages.free].tolist()]) == list(range(pool.shape[0]))
     return np.array(sorted(keys), np.uint64)
 
 
-def changed(seed: int, spare: int = 400) -> tuple[LinkedPages, NDArray[np.uint64]]:
+def changed(device: Device, seed: int) -> tuple[LinkedPages, NDArray[np.uint64]]:
     """Return pages after random batches, and their edges; check each batch."""
     random = np.random.default_rng(seed)
 
@@ -74,32 +78,42 @@ def changed(seed: int, spare: int = 400) -> tuple[LinkedPages, NDArray[np.uint64
         return keys_of(src, random.integers(0, ROWS, edges))
 
     there = np.unique(drawn(600))
-    pages = LinkedPages(EmulatedGpu(seed, accesses_a_turn=1), *lists_of(there), spare=spare)
+    xp: Any = device.xp
+    pages = LinkedPages(device, *map(xp.asarray, lists_of(there)), spare=400)
     np.testing.assert_array_equal(held(pages), there)
     for size in (1, 40, 900, 2000):
         batch = drawn(size)
-        assert pages.insert(batch) == np.setdiff1d(batch, there).size
+        assert pages.insert(xp.asarray(batch)) == np.setdiff1d(batch, there).size
         there = np.union1d(there, batch)
         np.testing.assert_array_equal(held(pages), there)
         # Some are not there.
         batch = np.concatenate([random.permutation(there)[: int(0.8 * size)], drawn(size // 4)])
-        assert pages.delete(batch) == np.intersect1d(batch, there).size
+        assert pages.delete(xp.asarray(batch)) == np.intersect1d(batch, there).size
         there = np.setdiff1d(there, batch)
         np.testing.assert_array_equal(held(pages), there)
     return pages, there
 
 
+def gpu(_seed: int) -> Device:
+    """Return the current GPU."""
+    return Gpu(Tuning().threads, policy_constants(parse("degree-classes")))
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_batches_change_rows_in_place(seed: int) -> None:
-    pages, there = changed(seed)
-    assert pages.insert(there[:0]) == pages.delete(there[:0]) == 0
-    assert pages.delete(there) == there.size
+@pytest.mark.parametrize(
+    "device", [lambda seed: EmulatedGpu(seed, accesses_a_turn=1), pytest.param(gpu, marks=needs_gpu("cupy"))]
+)
+def test_batches_change_rows_in_place(device: Callable[[int], Device], seed: int) -> None:
+    pages, there = changed(device(seed), seed)
+    everything = pages._device.xp.asarray(there)
+    assert pages.insert(everything[:0]) == pages.delete(everything[:0]) == 0
+    assert pages.delete(everything) == there.size
     assert (held(pages).size, pages.free) == (0, pages.pool.shape[0])
 
 
 @pytest.mark.parametrize("policy", VERSIONS)
 def test_every_version_is_right_on_pages_after_updates(policy: str) -> None:
-    pages, there = changed(7)
+    pages, there = changed(EmulatedGpu(7), 7)
     hub = keys_of([5, *[0] * ROWS], [0, *range(ROWS)])
     pages.insert(hub)
     there = np.union1d(there, hub)
@@ -131,7 +145,7 @@ def test_a_full_pool_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("row", "neighbour"), [(ROWS, 0), (0, ROWS)])
 def test_an_edge_of_no_row_changes_nothing(row: int, neighbour: int) -> None:
-    pages, there = changed(1)
+    pages, there = changed(EmulatedGpu(), 1)
     for change in (pages.insert, pages.delete):
         with pytest.raises(InvalidVertexError, match="an end that is not one of the 150 rows"):
             change(keys_of([3, row], [4, neighbour]))

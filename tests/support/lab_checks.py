@@ -7,7 +7,9 @@
     python -m tests.support.lab_checks --strategy degree-classes:classes=3,sorting=pass
     compute-sanitizer --tool racecheck python -m tests.support.lab_checks --small
 
-All failures are collected into a table. There is no Dask: the sanitizer should slow down the kernels only.
+Policies with linked pages traverse pages that batches have changed: half of the edges were inserted, with others that
+were deleted again. All failures are collected into a table. There is no Dask: the sanitizer should slow down the
+kernels only.
 """
 
 import argparse
@@ -25,7 +27,9 @@ import dbfs
 from dbfs.edges import generate
 from dbfs_workers.errors import QueueOverflowError
 from dbfs_workers.lab import enact
-from dbfs_workers.lab.device import Device
+from dbfs_workers.lab.device import Device, Gpu
+from dbfs_workers.lab.enactor import policy_constants
+from dbfs_workers.lab.pages import LinkedPages
 from dbfs_workers.lab.strategies import CHOICES, STRATEGIES, Policy, parse
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.reports import RankRun
@@ -144,12 +148,16 @@ def failures(
     for policy in chosen:
         for source, expected in case.expected.items():
             try:
+                pages = None
+                if policy.storage == "pages":
+                    pages = _changed_pages(case, device or Gpu(tuning.threads, policy_constants(policy)))
                 run = enact.traverse(
                     *(*lists, source, policy, lambda level, frontier: None),
                     predecessors=True,
                     in_edges=in_edges,
                     device=device,
                     tuning=tuning,
+                    pages=pages,
                 )
                 wrong = _wrong(run, source, expected, case.edges)
             except QueueOverflowError as error:
@@ -158,6 +166,24 @@ def failures(
             except Exception as error:
                 wrong = f"{type(error).__name__}: {error}"
             yield Failure(case.name, words(policy), source, wrong) if wrong else None
+
+
+def _changed_pages(case: Case, device: Device) -> LinkedPages:
+    """Return pages of a graph's edges, of which half were inserted with others that were then deleted."""
+    xp: Any = device.xp
+    n, random = case.matrix.shape[0], np.random.default_rng(5)
+    late = random.random(case.edges.size) < 0.5
+    others = np.setdiff1d(random.integers(0, n * n, case.edges.size), case.edges)
+    counts = np.bincount(case.edges[~late] // n, minlength=n)
+    offsets, columns = np.concatenate([[0], np.cumsum(counts)]), (case.edges[~late] % n).astype(np.uint32)
+    pages = LinkedPages(device, xp.asarray(offsets), xp.asarray(columns), spare=2 * case.edges.size)
+    inserted, deleted = (
+        xp.asarray((edges // n).astype(np.uint64) << np.uint64(32) | (edges % n).astype(np.uint64))
+        for edges in (random.permutation(np.concatenate([case.edges[late], others])), others)
+    )
+    assert pages.insert(inserted) == inserted.size
+    assert pages.delete(deleted) == deleted.size
+    return pages
 
 
 def _cupy() -> Any:
