@@ -79,11 +79,18 @@ def inner(value):
 """
 CALLER = """
 from callees import AHEAD, inner
-from dbfs_workers.jit import int64, kernel
+from dbfs_workers.jit import int64, kernel, named
+from kinds import One
 
-@kernel(int64, int64)
-def outer(value):
-    return inner(value) + AHEAD
+@kernel(int64, named(One, int64))
+def outer(one):
+    return inner(one.value) + AHEAD
+"""
+KINDS = """
+from typing import NamedTuple
+
+class One(NamedTuple):
+    value: int
 """
 
 
@@ -92,11 +99,12 @@ def test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains(tmp_path: Path
 
     def called(before: str = "", after: str = "") -> str:
         (tmp_path / "callees.py").write_text(CALLEES.replace(before, after) if before else CALLEES)
-        code = "from caller import outer; print(outer.kept, outer(1))"
+        code = "from caller import One, outer; print(outer.kept, outer(One(1)))"
         run = subprocess.run([sys.executable, "-Bc", code], cwd=tmp_path, capture_output=True, text=True, check=True)
         return run.stdout.strip()
 
     (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "kinds.py").write_text(KINDS)
     assert called() == "False 12"
     assert called() == "True 12"
     assert called("Return 3", "Return 3 or more") == "True 12"
@@ -105,3 +113,9 @@ def test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains(tmp_path: Path
         *(("AHEAD = 5", "AHEAD = 6", 13), ("constant(context, 1)\n\n@", "constant(context, 9)\n\n@", 20)),
     ):
         assert called(before, after) == f"False {result}"
+    # A class of an argument moves.
+    (tmp_path / "later.py").write_text(KINDS)
+    (tmp_path / "kinds.py").write_text("from later import One\n")
+    (tmp_path / "callees.py").write_text(CALLEES)
+    code = "import kinds; from caller import One, outer; del kinds.One; print(outer(One(1)))"
+    subprocess.run([sys.executable, "-Bc", code], cwd=tmp_path, check=True)

@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import types
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numpy.typing import NDArray
@@ -123,17 +123,34 @@ def content(function: Function) -> str:
             if isinstance(inner, FunctionType):
                 reached += [] if inner in reached else [inner]
                 value = str(getattr(value, "signature", ""))
-            elif not isinstance(value, int | float | str | tuple | np.generic | types.Type):
+            elif not isinstance(value, int | float | str | tuple | type | np.generic | types.Type):
                 value = type(value).__name__
             digest.update(repr((name, value)).encode())
     return digest.hexdigest()
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
-    """Compiled kernels on disk. Numba's own cache would keep one beyond a change of another file's functions."""
+def _classes(kinds: Iterable[Any]) -> Iterator[type]:
+    """Yield the classes of the named tuples among types, whose modules the types' names lack."""
+    for kind in kinds:
+        if isinstance(kind, types.BaseTuple):
+            yield getattr(kind, "instance_class", tuple)
+            yield from _classes(kind.types)
 
-    def _index_key(self, signature: Any, codegen: Any) -> Any:
-        return *super()._index_key(signature, codegen), content(self._py_func)
+
+class _Cache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
+    """Compiled kernels on disk. Numba's own cache would keep one beyond a change of another file's functions.
+
+    The keys are strings in files of their own: Numba's have types, and nobody reads those of a class that has moved.
+    """
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        files = f"{self._impl.filename_base}.kept"
+        self._cache_file = IndexDataCacheFile(self._cache_path, files, self._impl.locator.get_source_stamp())
+
+    def _index_key(self, signature: Any, codegen: Any) -> str:
+        classes = list(_classes(signature.args))
+        return str((*super()._index_key(signature, codegen), classes, content(self._py_func)))
 
 
 class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
