@@ -9,7 +9,7 @@ PATHS = "Paths are those that NetworkX finds."
 ANY_PATH = "If there are several shortest paths, the path may be another one than NetworkX's."
 BOUNDS = "In an undirected graph each traversal bounds all eccentricities, so that few may be needed."
 ONE_TRAVERSAL = "One traversal; only counts leave the workers."
-PER_NODE = "One traversal for each node; only counts leave the workers."
+PER_NODE = "One traversal for each node, hundreds at once on CPU cores; only counts leave the workers."
 
 FUNCTIONS = {
     "all_pairs_all_shortest_paths": WEIGHTS,

@@ -357,7 +357,15 @@ asyncio.run(main())
         (
             dbfs.Graph,
             dbfs.AsyncGraph,
-            {"plot_degrees", "partition_keys", "python_ids", "vertices_named", "take", "require_loaded"},
+            {
+                "plot_degrees",
+                "partition_keys",
+                "python_ids",
+                "vertices_named",
+                "take",
+                "require_loaded",
+                "require_version",
+            },
         ),
         (
             dbfs.BFSResult,

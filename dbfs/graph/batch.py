@@ -119,7 +119,7 @@ class BatchResult(StaysHere):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"spec"}
+    _inner = StaysHere._inner | {"columns", "spec"}
 
     def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
         self.graph = graph

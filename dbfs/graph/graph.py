@@ -79,6 +79,7 @@ class Graph(StaysHere, GraphCounts):
         "partition_keys",
         "python_ids",
         "require_loaded",
+        "require_version",
         "results",
         "take",
         "vertices_named",
