@@ -140,7 +140,8 @@ def _classes(kinds: Iterable[Any]) -> Iterator[type]:
 class _Cache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
     """Compiled kernels on disk. Numba's own cache would keep one beyond a change of another file's functions.
 
-    The keys are strings in files of their own: Numba's have types, and nobody reads those of a class that has moved.
+    The files have an ending of their own, and their keys are strings. Numba's keys contain types, which can't be read
+    once a class of theirs has moved.
     """
 
     def __init__(self, function: Function) -> None:

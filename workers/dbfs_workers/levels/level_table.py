@@ -31,10 +31,7 @@ def nbytes(n: int) -> int:
 
 def tables(rows: NDArray[Any]) -> Tables:
     """Return views of ROW[rows] as the tables of a report."""
-    return _tables(rows.view(np.int64).reshape(-1, _WORDS))
-
-
-def _tables(words: NDArray[np.int64]) -> Tables:
+    words = rows.view(np.int64).reshape(-1, _WORDS)
     return words[:, :_COUNTED], words[:, _COUNTED:_TIMED].view(np.float64)
 
 
@@ -112,7 +109,7 @@ class LevelTable:
     def _take(self, words: NDArray[np.int64]) -> None:
         # NumPy copies and clears plain numbers fifteen times as fast as rows.
         self._words, self._rows, self._address = words, words.view(ROW).reshape(-1), words.ctypes.data
-        self._counts, self._seconds = _tables(words)
+        self._counts, self._seconds = tables(self._rows)
         self._others = words[:, _TIMED:]
 
     def _row(self, place: int) -> Row:
