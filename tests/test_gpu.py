@@ -27,6 +27,7 @@ from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
 from tests.support.graphs import GRAPHS, comet
 from tests.support.parity import Way, check, loaded
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
+from tests.support.waiting import eventually
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
 MAPPED = {
@@ -446,6 +447,8 @@ def test_a_run_by_nccl_is_cancelled_and_the_gang_is_formed_anew(gpus: distribute
 def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> None:
     graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda")
     kill_rank_1_mid_run(graph)
+    # The run may end before the scheduler notices who left.
+    eventually(lambda: graph.gang.addresses[1] not in client.scheduler_info(n_workers=-1)["workers"])
     client.wait_for_workers(workers, timeout=60)
     with dbfs.load("path:n=50", client=client, backend="cuda") as again:
         assert again.bfs(0, validate=True).depth == 49
