@@ -41,7 +41,8 @@ class LinkedPages:
         degrees = offsets[1:] - offsets[:-1]
         needed = int((-(-degrees // PAGE_COLUMNS)).sum())
         self.lists = xp.full(self._rows, np.uint64(_NO_PAGE << 32), np.uint64)
-        self.pool = xp.empty((needed + spare, PAGE_COLUMNS + 1), np.uint32)
+        # A warp reads the pages behind one before it knows the next page's number.
+        self.pool = xp.empty((needed + spare + _LANES, PAGE_COLUMNS + 1), np.uint32)[:-_LANES]
         self.free = needed + spare
         # How many there are, and the stack: the first pages lie on top.
         self._free_pages = xp.empty(1 + self.free, np.uint32)

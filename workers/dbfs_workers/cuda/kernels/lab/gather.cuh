@@ -59,7 +59,7 @@ __device__ __forceinline__ void gather_by_warps(const LabArguments& a, const Lis
     }
     if (!any_left<kTogether>(list.size() > 0)) return;
     if (on_pages(a)) {
-      visit(take_pages(a, list, 0, 0));
+      visit(take_pages(a, list));
     } else {
       visit(batch_of(a, list, lane(), kLanes));
       list.skip(kLanes * kItems);
@@ -113,17 +113,18 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
   }
 }
 
-// One of `parts` blocks takes its part of a list, all its threads together. On pages, the warps of the blocks take the pages
-// by turns, and each follows all the links.
+// One of `parts` blocks takes its part of a list, all its threads together. On pages, the warps of the blocks take kItems
+// pages by turns.
 template <class Visit>
 __device__ __forceinline__ void gather_part(const LabArguments& a, const List& list, u32 part, u32 parts, Visit visit) {
   constexpr u32 kRound = kThreads * kItems;
   List rest = list;
   if (on_pages(a)) {
-    const u64 warps = u64(parts) * kWarps, first = u64(part) * kWarps;
-    u64 before = first + warp();
-    for (u64 page = first; i64(page * kPageColumns) < list.size(); page += warps * kItems, before = warps - 1) {
-      visit(take_pages(a, rest, before, warps - 1));
+    const u64 round = u64(parts) * kWarps * kItems, first = u64(part) * kWarps * kItems;
+    skip_pages(a, rest, first + warp() * kItems);
+    for (u64 page = first; i64(page * kPageColumns) < list.size(); page += round) {
+      visit(take_pages(a, rest));
+      skip_pages(a, rest, round - kItems);
     }
     return;
   }

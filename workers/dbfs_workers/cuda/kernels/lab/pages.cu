@@ -13,7 +13,7 @@ namespace {
 
 constexpr u32 kNone = kAll;  // no page; and the place of a deleted neighbour, since no row has this number
 
-__device__ __forceinline__ u32 pages_of(u32 neighbours) { return (neighbours + kPageColumns - 1) / kPageColumns; }
+constexpr u32 kAhead = 4;  // pages that a warp reads at once
 
 // Call `work(which)` for each of `count` rows or groups, a warp each.
 template <class Work>
@@ -56,12 +56,16 @@ template <class Look>
 __device__ __forceinline__ u32 for_each_page(const LabArguments& a, u64 list, Look look) {
   u32 page = u32(list >> 32), last = kNone;
   const u32 size = u32(list);
-  for (u32 done = 0; done < size; done += kPageColumns) {
-    u32* words = page_at(a, page);
-    const u32 word = words[lane()];
-    look(words, word, lane() < kPageColumns && lane() < size - done);
-    last = page;
-    page = __shfl_sync(kAll, word, kPageColumns);
+  for (u32 done = 0; done < size;) {
+    const PagesOf<kAhead> pages = read_pages<kAhead>(a, page, pages_of(size - done));
+#pragma unroll
+    for (u32 at = 0; at < kAhead; ++at) {
+      if (done >= size) break;
+      last = pages.numbers[at];
+      look(page_at(a, last), pages.words[at], lane() < kPageColumns && lane() < size - done);
+      done += kPageColumns;
+    }
+    page = __shfl_sync(kAll, pages.words[kAhead - 1], kPageColumns);
   }
   return last;
 }
@@ -96,12 +100,9 @@ __device__ __forceinline__ void append(const LabArguments& a, u32 row, u64 list,
 // Put the neighbours behind the first `kept` places into the gaps before, and give back the pages behind.
 __device__ __forceinline__ void close_gaps(const LabArguments& a, u32 row, u64 list, u32 kept) {
   const u32 degree = u32(list), head = u32(list >> 32), full = kept / kPageColumns;
-  u32 from = head, last = kNone;
-  for (u32 page = 0; page < full; ++page) {
-    last = from;
-    from = page_at(a, from)[kPageColumns];
-  }
-  u32 behind = from;
+  List rest{0, degree, 0, row, head};
+  u32 last = skip_pages(a, rest, full);
+  u32 from = rest.page, behind = from;
   if (kept % kPageColumns) {
     last = from;
     behind = page_at(a, from)[kPageColumns];
@@ -113,12 +114,8 @@ __device__ __forceinline__ void close_gaps(const LabArguments& a, u32 row, u64 l
     moving = __ballot_sync(kAll, lane() < kPageColumns && place >= kept && place < degree && word != kNone);
   };
   read();
-  u32 to = head;
-  for (u32 first = 0; first < kept; first += kPageColumns) {
-    u32* words = page_at(a, to);
-    const u32 own = words[lane()];
-    const bool gap = lane() < kPageColumns && lane() < kept - first && own == kNone;
-    for (u32 gaps = __ballot_sync(kAll, gap); gaps; gaps &= gaps - 1) {
+  for_each_page(a, u64(head) << 32 | kept, [&](u32* words, u32 own, bool has) {
+    for (u32 gaps = __ballot_sync(kAll, has && own == kNone); gaps; gaps &= gaps - 1) {
       while (!moving) {
         from = __shfl_sync(kAll, word, kPageColumns);
         begin += kPageColumns;
@@ -128,8 +125,7 @@ __device__ __forceinline__ void close_gaps(const LabArguments& a, u32 row, u64 l
       if (lane() == u32(__ffs(gaps) - 1)) words[lane()] = neighbour;
       moving &= moving - 1;
     }
-    to = __shfl_sync(kAll, own, kPageColumns);
-  }
+  });
   const u32 freed = pages_of(degree) - pages_of(kept);
   const u32 top = __shfl_sync(kAll, freed && lane() == 0 ? atomicAdd(a.free_pages, freed) : 0, 0);
   for (u32 page = 0; page < freed; ++page) {

@@ -122,22 +122,64 @@ __device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& lis
   return batch;
 }
 
-// The neighbours on a list's next pages, a page an item and a neighbour a lane, without the `before` pages before each;
-// the list then begins behind them. The lanes of a warp hold the same list.
-__device__ __forceinline__ Batch take_pages(const LabArguments& a, List& list, u64 before, u64 between) {
+__device__ __forceinline__ u32 pages_of(u32 neighbours) { return (neighbours + kPageColumns - 1) / kPageColumns; }
+
+// The numbers of pages, and the lane's word of each.
+template <u32 kSize>
+struct PagesOf {
+  u32 numbers[kSize];
+  u32 words[kSize];
+};
+
+// The next pages of a list, of which there are `count` or kSize. Pages that were taken at once lie one behind another, so
+// that a warp reads these at once, and only those that the links deny once more.
+template <u32 kSize>
+__device__ __forceinline__ PagesOf<kSize> read_pages(const LabArguments& a, u32 first, u32 count) {
+  PagesOf<kSize> pages;
+#pragma unroll
+  for (u32 at = 0; at < kSize; ++at) {
+    pages.numbers[at] = first + at;
+    pages.words[at] = at < count ? page_at(a, first + at)[lane()] : 0;
+  }
+#pragma unroll
+  for (u32 at = 1; at < kSize; ++at) {
+    pages.numbers[at] = __shfl_sync(kAll, pages.words[at - 1], kPageColumns);
+    if (at < count && pages.numbers[at] != first + at) pages.words[at] = page_at(a, pages.numbers[at])[lane()];
+  }
+  return pages;
+}
+
+// The neighbours on a list's next pages, a page an item and a neighbour a lane; the list then begins behind them. The lanes
+// of a warp hold the same list.
+__device__ __forceinline__ Batch take_pages(const LabArguments& a, List& list) {
+  const PagesOf<kItems> pages = read_pages<kItems>(a, list.page, list.size() > 0 ? pages_of(list.size()) : 0);
   Batch batch;
-  for (u32 item = 0; item < kItems; ++item, before = between) {
-    for (; before && list.size() > 0; --before, list.skip(kPageColumns)) list.page = page_at(a, list.page)[kPageColumns];
-    const u32 word = list.size() > 0 ? page_at(a, list.page)[lane()] : 0;
-    const bool valid = lane() < kPageColumns && lane() < list.size();
-    batch.valid |= u32(valid) << item;
-    batch.ids[item] = word;
+#pragma unroll
+  for (u32 item = 0; item < kItems; ++item) {
+    batch.valid |= u32(lane() < kPageColumns && lane() < list.size()) << item;
+    batch.ids[item] = pages.words[item];
     batch.vertices[item] = list.vertex;
     batch.places[item] = list.place + lane();
-    list.page = __shfl_sync(kAll, word, kPageColumns);
     list.skip(kPageColumns);
   }
+  list.page = __shfl_sync(kAll, pages.words[kItems - 1], kPageColumns);
   return batch;
+}
+
+// Begin a list so many pages later; return the page before. A warp follows as many links at a time as it has lanes, while
+// the pages lie one behind another.
+__device__ __forceinline__ u32 skip_pages(const LabArguments& a, List& list, u64 pages) {
+  u32 last = kAll;
+  while (pages && list.size() > 0) {
+    const u32 link = lane() < pages ? page_at(a, list.page + lane())[kPageColumns] : 0;
+    const u32 straight = __ballot_sync(kAll, lane() < pages && link == list.page + lane() + 1);
+    const u32 held = straight == kAll ? kLanes : __ffs(~straight), hops = pages < held ? pages : held;
+    last = list.page + hops - 1;
+    list.page = __shfl_sync(kAll, link, hops - 1);
+    list.skip(i64(hops) * kPageColumns);
+    pages -= hops;
+  }
+  return last;
 }
 
 // Threads that find a vertex in one launch write the same distance; which parent stays is left open.
