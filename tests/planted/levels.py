@@ -167,7 +167,7 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/levels/level_kernels.py",
-        "            record[_UNFINISHED] = resume[0] < frontier.size\n",
+        "    record[_UNFINISHED] = resume[0] < frontier.size\n",
         "",
         ("tests/workers/test_led_levels.py::test_a_bin_that_is_full_in_the_middle_of_a_row",),
     ),

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.cpu_kernels import Bins
 from dbfs_workers.jit import read_only
 from dbfs_workers.levels import repair_kernels as kernels
 from dbfs_workers.levels import repair_round_kernels as rounds
@@ -24,7 +25,7 @@ class Rank:
         self.labels = kernels.Labels(self.distances, self.predecessors, np.zeros(WIDTH, np.uint8), *lists)
         self.state: Any = np.zeros(1, kernels.STATE).view(np.recarray)[0]
         self.state.most = 1 << 20
-        self.bins = kernels.Bins(np.zeros(2 * entries, np.uint32), np.zeros(2 * entries, np.uint32), np.zeros(2, int))
+        self.bins = Bins(np.zeros(2 * entries, np.uint32), np.zeros(2 * entries, np.uint32), np.zeros(2, int))
         self.entries = entries
 
     @property

@@ -14,6 +14,7 @@ from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition
+from dbfs_workers.storage.row_kernels import kernel_rows
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.team import Team
@@ -94,8 +95,7 @@ class CpuBackend:
                 _NONE if parents is None else parents,
                 _NONE if own_visited is None else own_visited,
                 distance,
-                labels.distances,
-                _NONE if labels.predecessors is None else labels.predecessors,
+                *labels.arrays,
                 discovered,
             )
         )
@@ -106,21 +106,9 @@ class CpuBackend:
         """Reads 4 bytes and probes one bit an edge, reads 16 bytes of offsets a vertex; writes only discoveries."""
         if scratch.team is not None and cpu_team.takes_top_down(scratch):
             return cpu_team.top_down(scratch.team, scratch, labels, distance, bins)
-        rows = scratch.rows
         edges, own, sent = resident_kernels.top_down(
-            rows.starts,
-            rows.ends,
-            rows.columns,
-            scratch.frontier,
-            scratch.resume,
-            scratch.first_id,
-            scratch.visited,
-            bins.bin_rows,
-            bins.bin_parents,
-            bins.bin_ends,
-            distance,
-            labels.distances,
-            _NONE if labels.predecessors is None else labels.predecessors,
+            *(kernel_rows(scratch.rows), scratch.frontier, scratch.resume, scratch.first_id, scratch.visited),
+            *(kernels.Bins(bins.bin_rows, bins.bin_parents, bins.bin_ends), distance, labels.arrays),
             scratch.next_queue,
         )
         return edges, own, sent, bool(scratch.resume[0] < scratch.frontier.size)
@@ -134,18 +122,8 @@ class CpuBackend:
         own, into = scratch.rows, scratch.parent_rows
         assert into is not None
         found: tuple[int, int, int] = resident_kernels.bottom_up(
-            into.starts,
-            into.ends,
-            into.columns,
-            own.starts,
-            own.ends,
-            scratch.frontier_bits,
-            scratch.own_visited,
-            found_bits,
-            distance,
-            labels.distances,
-            _NONE if labels.predecessors is None else labels.predecessors,
-            scratch.next_queue,
+            *(*into, own.starts, own.ends, scratch.frontier_bits, scratch.own_visited, found_bits),
+            *(distance, *labels.arrays, scratch.next_queue),
         )
         return found
 

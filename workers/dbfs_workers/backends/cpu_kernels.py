@@ -4,10 +4,37 @@ Bitmaps are uint32 words: id ``i`` is bit ``i % 32`` of word ``i // 32``. An emp
 means that the run records no predecessors.
 """
 
+from typing import Final, NamedTuple
+
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, allocating_kernel, int64, kernel, void
+from dbfs_workers.jit import (
+    INT32,
+    INT64,
+    READ_INT64,
+    READ_UINT32,
+    UINT32,
+    allocating_kernel,
+    int64,
+    kernel,
+    named,
+    void,
+)
+from dbfs_workers.storage.labels import LabelArrays
+
+
+class Bins(NamedTuple):
+    """The bins of one crossing, as of ``Exchange``: local ids, internal ids, and the number of entries by owner."""
+
+    rows: NDArray[np.uint32]
+    parents: NDArray[np.uint32]
+    ends: NDArray[np.int64]
+
+
+BINS: Final = named(Bins, UINT32, UINT32, INT64)
+LABELS: Final = named(LabelArrays, INT32, UINT32)
 
 
 @kernel(types.boolean, UINT32, types.uint32)

@@ -11,8 +11,10 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from dbfs_workers.backends.cpu_kernels import BINS, LABELS
 from dbfs_workers.intrinsics import prefetch, trailing_zeros
 from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.storage.row_kernels import ROWS
 
 # Number of vertices of the frontier by which prefetches are ahead. A vertex of a road network has few neighbours, so
 # reading its offsets and then its columns takes most of its time. Florida's roads took 30 ms instead of 55.
@@ -20,50 +22,21 @@ OFFSETS_AHEAD: Final = 16
 COLUMNS_AHEAD: Final = 8
 
 
-@kernel(
-    types.UniTuple(int64, 3),
-    READ_INT64,
-    READ_INT64,
-    READ_UINT32,
-    READ_UINT32,
-    INT64,
-    int64,
-    UINT32,
-    UINT32,
-    UINT32,
-    INT64,
-    int64,
-    INT32,
-    UINT32,
-    UINT32,
-)
-def top_down(
-    starts,
-    ends,
-    columns,
-    frontier,
-    resume,
-    first_id,
-    visited,
-    bin_rows,
-    bin_parents,
-    bin_ends,
-    distance,
-    distances,
-    predecessors,
-    discovered,
-):
+@kernel(types.UniTuple(int64, 3), ROWS, READ_UINT32, INT64, int64, UINT32, BINS, int64, LABELS, UINT32)
+def top_down(rows, frontier, resume, first_id, visited, bins, distance, labels, discovered):
     """Visit the frontier's neighbours; return (edges inspected, own vertices discovered, vertices binned).
 
     A new vertex of this rank is labelled and queued in ``discovered``. A new vertex of another rank is appended to its
-    owner's bin, which has ``bin_ends[owner]`` of ``bin_rows.size / p`` entries.
+    owner's bin, which has ``bins.ends[owner]`` of ``bins.rows.size / p`` entries.
 
     ``resume``, int64[2], is where the pass begins: a place in the frontier, and an edge of that row. Afterwards it is
     where the pass stopped: at an edge whose bin is full, or at the frontier's end.
     """
-    n_local = starts.size
+    starts, ends, columns = rows
+    distances, predecessors = labels
+    bin_rows, bin_parents, bin_ends = bins
     entries = bin_rows.size // bin_ends.size
-    width = np.uint32(n_local)
+    width = np.uint32(starts.size)
     first = np.uint32(first_id)
     edges = 0
     found = 0

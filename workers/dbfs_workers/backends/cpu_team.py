@@ -46,8 +46,7 @@ def top_down(
     counts = calls.run(
         *(team, tasks.EXPAND, rows.starts, rows.ends, rows.columns, frontier, step, scratch.first_id),
         *(scratch.visited, shared, own, p, calls.places(discovered.size, team), calls.places(entries, team)),
-        *(bins.bin_rows, bins.bin_parents, distance, labels.distances),
-        *(calls.NONE if labels.predecessors is None else labels.predecessors, discovered),
+        *(bins.bin_rows, bins.bin_parents, distance, *labels.arrays, discovered),
     )
     edges, found, sent = counts.tolist()
     for owner in np.flatnonzero(shared[: p * kernels.STEP : kernels.STEP]).tolist():
@@ -74,10 +73,9 @@ def bottom_up(
     step = calls.step(words, team, calls.MOST_WORDS)
     counts = calls.run(
         *(team, tasks.SEARCH, into.starts, into.ends, into.columns, own.starts, own.ends, scratch.frontier_bits),
-        *(step, scratch.own_visited, found_bits, shared, distance, labels.distances),
+        *(step, scratch.own_visited, found_bits, shared, distance, *labels.arrays),
         # A bottom-up level reads its frontier from bitmaps, so that queue is free.
-        *(calls.NONE if labels.predecessors is None else labels.predecessors, scratch.queues[scratch.current]),
-        scratch.next_queue,
+        *(scratch.queues[scratch.current], scratch.next_queue),
     )
     edges, found, degrees = counts.tolist()
     return edges, found, degrees
@@ -95,10 +93,9 @@ def contract(
     """Run ``Backend.contract`` of a bin of another rank on the threads of a team."""
     step = calls.step(rows.size, team, calls.MOST_ENTRIES)
     shared, own = calls.shared_words(1), calls.own_parts(team.threads, 1)
-    predecessors = calls.NONE if labels.predecessors is None else labels.predecessors
     counts = calls.run(
         *(team, tasks.CONTRACT, rows, calls.NONE if parents is None else parents, step, own_visited, shared, own, 1),
-        *(calls.places(discovered.size, team), distance, labels.distances, predecessors, discovered),
+        *(calls.places(discovered.size, team), distance, *labels.arrays, discovered),
     )
     total = int(counts[0])
     calls.close_gaps(discovered, calls.NONE, 0, shared, own)
@@ -106,6 +103,6 @@ def contract(
         # The gaps are closed, so all vertices have a place now.
         total += cpu_kernels.contract(
             *(rows[begin:stop], calls.NONE if parents is None else parents[begin:stop], own_visited, distance),
-            *(labels.distances, predecessors, discovered[total:]),
+            *(*labels.arrays, discovered[total:]),
         )
     return total

@@ -59,7 +59,7 @@ def sequential(rows: Rows, source: int, labels: RankLabels, watch: Watch) -> tup
     from dbfs_workers.lab.sequential_kernels import sequential_level
 
     queue = np.empty(rows.starts.size, np.uint32)
-    parents = np.empty(0, np.uint32) if labels.predecessors is None else labels.predecessors
+    parents = labels.arrays.predecessors
     queue[0], labels.distances[source] = source, 0
     if parents.size:
         parents[source] = source
@@ -69,7 +69,7 @@ def sequential(rows: Rows, source: int, labels: RankLabels, watch: Watch) -> tup
     while first < last:
         watch(len(levels), last - first)
         tail, edges = sequential_level(
-            *(rows.starts, rows.ends, rows.columns, queue, first, last, len(levels) + 1, labels.distances, parents)
+            *(*rows, queue, first, last, len(levels) + 1, *labels.arrays),
         )
         now = time.perf_counter()
         levels.append(Level(last - first, edges, tail - last, now - ended))

@@ -35,7 +35,6 @@ from dbfs_workers.storage.shared_rows import KIND
 # Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
 _MOST_EDGES = 1 << 16
 _PHASE = "led top-down"
-_NONE = np.empty(0, np.uint32)
 
 
 class LedLevels:
@@ -158,8 +157,7 @@ class LedLevels:
         exchange, scratch, labels = self._exchange, self._working.scratch, self._working.labels
         rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))
         discovered, queued = kernels.replay(
-            *(rows, parents, first, first + levels - 1, scratch.own_visited, labels.distances),
-            *(_NONE if labels.predecessors is None else labels.predecessors, scratch.next_queue),
+            *(rows, parents, first, first + levels - 1, scratch.own_visited, *labels.arrays, scratch.next_queue),
         )
         scratch.advance(queued)
         return int(discovered)

@@ -12,8 +12,14 @@ from dbfs_workers.levels import state
 STATES: Final = types.Array(numba.from_dtype(state.STATE), 1, "C")
 """``State.record``."""
 
+STATE: Final = STATES.dtype
+"""Its one element."""
+
 ROWS: Final = types.Array(numba.from_dtype(state.ROW), 1, "C")
 """Rows of the table of levels."""
+
+ROW: Final = ROWS.dtype
+"""One of them."""
 
 for function in (
     *(direction.bottom_up_pays, direction.expected_search_share, state.bound_frontier, state.choose, state.end_level),

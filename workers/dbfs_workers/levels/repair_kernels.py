@@ -15,10 +15,10 @@ import numpy as np
 from numba import from_dtype, types
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.cpu_kernels import BINS
 from dbfs_workers.intrinsics import prefetch
 from dbfs_workers.jit import (
     INT32,
-    INT64,
     READ_INT64,
     READ_UINT32,
     UINT8,
@@ -96,14 +96,6 @@ class Labels(NamedTuple):
     before: NDArray[np.int32]
 
 
-class Bins(NamedTuple):
-    """The bins of one crossing, as of ``Exchange``: local ids, internal ids, and the number of entries by owner."""
-
-    rows: NDArray[np.uint32]
-    parents: NDArray[np.uint32]
-    ends: NDArray[np.int64]
-
-
 # Bits of ``marks``.
 IN_DOUBT = np.uint8(1)  # the row is in the queue, or waits for answers: its parent is no support any more
 QUEUED = np.uint8(2)  # an offer has brought the row nearer, and the row is in the queue
@@ -115,7 +107,6 @@ FETCHED: Final = 8
 
 STATE_RECORD: Final = from_dtype(STATE)
 LABELS: Final = named(Labels, INT32, UINT32, UINT8, *(UINT32,) * 4, INT32)
-BINS: Final = named(Bins, UINT32, UINT32, INT64)
 
 
 @kernel(void, int64, LABELS, STATE_RECORD)

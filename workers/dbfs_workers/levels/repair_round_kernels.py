@@ -19,6 +19,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.cpu_kernels import BINS, Bins
 from dbfs_workers.exchange.barrier_kernels import CROSSED, END, cross
 from dbfs_workers.exchange.envoy_kernels import FRAMES
 from dbfs_workers.exchange.envoy_kernels import cross as cross_hosts
@@ -26,12 +27,10 @@ from dbfs_workers.intrinsics import monotonic_ns, prefetch
 from dbfs_workers.jit import INT64, READ_UINT32, int64, kernel, named, void
 from dbfs_workers.levels.repair_kernels import (
     ANSWERED,
-    BINS,
     FETCHED,
     IN_DOUBT,
     LABELS,
     STATE_RECORD,
-    Bins,
     doubt,
     fetch_edges,
     fetch_labels,

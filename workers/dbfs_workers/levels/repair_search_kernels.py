@@ -11,9 +11,9 @@ unfinished, and all ranks stay at that level for another round.
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.cpu_kernels import BINS
 from dbfs_workers.jit import INT64, int64, kernel, void
 from dbfs_workers.levels.repair_kernels import (
-    BINS,
     LABELS,
     QUEUED,
     STATE_RECORD,

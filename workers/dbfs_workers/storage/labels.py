@@ -5,7 +5,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,14 @@ from dbfs_workers.storage.stripe import NO_VERTEX, WORD_BITS, Stripe, own_rows
 
 # Distance and predecessor of an unreached row: -1 and ``NO_VERTEX``.
 _UNREACHED = 2**32 - 1
+_NONE: Final = np.empty(0, np.uint32)
+
+
+class LabelArrays(NamedTuple):
+    """The labels of one rank's rows as CPU kernels take them: int32[n_local], and uint32[n_local] or empty for none."""
+
+    distances: NDArray[np.int32]
+    predecessors: NDArray[np.uint32]
 
 
 @dataclass
@@ -132,6 +140,11 @@ class RankLabels:
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return self.distances.nbytes + (0 if self.predecessors is None else self.predecessors.nbytes)
+
+    @property
+    def arrays(self) -> LabelArrays:
+        """The labels, on the CPU, as kernels take them."""
+        return LabelArrays(self.distances, _NONE if self.predecessors is None else self.predecessors)
 
     @classmethod
     def begun(cls, pool: LabelPool, owner: object, *, predecessors: bool) -> "RankLabels":

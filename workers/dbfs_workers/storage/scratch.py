@@ -17,8 +17,6 @@ from dbfs_workers.storage.stripe import WORD_BITS, Stripe
 from dbfs_workers.team import Team
 from dbfs_workers.tokens import Token
 
-_NONE = np.empty(0, np.uint32)
-
 
 def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
     """Return the bytes of a rank's ``Scratch``; ``bottom_up`` says whether the graph allows bottom-up levels."""
@@ -168,10 +166,7 @@ class Scratch:
     def end(self, labels: RankLabels) -> None:
         """Write the labels of the rows that the traversal has not visited, if ``start`` left that to the end."""
         if self._begun:
-            parents = labels.predecessors
-            self._label_kernels.label_unvisited(
-                self.own_visited, labels.distances, _NONE if parents is None else parents
-            )
+            self._label_kernels.label_unvisited(self.own_visited, *labels.arrays)
 
     def _left_to_end(self, spec: TraversalSpec) -> bool:
         """Return whether ``end`` labels the rows that a traversal has not visited."""
@@ -186,10 +181,8 @@ class Scratch:
         """Start from one source: what ``start`` does in a dozen calls of NumPy takes one kernel."""
         assert self._unreachable is not None
         stripe, rank = self.partition.stripe, self.partition.rank
-        parents = _NONE if labels.predecessors is None else labels.predecessors
         row = stripe.row(source) if stripe.owner(source) == rank else -1
-        begin, queue = self._label_kernels.begin, self.next_queue
-        if begin(self.visited, self._unreachable, rank, row, labels.distances, parents, queue):
+        if self._label_kernels.begin(self.visited, self._unreachable, rank, row, *labels.arrays, self.next_queue):
             self._forget_owner(labels)
         self.advance(int(row >= 0))
 
