@@ -155,7 +155,6 @@ LARGER = {
     "workers/dbfs_workers/backends/cpu_team_kernels.py: search",
     "workers/dbfs_workers/backends/cpu_team_task_kernels.py: work",
     "workers/dbfs_workers/backends/grid_team_kernels.py: contract",
-    "workers/dbfs_workers/levels/led_kernels.py: led_levels",
 }
 
 

@@ -5,8 +5,8 @@ from tests.support.planting import Fault
 FAULTS = (
     Fault(
         "workers/dbfs_workers/levels/led_kernels.py",
-        "            or 1 + min(most, n_local) > room",
-        "            or min(most, n_local) > room",
+        "        or 1 + min(most, logs.n_local) > ",
+        "        or min(most, logs.n_local) > ",
         ("tests/workers/test_led_levels.py::test_a_log_that_is_full_to_the_last_word",),
     ),
     Fault(
@@ -137,7 +137,7 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/levels/led_kernels.py",
-        "            or frontier > HYSTERESIS * state.led_vertices\n",
+        "        or state.size > HYSTERESIS * state.led_vertices\n",
         "",
         ("tests/workers/test_led_levels.py::test_a_frontier_that_grows_and_shrinks_changes_the_way",),
     ),

@@ -7,20 +7,25 @@ the first led one. A row is below 2^31, since led levels need two ranks.
 An edge costs 4 bytes of columns and one probed bit; only discoveries are written.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
+from dbfs_workers.backends.cpu_kernels import claim
 from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AHEAD
-from dbfs_workers.exchange.barrier_kernels import RUN_SHIFT
+from dbfs_workers.exchange.barrier_kernels import END, RUN_SHIFT
 from dbfs_workers.exchange.segment import ABORT
-from dbfs_workers.intrinsics import load_acquire, monotonic_ns, prefetch
-from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
-from dbfs_workers.levels.record_types import ROWS, STATES
+from dbfs_workers.intrinsics import load_acquire, prefetch
+from dbfs_workers.jit import INT32, INT64, READ_UINT32, UINT32, int64, kernel, named, void
+from dbfs_workers.levels.level_kernels import elapsed
+from dbfs_workers.levels.record_types import ROW, ROWS, STATE, STATES
 from dbfs_workers.levels.state import end_level, over, turn
+from dbfs_workers.storage import row_kernels
+from dbfs_workers.storage.partition import Rows
 
-LEVELS: Final = 256
+LEVELS: Final = 512
 """Most levels of one call. Progress is shown between calls, and lost peers are looked for."""
 
 # A call ends after the level in which this time has passed: nanoseconds.
@@ -32,135 +37,138 @@ HYSTERESIS: Final = 2
 _MARK = np.uint32(1 << 31)
 
 
-@kernel(
-    types.boolean,
-    READ_INT64,
-    READ_UINT32,
-    int64,
-    UINT32,
-    UINT32,
-    UINT32,
-    UINT32,
-    int64,
-    int64,
-    types.boolean,
-    INT64,
-    INT64,
-    INT64,
-    int64,
-    STATES,
-    ROWS,
-    INT64,
-)
-def led_levels(
-    row_offsets,
-    columns,
-    n_local,
-    visited,
-    even_queue,
-    odd_queue,
-    bodies,
-    body_words,
-    log_words,
-    predecessors,
-    marked,
-    log_ends,
-    words,
-    first_level,
-    states,
-    rows,
-    clock,
-):
+class Memory(NamedTuple):
+    """What the leader's levels work on, for all ranks, by internal id.
+
+    Attributes:
+        rows: the adjacency lists: see ``shared_rows.HostRows``.
+        even_queue, odd_queue: uint32, the frontier and its successor in turn; with room for the most vertices and edges
+            of a level.
+        visited: uint32[words], a bit for each visited vertex.
+    """
+
+    rows: Rows
+    even_queue: NDArray[np.uint32]
+    odd_queue: NDArray[np.uint32]
+    visited: NDArray[np.uint32]
+
+
+class Logs(NamedTuple):
+    """The logs of all ranks. They lie in place of the bins, and end where ``End.bin_ends`` says.
+
+    Attributes:
+        words: words of a log's rows; as many words of parents follow them.
+        marked: int64[p], the last level with a mark in each rank's log, -1 at first.
+        first_level: the first led level.
+        predecessors: whether parents are written.
+        n_local: rows of a rank.
+        inverse: 1 / n_local. A product takes less time than a quotient.
+    """
+
+    words: int
+    marked: NDArray[np.int64]
+    first_level: int
+    predecessors: bool
+    n_local: int
+    inverse: float
+
+
+MEMORY: Final = named(Memory, row_kernels.ROWS, *(UINT32,) * 3)
+LOGS: Final = named(Logs, int64, INT64, int64, types.boolean, int64, types.float64)
+
+
+@kernel(types.boolean, LOGS, END, STATE)
+def are_over(logs, end, state):
+    """Return whether led levels are over: the traversal is, or the next level is too large to be led, or for a log."""
+    fullest = 0
+    for log_end in end.bin_ends:
+        fullest = max(fullest, log_end)
+    most = state.frontier_edges
+    return (
+        over(state)
+        or state.measuring
+        or state.size > HYSTERESIS * state.led_vertices
+        or most > HYSTERESIS * state.led_edges
+        # A log takes a mark and at most all rows of its owner.
+        or 1 + min(most, logs.n_local) > logs.words - fullest
+    )
+
+
+@kernel(void, LOGS, END, int64, types.uint32, types.uint32)
+def append(logs, end, level, u, parent):
+    """Append a vertex to its owner's log, after a mark if it is the first one of the level there."""
+    # The half keeps rounding away from whole numbers.
+    owner = np.int64((u + 0.5) * logs.inverse)
+    at = owner * end.body_words + end.bin_ends[owner]
+    if logs.marked[owner] != level:
+        logs.marked[owner] = level
+        end.bodies[at] = _MARK | np.uint32(level - logs.first_level)
+        end.bin_ends[owner] += 1
+        at += 1
+    end.bodies[at] = np.uint32(np.int64(u) - owner * logs.n_local)
+    if logs.predecessors:
+        end.bodies[at + logs.words] = parent
+    end.bin_ends[owner] += 1
+
+
+@kernel(void, MEMORY, LOGS, END, STATE, ROW)
+def expand(memory, logs, end, state, row):
+    """Expand the frontier of all ranks: queue each neighbour that is new, and append it to its owner's log."""
+    starts, ends, columns = memory.rows
+    queue, next_queue = memory.even_queue, memory.odd_queue
+    if state.queue:
+        queue, next_queue = next_queue, queue
+    level, frontier = state.level, state.size
+    edges = 0
+    found = 0
+    for i in range(frontier):
+        if i + OFFSETS_AHEAD < frontier:
+            prefetch(starts, np.int64(queue[i + OFFSETS_AHEAD]))
+        if i + COLUMNS_AHEAD < frontier:
+            prefetch(columns, starts[queue[i + COLUMNS_AHEAD]])
+        vertex = queue[i]
+        edges += ends[vertex] - starts[vertex]
+        for k in range(starts[vertex], ends[vertex]):
+            u = columns[k]
+            if claim(memory.visited, u):
+                append(logs, end, level, u, vertex)
+                next_queue[found] = u
+                found += 1
+    row.edges, row.own, row.led = edges, found, 1
+    row.search = elapsed(end, state)
+    state.found, state.inspected = found, edges
+
+
+@kernel(types.boolean, MEMORY, LOGS, END, STATES, ROWS)
+def led_levels(memory, logs, end, states, rows):
     """Run levels until they are over for the leader, the run is aborted, or the call has lasted long enough.
 
     Args:
-        row_offsets, columns: the adjacency lists of all ranks, by internal id: see ``shared_rows.HostRows``.
-        n_local: rows of a rank.
-        visited: uint32[words], a bit for each visited internal id; updated.
-        even_queue, odd_queue: uint32, internal ids of the frontier and of its successor in turn; with room for the
-            most vertices and edges of a level.
-        bodies, body_words: the bodies of all ranks, and the words of each: see ``segment``.
-        log_words: words of a log's rows; as many words of parents follow them.
-        predecessors: whether parents are written.
-        marked: int64[p], the last level with a mark in each rank's log, -1 at first; updated.
-        log_ends: int64[p], the end of each rank's log; updated.
-        words: the head of the segment.
-        first_level: the first led level.
+        memory: what the levels work on; updated.
+        logs: the logs of all ranks; updated.
+        end: the leader's end of the exchange; ``bin_ends`` is updated.
         states: ``State.record``, updated. Its queue is of all ranks.
         rows: ROW[LEVELS], a row a level of this call, over all ranks; updated.
-        clock: int64[2], scratch space.
 
     Returns:
         Whether led levels are over. ``done`` levels of this call are complete.
     """
     state = states[0]
-    # A product instead of a quotient, which takes longer. The half keeps rounding away from whole numbers.
-    inverse = 1.0 / n_local
     state.done = 0
     begun = state.ended
-    while True:
-        level, frontier, most = state.level, state.size, state.frontier_edges
-        room = log_words
-        for owner in range(log_ends.size):
-            room = min(room, log_words - log_ends[owner])
-        if (
-            over(state)
-            or state.measuring
-            or frontier > HYSTERESIS * state.led_vertices
-            or most > HYSTERESIS * state.led_edges
-            # A log takes a mark and at most all rows of its owner.
-            or 1 + min(most, n_local) > room
-        ):
-            return True
+    while not are_over(logs, end, state):
         if (
             state.done == rows.size
             or state.ended - begun > _LONGEST
-            or load_acquire(words, ABORT) >> RUN_SHIFT == state.number
+            or load_acquire(end.words, ABORT) >> RUN_SHIFT == state.number
         ):
             return False
-        queue, found_queue = (odd_queue, even_queue) if state.queue else (even_queue, odd_queue)
-        mark = _MARK | np.uint32(level - first_level)
-        edges = 0
-        found = 0
-        for i in range(frontier):
-            if i + OFFSETS_AHEAD < frontier:
-                prefetch(row_offsets, np.int64(queue[i + OFFSETS_AHEAD]))
-            if i + COLUMNS_AHEAD < frontier:
-                prefetch(columns, row_offsets[queue[i + COLUMNS_AHEAD]])
-            vertex = queue[i]
-            start, stop = row_offsets[vertex], row_offsets[np.int64(vertex) + 1]
-            edges += stop - start
-            for k in range(start, stop):
-                u = columns[k]
-                word = visited[u >> np.uint32(5)]
-                bit = np.uint32(1) << (u & np.uint32(31))
-                if word & bit:
-                    continue
-                visited[u >> np.uint32(5)] = word | bit
-                owner = np.int64((u + 0.5) * inverse)
-                at = owner * body_words + log_ends[owner]
-                if marked[owner] != level:
-                    marked[owner] = level
-                    bodies[at] = mark
-                    log_ends[owner] += 1
-                    at += 1
-                bodies[at] = np.uint32(np.int64(u) - owner * n_local)
-                if predecessors:
-                    bodies[at + log_words] = vertex
-                log_ends[owner] += 1
-                found_queue[found] = u
-                found += 1
         row = rows[state.done]
-        row.edges = edges
-        row.own = found
-        row.led = 1
-        now = monotonic_ns(clock)
-        row.search = (now - state.ended) * 1e-9
-        state.ended = now
-        state.found, state.inspected = found, edges
-        end_level(state, row, found)
+        expand(memory, logs, end, state, row)
+        end_level(state, row, row.own)
         turn(state)
         state.done += 1
+    return True
 
 
 @kernel(types.UniTuple(int64, 2), READ_UINT32, READ_UINT32, int64, int64, UINT32, INT32, UINT32, UINT32)

@@ -30,6 +30,7 @@ from dbfs_workers.levels.state import State, bound_frontier, is_small
 from dbfs_workers.levels.stepper import Working, elapsed
 from dbfs_workers.reports import TIME_FIELDS
 from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.row_kernels import kernel_rows
 from dbfs_workers.storage.shared_rows import KIND
 
 # Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
@@ -138,15 +139,14 @@ class LedLevels:
             # A copy is no part of a level's time, by which ``learn`` compares.
             elapsed(state)
         state.number = exchange.number
-        queues = self._joined(state, arrived)
-        marked, clock = np.full(exchange.p, -1, np.int64), np.empty(2, np.int64)
+        stripe, predecessors = scratch.partition.stripe, self._working.labels.predecessors is not None
+        memory = kernels.Memory(kernel_rows(adjacency.rows), *self._joined(state, arrived), scratch.visited)
+        marked = np.full(exchange.p, -1, np.int64)
+        logs = kernels.Logs(segment.log_words, marked, first, predecessors, stripe.n_local, 1 / stripe.n_local)
         ended = False
         while not ended:
-            ended = kernels.led_levels(
-                *(adjacency.row_offsets, adjacency.columns, scratch.partition.stripe.n_local, scratch.visited, *queues),
-                *(segment.bodies, segment.body_words, segment.log_words, self._working.labels.predecessors is not None),
-                *(marked, exchange.bin_ends, segment.words, first, state.record, table.room(kernels.LEVELS), clock),
-            )
+            rows = table.room(kernels.LEVELS)
+            ended = kernels.led_levels(memory, logs, exchange.kernel_arguments, state.record, rows)
             table.add(state.done)
             exchange.look(state.level, _PHASE)
 
