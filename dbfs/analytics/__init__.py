@@ -1,10 +1,11 @@
-"""Analytics of a graph by traversals and by queries of its partitions: components, diameter bounds, degrees.
+"""Analytics of a graph by traversals and by queries of its partitions: components, diameter bounds, degrees, measures.
 
-In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees. Each file has a function behind one method
-of ``Graph``, and the type that it returns.
+In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees, ``VertexMeasure`` and others. Each file has
+the functions behind methods of ``Graph``, and the types that they return.
 """
 
 from dbfs.analytics.components import Components
 from dbfs.analytics.diameter import DiameterBounds
+from dbfs.analytics.measures import MeanDistance, NeighbourhoodFunction, VertexMeasure
 
-__all__ = ["Components", "DiameterBounds"]
+__all__ = ["Components", "DiameterBounds", "MeanDistance", "NeighbourhoodFunction", "VertexMeasure"]

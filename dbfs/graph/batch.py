@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs import engines
 from dbfs.cluster.deadline import bounded, of_call
-from dbfs.cluster.gang import release
+from dbfs.cluster.gang import Ref, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentLabels
@@ -23,7 +23,7 @@ from dbfs.records import RunProgress
 from dbfs.units import format_seconds
 from dbfs.validation.validate import Columns, validate
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.batch import WORD_SOURCES, distance_type, joined, nearest_of
+from dbfs_workers.storage.batch import WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class BatchResult(StaysHere):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"columns", "spec"}
+    _inner = StaysHere._inner | {"columns", "spec", "sums_by_vertex"}
 
     def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
         self.graph = graph
@@ -238,6 +238,21 @@ class BatchResult(StaysHere):
             for first in range(begin, end, _VALIDATED):
                 sources = tuple(self._ordered[first : min(end, first + _VALIDATED)].tolist())
                 yield Columns(sources, self.spec.max_depth, named["distances"], first - begin)
+
+    def sums_by_vertex(self, functions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return float64[n, functions], by vertex the sums of functions of the distance from all sources.
+
+        The ranks sum. ``functions`` is float64[depth + 1, functions], by distance; an unreached vertex adds nothing.
+        Errors as for ``distances``.
+        """
+        self._require("distances")
+        keys = [
+            [Ref(future.key) for future in parts]
+            for parts in zip(*(named["distances"] for named in self._kept), strict=True)
+        ]
+        arguments = [(parts, functions, self._type) for parts in keys]
+        doing = f"summing distances of run {self.run_id}"
+        return self._in_order(self.graph.gang.on_each_rank("sums-by-row", sums_by_row, arguments, of_call(), doing))
 
     @bounded()
     def validate(self) -> None:

@@ -45,7 +45,7 @@ from dbfs_workers.text import counted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dbfs.analytics import Components, DiameterBounds
+    from dbfs.analytics import Components, DiameterBounds, MeanDistance, NeighbourhoodFunction, VertexMeasure
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs_workers.storage.id_table import Ids, IdType
@@ -464,6 +464,139 @@ class Graph(StaysHere, GraphCounts):
         from dbfs.analytics.diameter import eccentricity_bound
 
         return eccentricity_bound(self, source)
+
+    @bounded()
+    def eccentricity(
+        self,
+        vertices: Any = None,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> VertexMeasure:
+        """Return the largest distance (int64, in edges) from each of some vertices, as NetworkX's ``eccentricity``.
+
+        Args:
+            vertices: an id, or several; None for all. An id that occurs again is left out.
+            deadline, progress: see ``bfs_batch``; both are for all sources together.
+
+        Raises:
+            DisconnectedGraphError: a vertex does not reach all others.
+            InvalidVertexError: a vertex is not in the graph, or was deleted; with None, any was deleted.
+            InvalidOptionError: the graph is on GPUs, or another client updated the graph in between.
+            Other errors as for ``bfs_batch``.
+        """
+        from dbfs.analytics import measures
+
+        return measures.eccentricity(self, vertices, progress)
+
+    @bounded()
+    def closeness_centrality(
+        self,
+        vertices: Any = None,
+        *,
+        wf_improved: bool = True,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> VertexMeasure:
+        """Return the closeness (float64) of some vertices: the inverse of the mean distance to them, as NetworkX's.
+
+        Distances count towards the vertex. An undirected graph takes a traversal from each of the vertices. A directed
+        graph takes one from every vertex of the graph, for few vertices too; of the graph with all edges turned round,
+        ``bfs_batch(vertices).counts`` has the same distances for fewer traversals.
+
+        Args:
+            vertices: see ``eccentricity``.
+            wf_improved: multiply by the share of the other vertices that have a path to the vertex (Wasserman and
+                Faust); without paths the closeness is 0. ``n`` counts deleted vertices too.
+            sample: number of random vertices to traverse from, at least 3; the values are estimates then, with standard
+                errors (Eppstein and Wang 2004). A vertex that no other sampled vertex reaches gets the value 0 and the
+                error NaN; without ``wf_improved`` one that a single sampled vertex reaches gets the error NaN too.
+                Distances from the sample take a byte or more a vertex and source on the workers.
+            seed: of the sample, which is the same for any number of ranks.
+            deadline, progress: see ``eccentricity``.
+
+        Raises:
+            InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0.
+            InvalidOptionTypeError: ``sample`` or ``seed`` is not an integer.
+            Other errors as for ``eccentricity``, but a graph need not be connected.
+        """
+        from dbfs.analytics import measures
+
+        return measures.closeness_centrality(self, vertices, wf_improved, sample, seed, progress)
+
+    @bounded()
+    def harmonic_centrality(
+        self,
+        vertices: Any = None,
+        *,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> VertexMeasure:
+        """Return the sum of the inverse distances (float64) to some vertices, as NetworkX's ``harmonic_centrality``.
+
+        Directions, arguments and errors as for ``closeness_centrality``.
+        """
+        from dbfs.analytics import measures
+
+        return measures.harmonic_centrality(self, vertices, sample, seed, progress)
+
+    @bounded()
+    def average_shortest_path_length(
+        self,
+        *,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> MeanDistance:
+        """Return the mean distance of all ordered pairs of different vertices, in edges; 0 for one vertex.
+
+        As NetworkX's. With ``sample`` it is an estimate with a standard error; see ``closeness_centrality``. A sample
+        of a directed graph shows that the sampled vertices reach all others, but not that all others reach them.
+
+        Raises:
+            DisconnectedGraphError: a vertex does not reach all others.
+            InvalidVertexError: the graph has no vertices, or one was deleted.
+            Other errors as for ``closeness_centrality``.
+        """
+        from dbfs.analytics import measures
+
+        return measures.average_shortest_path_length(self, sample, seed, progress)
+
+    @bounded()
+    def wiener_index(
+        self, *, deadline: float | str | None = None, progress: ProgressOption[RunProgress] = None
+    ) -> float:
+        """Return the sum of the distances of all pairs, each undirected pair once; infinite if some pair has no path.
+
+        As NetworkX's. Errors as for ``average_shortest_path_length``, but for a disconnected graph.
+        """
+        from dbfs.analytics import measures
+
+        return measures.wiener_index(self, progress)
+
+    @bounded()
+    def neighbourhood_function(
+        self,
+        *,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> NeighbourhoodFunction:
+        """Return the number of pairs of vertices within each distance, which also gives the effective diameter.
+
+        With ``sample`` the numbers are estimates with standard errors; see ``closeness_centrality``. Source: Palmer,
+        Gibbons and Faloutsos, "ANF", KDD 2002. Errors as for ``average_shortest_path_length``, but a graph need not be
+        connected.
+        """
+        from dbfs.analytics import measures
+
+        return measures.neighbourhood_function(self, sample, seed, progress)
 
     @bounded()
     def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

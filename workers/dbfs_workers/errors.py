@@ -64,6 +64,10 @@ class DirectedGraphError(DbfsError, ValueError):
     """Raised if a function that is defined for undirected graphs only gets a directed graph."""
 
 
+class DisconnectedGraphError(DbfsError, ValueError):
+    """Raised if a measure that needs a path between all vertices gets a graph without one."""
+
+
 class PlanError(DbfsError, ValueError):
     """Raised for an invalid benchmark plan; the message has the file, the key and what would be right."""
 

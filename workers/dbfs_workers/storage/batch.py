@@ -16,6 +16,9 @@ from dbfs_workers.storage.stripe import Stripe, own_rows
 WORD_SOURCES: Final = 64
 """Sources of a word."""
 
+# Rows whose distances are summed together, so that what a sum takes beside them stays small.
+_SUMMED_ROWS: Final = 2**10
+
 
 def width_of(sources: int) -> int:
     """Return the words of a vertex."""
@@ -49,6 +52,29 @@ def joined(label: str, groups: Sequence[NDArray[Any]], places: NDArray[np.int64]
         return np.hstack([in_type(group, dtype) for group in groups])[:, places]
     bits = np.unpackbits(np.hstack(groups), axis=1, bitorder="little")
     return np.packbits(bits[:, places], axis=1, bitorder="little")
+
+
+def sums_by_row(
+    groups: Sequence[NDArray[Any]], functions: NDArray[np.float64], dtype: np.dtype[Any]
+) -> NDArray[np.float64]:
+    """Return float64[rows, functions], by row of a rank the sums of functions of the distance from all sources.
+
+    Args:
+        groups: by group, [rows, sources] distances of types of ``distance_type``.
+        functions: float64[depth + 1, functions], their values by distance; an unreached vertex adds nothing.
+        dtype: the widest of the types.
+    """
+    unreached, columns = len(functions), np.vstack([functions, np.zeros_like(functions[0])]).T
+    sums = np.zeros((len(groups[0]), len(columns)))
+    for group in groups:
+        # In all types the mark of unreached vertices is the largest unsigned number.
+        unsigned = in_type(group, dtype).view(f"u{dtype.itemsize}")
+        for first in range(0, len(group), _SUMMED_ROWS):
+            rows = slice(first, first + _SUMMED_ROWS)
+            distances = np.minimum(unsigned[rows], unreached, dtype=np.uint32)
+            for place, column in enumerate(columns):
+                sums[rows, place] += column[distances].sum(axis=1)
+    return sums
 
 
 def nearest_of(groups: Sequence[NDArray[np.int32]], firsts: NDArray[np.int64]) -> NDArray[np.int32]:

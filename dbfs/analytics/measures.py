@@ -1,0 +1,358 @@
+"""Measures of vertices and of whole graphs by the distances of many sources, exact or from a sample of the sources.
+
+In: a ``Graph``. Out: tables in the caller's ids, and numbers. Names and definitions are NetworkX's. Batches of sources
+(``dbfs.graph.batch``) count distances, a run for each ``_RUN_GROUPS`` groups, so that other runs of the gang get their
+turns in between.
+
+A sample has distinct vertices, each vertex with the same chance (Eppstein and Wang, "Fast approximation of centrality",
+2004). The standard errors are those of a mean, and of a ratio of means by linearisation, of a sample without
+replacement (Cochran, "Sampling Techniques", 1977).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
+from dbfs.integers import whole_count
+from dbfs.progress import ProgressOption, run_reporter
+from dbfs.records import RunProgress
+from dbfs_workers.storage.label_table import data_frame, whole_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from dbfs.graph.graph import Graph
+    from dbfs_workers.storage.id_table import Ids
+
+Progress = ProgressOption[RunProgress]
+Floats = NDArray[np.float64]
+
+# Groups of sources of a run that keeps counts only. A run that keeps distances has one group.
+_RUN_GROUPS: Final = 2
+
+# A vertex that is in the sample has two other sampled vertices then, which a standard error needs.
+_LEAST_SAMPLE: Final = 3
+
+
+@dataclass(frozen=True)
+class VertexMeasure:
+    """A measure of some vertices, or of all.
+
+    Attributes:
+        name: the measure's name, as that of the method of ``Graph``.
+        ids: ids of the vertices, as ``Graph.ids_of`` returns them: in the order of the call, ascending for all.
+        values: int64 or float64, the measure of each vertex.
+        errors: float64, the standard error of each value; None if the values are exact.
+        sources: number of vertices that were traversed from.
+    """
+
+    name: str
+    ids: Ids = field(repr=False)
+    values: NDArray[Any] = field(repr=False)
+    errors: Floats | None = field(repr=False)
+    sources: int
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table: ``vertex`` (the id), the measure by its name, ``standard_error`` if it is sampled."""
+        errors = {} if self.errors is None else {"standard_error": self.errors}
+        return whole_table(vertex=self.ids, **{self.name: self.values}, **errors)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
+        return data_frame(self.to_arrow())
+
+    def to_dict(self) -> dict[Any, Any]:
+        """Return the value of each vertex by its id."""
+        return dict(zip(self.to_pandas()["vertex"].tolist(), self.values.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class MeanDistance:
+    """The mean distance of all ordered pairs of different vertices, in edges. ``float()`` gives the value.
+
+    Attributes:
+        value: the mean, or its estimate.
+        error: the standard error of the estimate; 0 if the value is exact.
+        sources: number of vertices that were traversed from.
+    """
+
+    value: float
+    error: float
+    sources: int
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class NeighbourhoodFunction:
+    """The number of pairs of vertices within each distance (Palmer, Gibbons and Faloutsos, "ANF", 2002).
+
+    Attributes:
+        pairs: float64[depth + 1], by distance d the number of ordered pairs (u, v) such that v is at most d edges away
+            from u, pairs (u, u) included: n at distance 0.
+        errors: float64[depth + 1], the standard error of each number; 0 if the numbers are exact.
+        sources: number of vertices that were traversed from.
+    """
+
+    pairs: Floats
+    errors: Floats
+    sources: int
+
+    def effective_diameter(self, share: float = 0.9) -> float:
+        """Return the distance within which a share of all pairs with a path lie, pairs (u, u) included.
+
+        The distance is interpolated: between d and d + 1 the number of pairs grows along a line.
+
+        Raises:
+            InvalidOptionError: ``share`` is not above 0, or is above 1.
+        """
+        if not 0 < share <= 1:
+            raise InvalidOptionError(f"share must be above 0 and at most 1, not {share!r}")
+        wanted = share * self.pairs[-1]
+        after = int(np.searchsorted(self.pairs, wanted))
+        if after == 0:
+            return 0.0
+        before = self.pairs[after - 1]
+        return float(after - 1 + (wanted - before) / (self.pairs[after] - before))
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``distance`` (int64), ``pairs`` and ``standard_error`` (float64)."""
+        return whole_table(distance=np.arange(self.pairs.size), pairs=self.pairs, standard_error=self.errors)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the columns of ``to_arrow``."""
+        return data_frame(self.to_arrow())
+
+
+def eccentricity(graph: Graph, vertices: Any, progress: Progress) -> VertexMeasure:
+    """See ``Graph.eccentricity``."""
+    chosen = _chosen(graph, vertices)
+    depths = [np.count_nonzero(counts, axis=1) - 1 for counts in _connected(graph, chosen, progress)]
+    values = np.concatenate([np.empty(0, np.int64), *depths])
+    return VertexMeasure("eccentricity", graph.ids_of(chosen), values, None, chosen.size)
+
+
+def average_shortest_path_length(graph: Graph, sample: int | None, seed: int, progress: Progress) -> MeanDistance:
+    """See ``Graph.average_shortest_path_length``."""
+    sources = _sources(graph, sample, seed)
+    sums = np.concatenate([counts @ np.arange(counts.shape[1]) for counts in _connected(graph, sources, progress)])
+    others = max(1, graph.n - 1)
+    value = int(sums.sum()) / (sums.size * others)
+    return MeanDistance(value, float(_error_of_mean(sums.std(), sums.size, graph.n) / others), sums.size)
+
+
+def wiener_index(graph: Graph, progress: Progress) -> float:
+    """See ``Graph.wiener_index``."""
+    total, sources = 0, _sources(graph, None, 0)
+    try:
+        for counts in _connected(graph, sources, progress):
+            total += int(counts.sum(axis=0) @ np.arange(counts.shape[1]))
+    except DisconnectedGraphError:
+        return float("inf")
+    return float(total) if graph.directed else total / 2
+
+
+def neighbourhood_function(graph: Graph, sample: int | None, seed: int, progress: Progress) -> NeighbourhoodFunction:
+    """See ``Graph.neighbourhood_function``."""
+    sources = _sources(graph, sample, seed)
+    sums = squares = np.zeros(1)
+    for counts in _counts(graph, sources, progress):
+        within = np.cumsum(counts, axis=1).astype(np.float64)
+        more = max(0, within.shape[1] - sums.size)
+        # Beyond the largest distance of a run its sources find nothing more.
+        sums, squares = (np.pad(each, (0, more), "edge") for each in (sums, squares))
+        within = np.pad(within, ((0, 0), (0, sums.size - within.shape[1])), "edge")
+        sums, squares = sums + within.sum(axis=0), squares + (within**2).sum(axis=0)
+    k, n = sources.size, graph.n
+    spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
+    return NeighbourhoodFunction(sums * (n / k), n * _error_of_mean(spread, k, n), k)
+
+
+def closeness_centrality(
+    graph: Graph, vertices: Any, wf_improved: bool, sample: int | None, seed: int, progress: Progress
+) -> VertexMeasure:
+    """See ``Graph.closeness_centrality``."""
+
+    def columns(distance: Floats) -> tuple[Floats, ...]:
+        return (distance > 0).astype(np.float64), distance, distance**2
+
+    chosen = _chosen(graph, vertices)
+    (reach, mean, square), made = _means(graph, chosen, columns, sample, seed, progress)
+    power = 2 if wf_improved else 1
+    far = mean > 0
+    values = np.divide(reach**power, mean, where=far, out=np.zeros(mean.size))
+    if sample is None:
+        return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, None, made.sources)
+    # Of a vertex whether it has a path, and its distance or 0: the variance of the ratio of their means, linearised.
+    variance = np.divide(square, mean**2, where=far, out=np.ones(mean.size))
+    variance -= 1 if wf_improved else np.divide(1, reach, where=far, out=np.ones(mean.size))
+    # One path tells how long it is, not how much the paths to the vertex differ.
+    told = far if wf_improved else reach * made.others > 1.5
+    errors = made.errors(values * np.sqrt(np.maximum(0, variance)), told)
+    return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, errors, made.sources)
+
+
+def harmonic_centrality(
+    graph: Graph, vertices: Any, sample: int | None, seed: int, progress: Progress
+) -> VertexMeasure:
+    """See ``Graph.harmonic_centrality``."""
+
+    def columns(distance: Floats) -> tuple[Floats, ...]:
+        inverse = np.divide(1, distance, where=distance > 0, out=np.zeros(distance.size))
+        return inverse, inverse**2
+
+    chosen = _chosen(graph, vertices)
+    (mean, square), made = _means(graph, chosen, columns, sample, seed, progress)
+    others = max(0, graph.n - 1)
+    errors = None
+    if sample is not None:
+        errors = others * made.errors(np.sqrt(np.maximum(0, square - mean**2)), mean > 0)
+    return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), others * mean, errors, made.sources)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The sources that the means of some vertices were made of.
+
+    Attributes:
+        sources: their number.
+        others: int64, for each vertex the number of sources that are other vertices.
+        all_others: number of the graph's other vertices.
+    """
+
+    sources: int
+    others: NDArray[np.int64]
+    all_others: int
+
+    def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
+        """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
+        unknown = ~told & (self.others < self.all_others)
+        return np.where(unknown, np.nan, _error_of_mean(spread, self.others, self.all_others))
+
+
+def _error_of_mean(spread: Any, sample: Any, population: int) -> Any:
+    """Return the standard error of the mean of a sample without replacement, whose standard deviation is ``spread``."""
+    left_out = 1 - sample / max(1, population)
+    return spread * np.sqrt(left_out / np.maximum(1, sample - 1))
+
+
+def _means(
+    graph: Graph,
+    vertices: NDArray[np.int64],
+    columns: Callable[[Floats], tuple[Floats, ...]],
+    sample: int | None,
+    seed: int,
+    progress: Progress,
+) -> tuple[Floats, _Made]:
+    """Return [columns, vertices]: means of functions of the distance to a vertex from the other vertices.
+
+    The functions are 0 for a distance of 0 and where there is no path. In an undirected graph the distances from a
+    vertex are those to it. Else, and for a sample, the distances from all sources are summed by vertex on the ranks.
+    """
+    if sample is None and not graph.directed:
+        sums = [
+            counts @ np.stack(columns(np.arange(counts.shape[1], dtype=np.float64)), axis=1)
+            for counts in _counts(graph, vertices, progress)
+        ]
+        others = np.full(vertices.size, graph.n - 1)
+        made = _Made(vertices.size, others, graph.n - 1)
+        total = np.concatenate(sums) if sums else np.zeros((0, len(columns(np.zeros(1)))))
+    else:
+        sources = _sources(graph, sample, seed) if vertices.size else vertices
+        total = np.zeros((vertices.size, len(columns(np.zeros(1)))))
+        for result in _batches(graph, sources, progress, "distances"):
+            functions = np.stack(columns(np.arange(result.depth + 1, dtype=np.float64)), axis=1)
+            total += result.sums_by_vertex(functions)[vertices]
+        made = _Made(sources.size, sources.size - np.isin(vertices, sources), graph.n - 1)
+    return (total / np.maximum(1, made.others)[:, None]).T, made
+
+
+def _chosen(graph: Graph, vertices: Any) -> NDArray[np.int64]:
+    """Return the vertices of the caller's ids, each once, in their order; all for None."""
+    if vertices is None:
+        graph.refresh()
+        return np.arange(graph.n)
+    return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex"))), np.int64)
+
+
+def _sources(graph: Graph, sample: int | None, seed: int) -> NDArray[np.int64]:
+    """Return all vertices, or a random sample, ascending; the same for any number of ranks."""
+    graph.refresh()
+    if not graph.n:
+        raise InvalidVertexError(f"{graph.name} has no vertices, and the measure is not defined then")
+    if sample is None:
+        return np.arange(graph.n)
+    count = whole_count(sample, "sample", _LEAST_SAMPLE)
+    if count > graph.n:
+        raise InvalidOptionError(f"sample must be at most {graph.n}, the vertices of {graph.name}, not {count}")
+    generator = np.random.default_rng(whole_count(seed, "seed"))
+    return np.sort(generator.choice(graph.n, count, replace=False))
+
+
+def _connected(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
+    """Yield counts as ``_counts`` does; raise ``DisconnectedGraphError`` if a source does not reach all vertices."""
+    done = 0
+    for counts in _counts(graph, sources, progress):
+        reached = counts.sum(axis=1)
+        if reached.min() < graph.n:
+            short = int(np.argmin(reached))
+            source = graph.python_ids([int(sources[done + short])])[0]
+            kind = "strongly connected" if graph.directed else "connected"
+            raise DisconnectedGraphError(
+                f"{graph.name} is not {kind}: {source!r} reaches {reached[short]:,} of {graph.n:,} vertices; "
+                "load one component, or take harmonic_centrality or neighbourhood_function, which need no path"
+            )
+        done += len(counts)
+        yield counts
+
+
+def _counts(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
+    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance."""
+    for result in _batches(graph, sources, progress, "counts"):
+        yield result.counts
+
+
+def _batches(graph: Graph, sources: NDArray[np.int64], progress: Progress, keep: str) -> Iterator[BatchResult]:
+    """Traverse from some sources after others; errors as of ``Graph.bfs_batch``.
+
+    Raises:
+        InvalidOptionError: another client updated the graph in between.
+    """
+    size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
+    version: int | None = None
+    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+        for first in range(0, sources.size, size):
+            result = batch(
+                graph,
+                tuple(sources[first : first + size].tolist()),
+                keep=keep,
+                targets=(),
+                nearest=False,
+                max_depth=None,
+                direction="auto",
+                progress=False if report is None else _shifted(report, first, sources.size),
+            )
+            try:
+                if version not in (None, result.version):
+                    raise InvalidOptionError(
+                        f"{graph.name} was updated from version {version} to {result.version} while it was measured; "
+                        "measure it again, after freeze() if other clients go on"
+                    )
+                version = result.version
+                yield result
+            finally:
+                result.release()
+
+
+def _shifted(report: Callable[[RunProgress], None], first: int, sources: int) -> Callable[[RunProgress], None]:
+    """Return a function that reports a run's progress as that of all sources, of which ``first`` are finished."""
+    return lambda made: report(replace(made, traversals=sources, finished=first + made.finished))

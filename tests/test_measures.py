@@ -1,0 +1,205 @@
+"""Measures of many sources against NetworkX, exact and sampled, and what they refuse."""
+
+import math
+from typing import Any
+
+import distributed
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dbfs
+from dbfs.analytics import measures
+from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.graph.graph import Graph
+from dbfs.records import RunProgress
+from dbfs_workers.storage.batch import sums_by_row
+
+edge_lists = st.integers(1, 25).flatmap(
+    lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))
+)
+
+
+def theirs(n: int, pairs: list[tuple[int, int]], *, directed: bool) -> nx.Graph:
+    graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(range(n))
+    graph.add_edges_from(pairs)
+    return graph
+
+
+def load(client: distributed.Client, graph: nx.Graph, **options: Any) -> Graph:
+    src, dst = np.array(list(graph.edges), np.int64).reshape(-1, 2).T
+    edges = dbfs.from_arrays(src, dst, n=len(graph), directed=graph.is_directed())
+    return dbfs.load(edges, client=client, **options)
+
+
+def assert_measures(ours: Graph, graph: nx.Graph) -> None:
+    """All exact measures."""
+    n = len(graph)
+    for improved in (True, False):
+        found = ours.closeness_centrality(wf_improved=improved)
+        assert found.errors is None
+        assert found.to_dict() == pytest.approx(nx.closeness_centrality(graph, wf_improved=improved))
+    assert ours.harmonic_centrality().to_dict() == pytest.approx(nx.harmonic_centrality(graph))
+    some = [n - 1, 0, n - 1]
+    assert ours.harmonic_centrality(some).to_dict() == pytest.approx(nx.harmonic_centrality(graph, nbunch=some))
+    assert ours.wiener_index() == nx.wiener_index(graph)
+    lengths = [length for _, each in nx.all_pairs_shortest_path_length(graph) for length in each.values()]
+    function = ours.neighbourhood_function()
+    assert function.pairs.tolist() == np.cumsum(np.bincount(lengths)).tolist()
+    assert not function.errors.any()
+    try:
+        expected = nx.eccentricity(graph)
+    except nx.NetworkXError:
+        with pytest.raises(DisconnectedGraphError, match="connected: .* reaches"):
+            ours.eccentricity()
+        with pytest.raises(DisconnectedGraphError):
+            ours.average_shortest_path_length()
+    else:
+        assert ours.eccentricity().to_dict() == expected
+        mean = ours.average_shortest_path_length()
+        assert float(mean) == pytest.approx(nx.average_shortest_path_length(graph))
+        assert (mean.error, mean.sources) == (0, n)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("options", [{"ranks": 1}, {"ranks": 3, "order": "degree"}], ids=str)
+def test_connected_graphs_in_several_runs(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], directed: bool
+) -> None:
+    monkeypatch.setattr(measures, "MOST_SOURCES", 20)
+    graph = nx.gnp_random_graph(90, 0.1, 3, directed=directed)
+    assert nx.is_strongly_connected(graph) if directed else nx.is_connected(graph)
+    with load(client, graph, **options) as ours:
+        assert_measures(ours, graph)
+        seen: list[RunProgress] = []
+        ours.closeness_centrality(progress=seen.append)
+        assert (seen[-1].traversals, seen[-1].finished) == (90, 90)
+        assert [made.finished for made in seen] == sorted(made.finished for made in seen)
+
+
+@pytest.mark.full
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edges=edge_lists, ranks=st.integers(1, 3), directed=st.booleans())
+def test_any_graph(
+    client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool
+) -> None:
+    graph = theirs(*edges, directed=directed)
+    with load(client, graph, ranks=ranks) as ours:
+        assert_measures(ours, graph)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_disconnected_graph(client: distributed.Client, directed: bool) -> None:
+    graph = theirs(7, [(0, 1), (1, 2), (3, 4), (4, 4)], directed=directed)
+    with load(client, graph, ranks=2) as ours:
+        assert_measures(ours, graph)
+        assert ours.wiener_index() == math.inf
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_sample_is_near_by_its_errors(client: distributed.Client, directed: bool) -> None:
+    """A sample of all vertices is exact; the errors of many samples are as large as told."""
+    graph = nx.gnp_random_graph(60, 0.06, 5, directed=directed)
+    exact = {True: nx.closeness_centrality(graph), False: nx.closeness_centrality(graph, wf_improved=False)}
+    harmonic = nx.harmonic_centrality(graph)
+    with load(client, graph, ranks=2) as ours:
+        pairs = ours.neighbourhood_function().pairs
+
+        def results(sample: int, seed: int) -> list[tuple[Any, Any, Any]]:
+            made = [ours.closeness_centrality(wf_improved=one, sample=sample, seed=seed) for one in (True, False)]
+            made.append(ours.harmonic_centrality(sample=sample, seed=seed))
+            wanted = [exact[True], exact[False], harmonic]
+            found: list[tuple[Any, Any, Any]] = [
+                (each.values, each.errors, np.array(list(right.values())))
+                for each, right in zip(made, wanted, strict=True)
+            ]
+            function = ours.neighbourhood_function(sample=sample, seed=seed)
+            return [*found, (function.pairs[:3], function.errors[:3], pairs[:3])]
+
+        for values, errors, right in results(60, 1):
+            np.testing.assert_allclose(values, right)
+            np.testing.assert_allclose(errors, 0, atol=1e-9)
+        rounds = [results(30, seed) for seed in range(40)]
+    for measure in zip(*rounds, strict=True):
+        values, errors, right = (np.array(part) for part in zip(*measure, strict=True))
+        known = np.isfinite(errors).all(axis=0) & (right[0] > 0)
+        off = np.sqrt(np.mean((values - right)[:, known] ** 2))
+        assert 0.7 < off / np.sqrt(np.mean(errors[:, known] ** 2)) < 1.4
+
+
+def test_an_error_is_unknown_where_the_sample_tells_nothing(client: distributed.Client) -> None:
+    graph = theirs(20, [(source, 19) for source in range(1, 18)], directed=True)
+    graph.add_edge(0, 18)
+    with load(client, graph, ranks=2) as ours:
+        samples = [ours.closeness_centrality([18, 0], wf_improved=False, sample=12, seed=seed) for seed in range(8)]
+        improved = [ours.closeness_centrality([18, 0], sample=12, seed=seed) for seed in range(8)]
+    # No vertex reaches 0. The one vertex that reaches 18 is in some of the samples.
+    assert np.isnan([one.errors for one in samples]).all()
+    reached = np.array([one.values[0] > 0 for one in samples])
+    assert 0 < reached.sum() < 8
+    assert (np.isfinite([one.errors[0] for one in improved if one.errors is not None]) == reached).all()
+
+
+def test_a_mean_distance_by_a_sample(client: distributed.Client) -> None:
+    graph = nx.gnp_random_graph(90, 0.1, 3)
+    right = nx.average_shortest_path_length(graph)
+    with load(client, graph, ranks=2) as ours:
+        found = [ours.average_shortest_path_length(sample=20, seed=seed) for seed in range(30)]
+        assert found[1] == ours.average_shortest_path_length(sample=20)
+    off = np.sqrt(np.mean([(one.value - right) ** 2 for one in found]))
+    assert 0.7 < off / np.sqrt(np.mean([one.error**2 for one in found])) < 1.4
+
+
+def test_tables_in_the_ids_of_the_caller(client: distributed.Client) -> None:
+    with dbfs.load([("a", "b"), ("b", "c")], client=client, ranks=2) as graph:
+        table = graph.eccentricity(["c", "b", "c"]).to_pandas()
+        assert table.to_dict("list") == {"vertex": ["c", "b"], "eccentricity": [2, 1]}
+        sampled = graph.closeness_centrality("a", sample=3)
+        assert sampled.to_arrow().column_names == ["vertex", "closeness_centrality", "standard_error"]
+        function = graph.neighbourhood_function()
+        assert function.to_pandas().to_dict("list") == {
+            "distance": [0, 1, 2],
+            "pairs": [3, 7, 9],
+            "standard_error": [0, 0, 0],
+        }
+        # 8.1 pairs of 9 lie between 7 within distance 1 and 9 within 2.
+        assert function.effective_diameter() == pytest.approx(1.55)
+        assert (function.effective_diameter(1), function.effective_diameter(0.1)) == (2, 0)
+        assert graph.eccentricity([]).to_dict() == graph.harmonic_centrality([]).to_dict() == {}
+
+
+def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with load(client, nx.path_graph(9), ranks=2, mutable=True) as graph:
+        for sample, match in (2, "sample must be at least 3, not 2"), (10, "sample must be at most 9, .*, not 10"):
+            with pytest.raises(InvalidOptionError, match=match):
+                graph.closeness_centrality(sample=sample)
+        with pytest.raises(InvalidOptionTypeError, match="sample must be an integer"):
+            graph.neighbourhood_function(sample=0.5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidVertexError, match="vertex 9"):
+            graph.eccentricity([9])
+        with pytest.raises(InvalidOptionError, match="share must be above 0 and at most 1, not 90"):
+            graph.neighbourhood_function().effective_diameter(90)
+        monkeypatch.setattr(measures, "MOST_SOURCES", 2)
+
+        def update(made: RunProgress) -> None:
+            if made.finished >= 4 and not graph.version:
+                graph.insert_edges([(0, 8)])
+
+        with pytest.raises(InvalidOptionError, match="updated from version 0 to 1 while it was measured"):
+            graph.eccentricity(progress=update)
+    with dbfs.load(dbfs.from_arrays([], []), client=client, ranks=2) as graph:
+        assert graph.closeness_centrality().to_dict() == graph.eccentricity().to_dict() == {}
+        for call in graph.wiener_index, graph.average_shortest_path_length, graph.neighbourhood_function:
+            with pytest.raises(InvalidVertexError, match="has no vertices"):
+                call()
+
+
+def test_sums_of_groups_of_different_types() -> None:
+    groups = [np.array([[1, 255]], np.uint8), np.array([[299, 65535, 255]], np.uint16)]
+    assert sums_by_row(groups, np.arange(300.0)[:, None], np.dtype(np.uint16)).tolist() == [[555]]
+    deep = [np.array([[1, 255]], np.uint8), np.array([[70_000, -1]], np.int32)]
+    assert sums_by_row(deep, np.arange(70_001.0)[:, None], np.dtype(np.int32)).tolist() == [[70_001]]
