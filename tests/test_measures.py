@@ -191,6 +191,9 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
 
         with pytest.raises(InvalidOptionError, match="updated from version 0 to 1 while it was measured"):
             graph.eccentricity(progress=update)
+    with load(client, theirs(9, [(0, 1)], directed=True), ranks=2) as graph:
+        with pytest.raises(InvalidOptionError, match="a sample does not show whether all vertices reach each other"):
+            graph.average_shortest_path_length(sample=5)
     with dbfs.load(dbfs.from_arrays([], []), client=client, ranks=2) as graph:
         assert graph.closeness_centrality().to_dict() == graph.eccentricity().to_dict() == {}
         for call in graph.wiener_index, graph.average_shortest_path_length, graph.neighbourhood_function:

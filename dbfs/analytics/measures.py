@@ -143,6 +143,11 @@ def eccentricity(graph: Graph, vertices: Any, progress: Progress) -> VertexMeasu
 
 def average_shortest_path_length(graph: Graph, sample: int | None, seed: int, progress: Progress) -> MeanDistance:
     """See ``Graph.average_shortest_path_length``."""
+    if sample is not None and graph.directed:
+        raise InvalidOptionError(
+            f"{graph.name} is directed, and a sample does not show whether all vertices reach each other; leave out "
+            "sample=, or take neighbourhood_function(sample=)"
+        )
     sources = _sources(graph, sample, seed)
     sums = np.concatenate([counts @ np.arange(counts.shape[1]) for counts in _connected(graph, sources, progress)])
     others = max(1, graph.n - 1)

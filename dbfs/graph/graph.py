@@ -555,11 +555,12 @@ class Graph(StaysHere, GraphCounts):
     ) -> MeanDistance:
         """Return the mean distance of all ordered pairs of different vertices, in edges; 0 for one vertex.
 
-        As NetworkX's. With ``sample`` it is an estimate with a standard error; see ``closeness_centrality``. A sample
-        of a directed graph shows that the sampled vertices reach all others, but not that all others reach them.
+        As NetworkX's. With ``sample`` it is an estimate with a standard error; see ``closeness_centrality``.
 
         Raises:
             DisconnectedGraphError: a vertex does not reach all others.
+            InvalidOptionError: ``sample`` of a directed graph, since a sample does not show whether all vertices reach
+                each other.
             InvalidVertexError: the graph has no vertices, or one was deleted.
             Other errors as for ``closeness_centrality``.
         """
