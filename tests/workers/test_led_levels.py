@@ -209,8 +209,8 @@ def test_the_leader_looks_for_an_end_of_the_run_between_its_calls(monkeypatch: p
 
     monkeypatch.setattr(SharedMemoryExchange, "look", seen)
     traverse(path(LENGTH), 2, [spec(0)])
-    # A call has 512 levels at most.
-    assert len(looks) >= LENGTH // 512
+    # A call has 256 levels at most.
+    assert len(looks) >= LENGTH // 256
 
 
 def test_the_size_follows_the_measured_times() -> None:

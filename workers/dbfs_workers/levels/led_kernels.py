@@ -25,7 +25,7 @@ from dbfs_workers.levels.state import end_level, over, turn
 from dbfs_workers.storage import row_kernels
 from dbfs_workers.storage.partition import Rows
 
-LEVELS: Final = 512
+LEVELS: Final = 256
 """Most levels of one call. Progress is shown between calls, and lost peers are looked for."""
 
 # A call ends after the level in which this time has passed: nanoseconds.
