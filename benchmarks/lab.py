@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Any
 
 import click
@@ -25,6 +26,7 @@ from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
 from benchmarks.runner import Results, Started, begun, connect
 from dbfs import progress
+from dbfs.building.build import LAYOUTS
 from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
@@ -55,6 +57,8 @@ class LabPlan:
         strategies: strategies with their options, as ``Graph.bfs`` takes them.
         sources: number of random sources of each graph.
         first_vertex: whether every traversal starts at the graph's first vertex, as Tödling's do, ``sources`` times.
+        ranks: numbers of ranks, ascending; the strategies for one rank run on 1.
+        layout: how the edges lie on the ranks: 1d, or 2d for the strategies on grids.
         seconds: time after which a strategy takes no further source of a graph; it always takes one.
         predecessors: whether predecessors are recorded.
         backend: backend of the strategies that run on any: cuda or cpu.
@@ -67,6 +71,8 @@ class LabPlan:
     backend: Annotated[str, plans.one_of(BACKENDS)] = "cuda"
     seconds: Annotated[int, plans.count] = 600
     first_vertex: Annotated[bool, plans.flag, "first-vertex"] = False
+    ranks: Annotated[tuple[int, ...], plans.counts] = (1,)
+    layout: Annotated[str, plans.one_of(LAYOUTS)] = "1d"
 
 
 @click.command()
@@ -86,8 +92,8 @@ def lab(plan: str, memory_limit: str, scheduler: str | None, file: str | None) -
     chosen = plans.read(LabPlan, plans.find("lab", plan))
     with (
         Results(BENCHMARK, file) as results,
-        connect(1, chosen.backend, memory_limit, scheduler) as client,
-        progress.bar("bench lab", len(chosen.graphs) * len(chosen.strategies)) as bar,
+        connect(max(chosen.ranks), chosen.backend, memory_limit, scheduler) as client,
+        progress.bar("bench lab", len(chosen.graphs) * len(chosen.ranks) * len(chosen.strategies)) as bar,
     ):
         results.facts["machine"] = machine(client, chosen.backend)
         results.take("rates", bench_lab(client, chosen, begun(bar)), lab_tables)
@@ -104,14 +110,15 @@ def bench_lab(client: distributed.Client, plan: LabPlan, started: Started = lamb
     Raises:
         InvalidOptionError: a strategy does not run on the plan's backend.
     """
-    for spec in plan.graphs:
-        by_backend: dict[str, list[str]] = {}
-        for strategy in plan.strategies:
-            device = STRATEGIES[parse(strategy).strategy].device
-            by_backend.setdefault("cpu" if device == "cpu" else plan.backend, []).append(strategy)
+    by_backend: dict[str, list[str]] = {}
+    for strategy in plan.strategies:
+        device = STRATEGIES[parse(strategy).strategy].device
+        by_backend.setdefault("cpu" if device == "cpu" else plan.backend, []).append(strategy)
+    # Of a directed graph, matrix-vector and the engine's bottom-up levels read the in-edges.
+    options: dict[str, Any] = {"layout": plan.layout, "in_edges": True, "progress": False}
+    for spec, ranks in product(plan.graphs, plan.ranks):
         for backend, strategies in by_backend.items():
-            # Of a directed graph, matrix-vector and the engine's bottom-up levels read the in-edges.
-            with dbfs.load(spec, client=client, ranks=1, backend=backend, in_edges=True, progress=False) as graph:
+            with dbfs.load(spec, client=client, ranks=ranks, backend=backend, **options) as graph:
                 first = graph.python_ids([0]) * plan.sources
                 sources = first if plan.first_vertex else graph.sample_sources(plan.sources)
                 for strategy in strategies:
@@ -131,6 +138,9 @@ def _machine(backend: str) -> str:
 
 def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], plan: LabPlan) -> LabRate:
     what: dict[str, Any] = {"graph": spec, "n": graph.n, "m": graph.m, "strategy": strategy, "backend": graph.backend}
+    what["ranks"] = graph.ranks
+    allocations: list[float] = []
+    copy = 0.0
     results: list[tuple[float, float, int]] = []
     edges, looked_at = 0, 0
     levels: list[int] = []
@@ -146,8 +156,12 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
                 source, strategy=strategy, predecessors=plan.predecessors, deadline=deadline, progress=False
             )
             results.append((result.edges / result.seconds / 1e6, result.seconds, result.depth))
+            allocations.append(result.setup_seconds or 0.0)
             if len(results) == 2:
                 levels = [report.frontier for report in result.reports]
+                copying = time.perf_counter()
+                result.distances()
+                copy = time.perf_counter() - copying
             if len(results) > 1:
                 edges += result.edges
                 looked_at += sum(report.edges for report in result.reports)
@@ -171,6 +185,8 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
         low=min(rates),
         high=max(rates),
         milliseconds=statistics.median(seconds) * 1e3,
+        allocation=statistics.median(allocations[1:]) * 1e3,
+        copy=copy * 1e3,
         expansion=looked_at / max(1, edges),
         counters=dict(counters),
         frontier=tuple(levels[::step]),

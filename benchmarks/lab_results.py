@@ -40,6 +40,9 @@ class LabRate:
         step: see ``frontier``: 1 up to ``MOST_LEVELS`` levels.
         missing: why there are no measurements: ``overflow`` (of a queue) or ``slow``; empty if there are some.
         error: the message of the error that ``missing`` stands for.
+        ranks: number of ranks.
+        allocation: median time before the levels in milliseconds: memory is taken and cleared, kernels are looked up.
+        copy: milliseconds until the client has the distances of one source.
     """
 
     graph: str
@@ -59,6 +62,14 @@ class LabRate:
     step: int = 1
     missing: str = ""
     error: str = ""
+    ranks: int = 1
+    allocation: float = 0.0
+    copy: float = 0.0
+
+    @property
+    def where(self) -> str:
+        """The strategy, with the number of ranks if there are several."""
+        return self.strategy if self.ranks == 1 else f"{self.strategy}, {self.ranks} ranks"
 
 
 @dataclass(frozen=True)

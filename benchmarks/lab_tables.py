@@ -35,7 +35,7 @@ def lab_tables(rates: Sequence[LabRate]) -> list[Table]:
     for rate in rates:
         if before not in ("", rate.graph):
             everything.add_section()
-        everything.add_row(short_name(rate.graph) if rate.graph != before else "", rate.strategy, *_cells(rates, rate))
+        everything.add_row(short_name(rate.graph) if rate.graph != before else "", rate.where, *_cells(rates, rate))
         before = rate.graph
     return [everything, _matrix(rates)]
 
@@ -66,7 +66,7 @@ def _matrix(rates: Sequence[LabRate]) -> Table:
     table.add_column("strategy", overflow="fold")
     for graph in graphs:
         table.add_column(short_name(graph), justify="right", overflow="fold")
-    found = {(rate.strategy, rate.graph): rate.missing or f"{rate.mteps:,.1f}" for rate in rates}
-    for strategy in dict.fromkeys(rate.strategy for rate in rates):
+    found = {(rate.where, rate.graph): rate.missing or f"{rate.mteps:,.1f}" for rate in rates}
+    for strategy in dict.fromkeys(rate.where for rate in rates):
         table.add_row(strategy, *(found.get((strategy, graph), "") for graph in graphs))
     return table

@@ -19,6 +19,7 @@ from benchmarks.directions import Looked
 from benchmarks.lab_page import END, Rates, markdown_table
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 from benchmarks.lab_updates import PageRates
+from dbfs_workers.storage.grid import Grid
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "todling-and-krajecki.md"
@@ -105,9 +106,11 @@ def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
 
 
 def _measured(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table without the columns that have no results."""
+    """Return a table without the columns that have no results; nothing if its first column alone is left."""
     columns = list(zip(*rows, strict=True))
     kept = [at for at, column in enumerate(columns) if any(column)]
+    if kept == [0]:
+        return ""
     cells = zip(*(columns[at] for at in kept), strict=True)
     return markdown_table([names[at] for at in kept], cells)
 
@@ -122,8 +125,11 @@ def tables() -> str:
         ("Tödling, table 1: the graphs, and one core", _graphs()),
         ("Tödling, figures 1, 3, 4 and 6: the versions on CSR, harmonic means of GTEPS", _versions()),
         ("Tödling, figure 8: the versions on linked pages, their time over that on CSR", _pages()),
+        ("Tödling, figure 7: milliseconds of allocation, search, and copy to the client", _parts()),
+        ("Tödling, section 6: threads of a block, and neighbours that a thread holds", _tuned()),
         ("Linked pages: millions of edges a second, by batches of random edges", _updates()),
         ("Krajecki, figures 4 to 6: GTEPS in Graph500's count", _scaling()),
+        ("Krajecki, algorithm 2, and Merrill, section 6: GTEPS of directed edges on grids of ranks", _grids()),
         ("Thesis, table 3.1: edges looked at by level", _looked()),
     )
     return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
@@ -184,6 +190,53 @@ def _pages() -> str:
             for version, says in ON_PAGES.items()
         ),
     )
+
+
+def _parts() -> str:
+    rates = _lab("todling_tuning")
+
+    def parts(rate: LabRate) -> str:
+        return " / ".join(f"{part:.3g}" for part in (rate.allocation, rate.milliseconds, rate.copy))
+
+    shown = ["naive", "queue", "dynamic parallelism", "classes, sorting pass", "classes, sorted while exploring"]
+    return _measured(
+        ["graph", *shown],
+        ([f"`{graph}`", *rates.cells(graph, [VERSIONS[version][0] for version in shown], parts)] for graph in GRAPHS),
+    )
+
+
+def _tuned() -> str:
+    """Return the rates of the classes by threads and neighbours, over those of the usual ones."""
+    rates = _lab("todling_tuning")
+    usual = VERSIONS["classes, sorted while exploring"][0]
+    tuned = [f"threads={threads},items={items}" for threads in (64, 128, 256, 512) for items in (1, 2, 4)]
+
+    def over(graph: str, options: str) -> str:
+        chosen = [one for one in options.split(",") if one not in ("threads=256", "items=2")]
+        found, base = rates.find(graph, ",".join([usual, *chosen])), rates.find(graph, usual)
+        return f"{found.mteps / base.mteps:.2f}" if found and base and not (found.missing or base.missing) else ""
+
+    return _measured(
+        ["graph", *(one.replace("threads=", "").replace(",items=", " x ") for one in tuned)],
+        ([f"`{graph}`", *(over(graph, one) for one in tuned)] for graph in GRAPHS),
+    )
+
+
+def _grids() -> str:
+    """Return the rates of the strategies on several ranks, and their growth over one rank."""
+    files = sorted(SAVED.glob("krajecki_grid*.json"))
+    reports = [LabReport.read(file) for file in files]
+    rows = []
+    for report in reports:
+        first = {(rate.graph, rate.strategy): rate.mteps for rate in report.rates if rate.ranks == 1}
+        for rate in report.rates:
+            growth = rate.mteps / first[rate.graph, rate.strategy]
+            grid = Grid.of(rate.ranks)
+            where = f"{rate.backend}, {grid.rows} x {grid.columns}"
+            rows.append(
+                (f"`{rate.graph.removeprefix('corpus:')}`", f"`{rate.strategy}`", where, _gteps(rate), f"{growth:.2f}")
+            )
+    return markdown_table(["graph", "strategy", "grid", "GTEPS", "over one rank"], rows) if rows else ""
 
 
 def _updates() -> str:

@@ -42,7 +42,14 @@ def list_(as_json: bool) -> None:
     """
     found = list(STRATEGIES.values())
     rows = [
-        (each.name, each.family, each.device, ", ".join(each.options), each.source, each.does.rstrip("."))
+        (
+            each.name,
+            each.family,
+            f"{each.device}{', 2d' * each.grid}",
+            ", ".join(each.options),
+            each.source,
+            each.does.rstrip("."),
+        )
         for each in found
     ]
     columns = ("strategy", "family", "device", "options", "source", "what it does")
@@ -69,7 +76,7 @@ def run(
     scheduler: str | None,
     as_json: bool,
 ) -> None:
-    """Traverse GRAPH by a strategy on one rank, validate the result, and print its counters.
+    """Traverse GRAPH by a strategy, on one rank unless --ranks says more, validate the result, and print its counters.
 
     \b
     Examples:

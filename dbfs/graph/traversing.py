@@ -127,17 +127,21 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         return ""
     here = f"{graph.name} is on {graph.ranks} rank{'s' * (graph.ranks > 1)}, backend {graph.backend}"
     if found.device == "gpu" and graph.backend != "cuda":
+        wanted, of = ("GPUs", "layout='2d'") if found.grid else ("one GPU", "ranks=1")
+        others = [each.name for each in STRATEGIES.values() if each.device != "gpu" and each.grid == found.grid]
         raise InvalidOptionError(
-            f"strategy {name} needs a graph on one GPU, dbfs.load(..., ranks=1, backend='cuda'); {here}. "
-            f"Strategies for CPU cores: {', '.join(each.name for each in STRATEGIES.values() if each.device != 'gpu')}"
+            f"strategy {name} needs a graph on {wanted}, dbfs.load(..., {of}, backend='cuda'); {here}. "
+            f"Strategies for CPU cores: {', '.join(others)}"
         )
     if found.device == "cpu" and graph.backend != "cpu":
         raise InvalidOptionError(
             f"strategy {name} needs a graph on one CPU rank, dbfs.load(..., ranks=1, backend='cpu'); {here}"
         )
-    if graph.ranks > 1 or graph.layout != "1d":
+    if found.grid and graph.layout != "2d":
+        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout='2d'); {here}")
+    if not found.grid and (graph.ranks > 1 or graph.layout != "1d"):
         raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
-    if graph.backend == "cuda" and graph.exchange != "cuda_ipc":
+    if not found.grid and graph.backend == "cuda" and graph.exchange != "cuda_ipc":
         raise InvalidOptionError(f"strategy {name} needs exchange='cuda_ipc', not {graph.exchange!r}")
     if sources != 1:
         raise InvalidOptionError(f"strategy {name} takes one source, not {sources}")

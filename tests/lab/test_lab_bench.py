@@ -41,9 +41,14 @@ def test_the_plans_that_come_along() -> None:
     for name in ("small", "full"):
         plan = read(LabPlan, find("lab", name))
         found = {parse(strategy).strategy for strategy in plan.strategies}
-        assert found == set(STRATEGIES) - {"scipy"}
+        assert found == {name for name, one in STRATEGIES.items() if not one.grid} - {"scipy"}
         assert (plan.sources, plan.backend, plan.first_vertex) == (10, "cuda", False)
     assert read(LabPlan, find("lab", "todling")).first_vertex
+    for name, backend in (("grid", "cuda"), ("grid-cpu", "cpu")):
+        plan = read(LabPlan, find("lab", name))
+        assert (plan.layout, plan.backend, plan.ranks[0]) == ("2d", backend, 1)
+    tuned = {(parse(one).threads, parse(one).items) for one in read(LabPlan, find("lab", "tuning")).strategies}
+    assert len(tuned) == 11
     pages = read(LabPlan, find("lab", "pages"))
     assert pages.first_vertex
     on_pages = [parse(one) for one in pages.strategies if parse(one).storage == "pages"]
@@ -84,6 +89,12 @@ def test_measurements_on_cpu_cores(client: distributed.Client, tmp_path: Path, m
     assert speedup(rates, rates[0]) == 1
     assert [rate.expansion for rate in rates if rate.strategy != "resident"] == [1, 1, 1, 1]
 
+    assert {rate.ranks for rate in rates} == {1}
+    on_grids = LabPlan(("grid2d:side=9",), ("row-scan", "resident"), 2, backend="cpu", ranks=(1, 2), layout="2d")
+    assert [rate.where for rate in bench_lab(client, on_grids)] == [
+        *("row-scan", "resident", "row-scan, 2 ranks", "resident, 2 ranks"),
+    ]
+
     unfinished = []
     for error in (QueueOverflowError("the queue needs 9 entries"), DeadlineExceededError("the deadline passed")):
         monkeypatch.setattr(Graph, "bfs", raising(error))
@@ -105,7 +116,7 @@ def raising(error: Exception) -> Callable[..., None]:
 
 
 def test_a_slow_strategy_takes_fewer_sources(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = itertools.count(0, 400)
+    clock = itertools.count(0, 190)
     monkeypatch.setattr("benchmarks.lab.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     plan = LabPlan(("path:n=50",), ("scipy",), 9, predecessors=False, backend="cpu")
     (rate,) = bench_lab(client, plan)

@@ -35,7 +35,7 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(device_memory, "free_for_labels", lambda share: 1 << 30)
     monkeypatch.setattr(enact, "Gpu", lambda *policy: EmulatedGpu())
-    monkeypatch.setattr(enact, "Tuning", lambda: Tuning(threads=THREADS, most_blocks=3))
+    monkeypatch.setattr(enact, "Tuning", lambda **_: Tuning(threads=THREADS, most_blocks=3))
     member = CudaMember(0, "partition", "graph")
     graph: Any = SimpleNamespace(
         in_offsets=None, rank=0, row_offsets=MATRIX.indptr.astype(np.int64), columns=MATRIX.indices.astype(np.uint32)

@@ -41,7 +41,9 @@ def test_a_wrong_strategy_or_option_is_named(text: str, words: str) -> None:
 def test_every_strategy_has_an_enactor_and_its_facts() -> None:
     runs = {"gpu": list(enact.ENACTORS), "cpu": list(BASELINES), "any": ["resident"]}
     for device, names in runs.items():
-        assert [name for name, found in lab.STRATEGIES.items() if found.device == device] == names
+        of_one_rank = [name for name, found in lab.STRATEGIES.items() if found.device == device and not found.grid]
+        assert of_one_rank == names
+    assert [name for name, found in lab.STRATEGIES.items() if found.grid] == ["radix-bins", "row-scan"]
     for strategy in lab.STRATEGIES.values():
         assert strategy.does.endswith(".")
         assert strategy.teaches
@@ -97,6 +99,10 @@ def test_a_strategy_takes_one_source_on_one_rank(client: distributed.Client) -> 
         with pytest.raises(InvalidOptionError, match=r"needs a graph on one rank, dbfs.load\(..., ranks=1\).* 2 ranks"):
             graph.bfs(0, strategy="sequential")
         assert graph.bfs(0, strategy="resident").depth == 8
+        with pytest.raises(InvalidOptionError, match=r"needs a grid of ranks, dbfs.load\(..., layout='2d'\).* 2 ranks"):
+            graph.bfs(0, strategy="row-scan")
+        with pytest.raises(InvalidOptionError, match=r"needs a graph on GPUs, dbfs.load\(..., layout='2d', backend="):
+            graph.bfs(0, strategy="radix-bins")
 
 
 def test_the_page_has_every_strategy_and_choice() -> None:

@@ -17,6 +17,7 @@ from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
 from dbfs_workers.levels import loop
 from dbfs_workers.levels.grid_levels import GridLevels
+from dbfs_workers.levels.grid_strategies import fold_of
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.edge_bins import BinStore
 from dbfs_workers.storage.grid import GridPartition, bin_entries, count_stores
@@ -94,7 +95,7 @@ class GridGang:
 
         def traverse(rank: int) -> Any:
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
-            levels, watch = lambda: GridLevels(scratch, exchange), loop.Watch(self.number)
+            levels, watch = lambda: GridLevels(scratch, exchange, fold_of), loop.Watch(self.number)
             runs = loop.traverse(levels, specs, exchange.carrier, watch=watch, deadline=deadline)
             return [replace(run, labels=_on_host(run.labels)) for run in runs]
 

@@ -146,17 +146,19 @@ def failures(
         for one in (case.matrix, case.transposed)
     )
     for policy in chosen:
+        # An emulated device has its own threads.
+        sizes = replace(tuning, threads=int(policy.threads)) if device is None else tuning
         for source, expected in case.expected.items():
             try:
                 pages = None
                 if policy.storage == "pages":
-                    pages = _changed_pages(case, device or Gpu(tuning.threads, policy_constants(policy)))
+                    pages = _changed_pages(case, device or Gpu(sizes.threads, policy_constants(policy)))
                 run = enact.traverse(
                     *(*lists, source, policy, lambda level, frontier: None),
                     predecessors=True,
                     in_edges=in_edges,
                     device=device,
-                    tuning=tuning,
+                    tuning=sizes,
                     pages=pages,
                 )
                 wrong = _wrong(run, source, expected, case.edges)

@@ -14,6 +14,7 @@ from dbfs_workers.errors import InvalidOptionError, InvalidVertexError, RunCance
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.levels import loop
 from dbfs_workers.levels.grid_levels import GridLevels
+from dbfs_workers.levels.grid_strategies import fold_of
 from dbfs_workers.reports import COUNT_FIELDS
 from dbfs_workers.spec import DIRECTIONS
 from dbfs_workers.storage import grid_scratch
@@ -167,7 +168,7 @@ def test_a_cancelled_run_ends_on_all_ranks() -> None:
                 gang.carriers[3].abort(1, Cause.CANCELLED, "by the test")
             try:
                 scratch, exchange = gang.scratches[rank], gang.exchanges[rank]
-                levels = lambda: GridLevels(scratch, exchange)  # noqa: E731
+                levels = lambda: GridLevels(scratch, exchange, fold_of)  # noqa: E731
                 return loop.traverse(levels, [spec(0)], exchange.carrier, watch=watch, deadline=deadline)
             except RunCancelledError as error:
                 return error

@@ -37,13 +37,8 @@ class CudaGrid:
         """Reads 4 bytes and probes one bit an edge, reads 64 bytes a vertex and writes 28; writes only discoveries."""
         (edges,) = scratch.blocks.out
         grid, n_local = scratch.grid, scratch.stripe.n_local
-        places, size = self.xp.empty(grid.rows * n_local, np.uint32), 0
-        for row, frontier in enumerate(frontiers):
-            end = size + frontier.size
-            places[size:end] = frontier
-            places[size:end] += np.uint32(row * n_local)
-            size = end
-        places = places[:size]
+        places = places_of(scratch, frontiers)
+        size = places.size
         starts, ends = self._frontier_edges(edges.row_offsets, places)
         sums = self.xp.zeros((1 + grid.columns, LINE_WORDS), np.uint64)
         self._launch(
@@ -122,3 +117,15 @@ class CudaGrid:
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         if threads:
             self._kernels[kernel]((blocks_for(threads),), (THREADS,), arguments)
+
+
+def places_of(scratch: GridScratch, frontiers: Iterable[NDArray[np.uint32]]) -> Any:
+    """Return the places of the column's frontier among its vertices, given local ids by rank of the column."""
+    n_local = scratch.stripe.n_local
+    places, size = scratch.xp.empty(scratch.grid.rows * n_local, np.uint32), 0
+    for row, frontier in enumerate(frontiers):
+        end = size + frontier.size
+        places[size:end] = frontier
+        places[size:end] += np.uint32(row * n_local)
+        size = end
+    return places[:size]

@@ -115,7 +115,8 @@ _ARGUMENTS: Final = Struct(
         Field(
             "flags",
             "u8*",
-            "[2][rows] frontier of this level, and of the next; or [rows] classes; or a batch's edges to leave out",
+            "[2][rows] frontier of this level, and of the next; or [rows] classes; or a batch's edges to leave out; or "
+            "the owners of an edge queue's entries",
         ),
         Field("in_ids", "const u32*", "input queue, or the bits of the frontier"),
         Field("in_parents", "const u32*", "parents of its entries; null for a vertex queue"),
@@ -124,7 +125,12 @@ _ARGUMENTS: Final = Struct(
         Field("counters", "u64*", "zero before the launch"),
         Field("before", "const u64*", "counters of the launch that filled the input queue; null if it holds in_size"),
         Field("start", "const u64*", "[COUNTERS] what the host says of a chain: QUEUED, START_DISTANCE, START_LAUNCH"),
-        Field("tile_sums", "u64*", "[tiles] a word for each tile of the input queue; see InOrder in block.cuh"),
+        Field(
+            "tile_sums",
+            "u64*",
+            "[tiles] a word for each tile of the input queue, see InOrder in block.cuh; or [owners][blocks] entries, "
+            "or their running sums",
+        ),
         Field("in_size", "u64", "entries of the input queue; with `before`, entries that it holds"),
         Field("out_capacity", "u64", "entries that the output queue holds"),
         Field("barrier", "u32*", "arrivals of blocks at the grid's barrier; zero before the launch"),
@@ -143,6 +149,8 @@ _ARGUMENTS: Final = Struct(
         Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
         Field("most_blocks", "u32", "the most blocks of a launch by a kernel"),
         Field("most_children", "u32", "the most kernels that a launch launches for long lists"),
+        Field("first_id", "u32", "internal id of the first vertex of the ranks that bins are for"),
+        Field("owners", "u32", "number of these ranks; each has `rows` vertices"),
     ),
 )
 

@@ -62,7 +62,7 @@ def traverse(
         in_edges: offsets and columns of the in-edges; None if the graph has none.
         version: version of the graph, for the report.
         device: where to run; None for the current GPU.
-        tuning: sizes; None for the usual ones.
+        tuning: sizes; None for the usual ones, with the policy's threads.
         pages: the rows for ``storage=pages``, on the same device; None to make pages of offsets and columns.
 
     Raises:
@@ -73,7 +73,7 @@ def traverse(
     began = time.perf_counter()
     if policy.strategy not in ENACTORS:
         raise InvalidOptionError(f"strategy {policy.strategy} runs on CPU cores, not on a GPU")
-    sizes = Tuning() if tuning is None else tuning
+    sizes = Tuning(threads=int(policy.threads)) if tuning is None else tuning
     where = Gpu(sizes.threads, policy_constants(policy)) if device is None else device
     if policy.storage == "csr":
         pages = None

@@ -20,6 +20,7 @@ TILES: Final = _words(Tiles)
 GRID: Final = ("device", "c2050")
 WIDTH: Final = ("32", "16", "8", "4")
 ITEMS: Final = ("2", "1", "4")
+THREADS: Final = ("256", "64", "128", "512")
 WAIT: Final = ("chain", "level")
 CHILDREN: Final = ("none", "long")
 CLASSES: Final = ("4", "3")
@@ -33,6 +34,7 @@ CHOICES: Final = {
     "grid": GRID,
     "width": WIDTH,
     "items": ITEMS,
+    "threads": THREADS,
     "wait": WAIT,
     "children": CHILDREN,
     "classes": CLASSES,
@@ -55,6 +57,7 @@ class Strategy:
         source: paper and section.
         options: names of the options that the strategy takes, of ``CHOICES``.
         predecessors: whether the strategy can record predecessors.
+        grid: whether the strategy needs a graph of the layout ``2d``, on any number of ranks; if not, one rank.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Strategy:
     source: str
     options: tuple[str, ...] = ()
     predecessors: bool = True
+    grid: bool = False
 
 
 _MERRILL: Final = "Merrill 2012"
@@ -110,6 +114,18 @@ _LIST: Final = (
         "whether the better of both can be chosen at each level",
         "Merrill 2012, section 5.4",
         _ALL,
+    ),
+    Strategy(
+        "radix-bins",
+        _MERRILL,
+        "gpu",
+        "A rank expands its frontier into an edge queue and sorts that into a bin for each owner: counts, their prefix "
+        "sum, and a copy, with culling on the way; after a barrier the owners read and contract their bins.",
+        "what separate phases cost on several GPUs, beside one pass that claims neighbours and fills bins",
+        "Merrill 2012, section 6",
+        ("gathering", "culling", "items"),
+        predecessors=False,
+        grid=True,
     ),
     Strategy(
         "masks",
@@ -162,7 +178,7 @@ _LIST: Final = (
         "Threads claim neighbours atomically; a prefix sum and one atomic per block give them places in the queue.",
         "what exact claims cost, compared with culling that lets some duplicates pass",
         "Tödling 2019, the queue",
-        ("gathering", "wait", "storage"),
+        ("gathering", "wait", "storage", "items", "threads"),
     ),
     Strategy(
         "degree-classes",
@@ -171,7 +187,7 @@ _LIST: Final = (
         "Each class of vertices has a queue and a launch: a thread, a warp, a block or the grid walks a list.",
         "whether work sorted by degree beforehand is worth several launches per level",
         "Tödling 2019, the classes",
-        ("classes", "sorting", "storage"),
+        ("classes", "sorting", "storage", "items", "threads"),
     ),
     Strategy(
         "hierarchical",
@@ -208,6 +224,16 @@ _LIST: Final = (
         "A warp takes a word of the frontier's bitmap, and enlists for the lists of its bits one after another.",
         "what a queue of bits costs, which looks at a bit of every vertex in each level",
         "Krajecki 2016, algorithm 3",
+    ),
+    Strategy(
+        "row-scan",
+        _KRAJECKI,
+        "any",
+        "What the ranks of a row of the grid find passes along the row by an exclusive scan: the first finder keeps a "
+        "vertex, and the union goes to the whole row.",
+        "what it costs that a row's ranks agree on what each keeps, beside a fold to the owners",
+        "Krajecki 2016, algorithm 2",
+        grid=True,
     ),
     Strategy(
         "sequential",
@@ -253,6 +279,7 @@ class Policy:
         width: lanes of a virtual warp, one of ``WIDTH``.
         items: entries or neighbours that a thread holds at a time, one of ``ITEMS``: the more, the more reads are under
             way, and the more duplicates pass.
+        threads: threads of a block, one of ``THREADS``.
         wait: when the host waits, one of ``WAIT``: after a chain of levels, or after each level.
         children: lists that get a kernel of their own in ``device-loop``, one of ``CHILDREN``.
         classes: classes of vertices in ``degree-classes``, one of ``CLASSES``: with the grid's, or without.
@@ -268,6 +295,7 @@ class Policy:
     grid: str = "device"
     width: str = "32"
     items: str = "2"
+    threads: str = "256"
     wait: str = "chain"
     children: str = "none"
     classes: str = "4"

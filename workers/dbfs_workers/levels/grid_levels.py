@@ -16,8 +16,9 @@ vertex travels, however many ranks found the vertex (Fu, Dasari, Bebee, Berzins,
 Search on GPU Clusters", 2014).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.exchange.grid import GridExchange
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.rank_levels import RankLevels
-from dbfs_workers.levels.state import BOTTOM_UP, MEASURE, TOP_DOWN, State, end_level, may_pay, over, take_sums
+from dbfs_workers.levels.state import BOTTOM_UP, MEASURE, TOP_DOWN, Row, State, end_level, may_pay, over, take_sums
 from dbfs_workers.levels.stepper import Traversed, elapsed
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.grid_scratch import GridScratch
@@ -84,42 +85,61 @@ class Expand:
 
 @dataclass
 class Fold:
-    """A level in either direction: see ``Stepper``."""
+    """A level in either direction: see ``Stepper``.
 
+    Attributes:
+        working: what the levels work on.
+        searches_bottom_up: whether a level may be bottom-up.
+    """
+
+    searches_bottom_up: ClassVar[bool] = True
     working: GridWorking
 
     def run(self, state: State, table: LevelTable) -> None:
         """Search the rank's edges, send along the row what it found, and label what is new."""
-        work, scratch, messages = self.working, self.working.scratch, self.working.messages
-        row, n_local, column = table.row(), scratch.stripe.n_local, scratch.column
-        parents = work.labels.predecessors is not None
+        work, scratch, row = self.working, self.working.scratch, table.row()
         state.size = scratch.frontier.size
-        scratch.found_ends[:] = 0
         if state.bottom_up:
             row.bytes_sent += self._absorb_visited()
-            row.edges = work.operators.bottom_up(scratch, predecessors=parents)
-        else:
-            row.edges = work.operators.top_down(scratch, self._frontiers(), predecessors=parents)
-        ends: list[int] = scratch.found_ends.tolist()
-        found = [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
-        for peer, of_peer in work.row_peers():
-            row.bytes_sent += messages.post([peer], found[of_peer])
+        row.edges, found = self._search(bottom_up=state.bottom_up)
         row.search += elapsed(state)
-        sums = messages.cross(state.level, "fold", (sum(ends), row.edges, 0, 0, 0))
+        ends = [rows.size for rows in found]
+        sums = self._send(state, row, found, (sum(ends), row.edges, 0, 0, 0))
         row.exchange += elapsed(state)
         state.found, state.inspected = sums[:2]
         sizes: list[int] = []
         discovered, degrees = work.operators.contract(
-            scratch, work.labels, state.level + 1, self._found_of_row(found[column], sizes)
+            scratch, work.labels, state.level + 1, self._found_of_row(found[scratch.column], sizes)
         )
         scratch.advance(discovered)
         row.contract += elapsed(state)
-        row.own, row.sent, row.received = ends[column], sum(ends) - ends[column], sum(sizes)
+        row.own, row.sent, row.received = ends[scratch.column], sum(ends) - ends[scratch.column], sum(sizes)
         end_level(state, row, discovered)
         state.degrees = degrees
         table.add()
 
-    def _frontiers(self) -> Iterator[NDArray[np.uint32]]:
+    def _search(self, *, bottom_up: bool) -> tuple[int, list[NDArray[np.uint32]]]:
+        """Search the rank's edges; return how many were inspected, and the local ids found, by column of the owner."""
+        work, scratch, n_local = self.working, self.working.scratch, self.working.scratch.stripe.n_local
+        parents = work.labels.predecessors is not None
+        scratch.found_ends[:] = 0
+        if bottom_up:
+            edges = work.operators.bottom_up(scratch, predecessors=parents)
+        else:
+            edges = work.operators.top_down(scratch, self.frontiers(), predecessors=parents)
+        ends: list[int] = scratch.found_ends.tolist()
+        return edges, [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
+
+    def _send(
+        self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]
+    ) -> list[int]:
+        """Send along the row what this rank found, and cross; return the sums of the counts."""
+        for peer, column in self.working.row_peers():
+            row.bytes_sent += self.working.messages.post([peer], found[column])
+        row.search += elapsed(state)
+        return self.working.messages.cross(state.level, "fold", counts)
+
+    def frontiers(self) -> Iterator[NDArray[np.uint32]]:
         """Yield the parts of the column's frontier, by rank of the column."""
         scratch, rank = self.working.scratch, self.working.scratch.partition.rank
         for peer in scratch.grid.column_of(rank):
@@ -155,18 +175,24 @@ class GridLevels(RankLevels[GridScratch]):
     Args:
         scratch: this rank's working memory.
         messages: this rank's messages; their backend runs the levels.
+        fold_of: returns what runs the levels of a strategy, or of the engine if its name is empty.
     """
 
     _parents_in_bins = False
 
-    def __init__(self, scratch: GridScratch, messages: GridExchange) -> None:
+    def __init__(
+        self, scratch: GridScratch, messages: GridExchange, fold_of: Callable[[GridWorking, str], Fold]
+    ) -> None:
         self._working = working = GridWorking(scratch, messages)
         super().__init__(scratch, messages.carrier, working)
-        fold = Fold(working)
-        self.steppers = {TOP_DOWN: fold, BOTTOM_UP: fold, MEASURE: Expand(working)}
+        self._fold_of = fold_of
+        self._measure = Expand(working)
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
         """See ``RankLevels``."""
+        fold = self._fold_of(self._working, spec.strategy)
+        state.adaptive = state.adaptive and fold.searches_bottom_up
+        self.steppers = {TOP_DOWN: fold, BOTTOM_UP: fold, MEASURE: self._measure}
         state.measured = state.measuring = True
         # The bytes of messages are counted as they are sent.
         state.entry_bytes = 0

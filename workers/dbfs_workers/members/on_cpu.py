@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dbfs_workers import backends
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.exchange.protocol import Cause, Exchange, GangExchange
+from dbfs_workers.lab.strategies import STRATEGIES, parse
 from dbfs_workers.levels.traversals import Watch, traverse_each
 from dbfs_workers.members.member import Member
 from dbfs_workers.reports import RankProgress, RankRun
@@ -136,7 +137,7 @@ class LoopMember(Member):
         # Imported here because the import compiles kernels.
         from dbfs_workers.levels.loop import LevelLoop, traverse
 
-        if specs.options.strategy:
+        if specs.options.strategy and not STRATEGIES[parse(specs.options.strategy).strategy].grid:
             from dbfs_workers.members.laboratory import BaselineTraversal
 
             laboratory_scratch = self._scratch_of(partition)

@@ -58,10 +58,11 @@ class GridMember(LoopMember):
 
     def _levels(self, partition: Partition) -> "RankLevels[GridScratch]":
         from dbfs_workers.levels.grid_levels import GridLevels
+        from dbfs_workers.levels.grid_strategies import fold_of
 
         scratch = self._scratch_of(partition)
         assert self._messages is not None
-        return GridLevels(scratch, self._messages)
+        return GridLevels(scratch, self._messages, fold_of)
 
     def _free(self) -> None:
         super()._free()

@@ -16,26 +16,30 @@ struct CullScratch {
   u32 history[kHistorySlots];
 };
 
-// Drop the vertices that were visited. The bitmask costs one byte a lookup, where labels cost four. Its updates are not
-// atomic: one that is lost leaves a bit clear, and the label decides.
+// Drop the vertices whose bit is set, and set the bits of the others. A lookup costs one byte, where labels cost four. The
+// updates are not atomic: one that is lost leaves a bit clear.
 template <u32 kSize>
-__device__ __forceinline__ void drop_visited(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
-  if (Status(status(a)) != Status::kLabels) {
-    u8 found[kSize];
+__device__ __forceinline__ void drop_marked(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+  u8 found[kSize];
 #pragma unroll
-    for (u32 item = 0; item < kSize; ++item) found[item] = batch.has(item) ? __ldcg(&a.bitmask[batch.ids[item] >> 3]) : 0;
+  for (u32 item = 0; item < kSize; ++item) found[item] = batch.has(item) ? __ldcg(&a.bitmask[batch.ids[item] >> 3]) : 0;
 #pragma unroll
-    for (u32 item = 0; item < kSize; ++item) {
-      if (!batch.has(item)) continue;
-      const u8 bit = 1 << (batch.ids[item] & 7);
-      if (found[item] & bit) {
-        ++tally.bitmask_culled;
-        batch.drop(item);
-      } else {
-        a.bitmask[batch.ids[item] >> 3] = found[item] | bit;
-      }
+  for (u32 item = 0; item < kSize; ++item) {
+    if (!batch.has(item)) continue;
+    const u8 bit = 1 << (batch.ids[item] & 7);
+    if (found[item] & bit) {
+      ++tally.bitmask_culled;
+      batch.drop(item);
+    } else {
+      a.bitmask[batch.ids[item] >> 3] = found[item] | bit;
     }
   }
+}
+
+// Drop the vertices that were visited. Where the bitmask misses one, the label decides.
+template <u32 kSize>
+__device__ __forceinline__ void drop_visited(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+  if (Status(status(a)) != Status::kLabels) drop_marked(a, batch, tally);
   drop_labelled(a, batch, tally);
 }
 
@@ -95,15 +99,21 @@ __device__ __forceinline__ bool passes_culling(const LabArguments& a, bool valid
   return valid;
 }
 
+// Drop the duplicates of a batch. All threads call it.
+template <u32 kSize>
+__device__ __forceinline__ void drop_duplicates(const LabArguments& a, BatchOf<kSize>& batch, CullScratch& s, Tally& tally) {
+#pragma unroll
+  for (u32 item = 0; item < kSize; ++item) {
+    if (!passes_culling(a, batch.has(item), batch.ids[item], s, tally)) batch.drop(item);
+  }
+}
+
 // Contract a batch of the edge queue: drop what was visited and what is a duplicate, and label the rest. All threads call
 // it.
 template <u32 kSize>
 __device__ __forceinline__ void contract(const LabArguments& a, BatchOf<kSize>& batch, CullScratch& s, Tally& tally) {
   drop_visited(a, batch, tally);
-#pragma unroll
-  for (u32 item = 0; item < kSize; ++item) {
-    if (!passes_culling(a, batch.has(item), batch.ids[item], s, tally)) batch.drop(item);
-  }
+  drop_duplicates(a, batch, s, tally);
   label(a, batch, tally);
 }
 
