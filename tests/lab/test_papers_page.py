@@ -43,6 +43,21 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]
     for name in ("todling", "todling_pages"):
         saved(tmp_path / f"{name}.json", "lab", rates, machine="a GPU")
+    classes = "degree-classes:classes=3"
+    tuned = [
+        LabRate(*("corpus:cage15", 7, 9, strategy, "cuda"), mteps=mteps, milliseconds=2.5, allocation=0.5, copy=7.25)
+        for strategy, mteps in (
+            (classes, 100.0),
+            (f"{classes},items=4", 110.0),
+            (f"{classes},threads=64,items=1", 55.0),
+        )
+    ]
+    saved(tmp_path / "todling_tuning.json", "lab", tuned, machine="a GPU")
+    on_ranks = [
+        LabRate(*("corpus:rmat.2Mv.128Me", 7, 9, "radix-bins", "cuda"), mteps=1000.0 * ranks**0.5, ranks=ranks)
+        for ranks in (1, 4)
+    ]
+    saved(tmp_path / "krajecki_grid_gpus.json", "lab", on_ranks, machine="GPUs")
     updates = [PageRates("corpus:cage15", 9, 100, 150, 0.1, 1 << 20, 123.4, 567.8)]
     saved(tmp_path / "todling_updates.json", "lab-updates", updates)
     point = Rates(
@@ -58,6 +73,11 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
     assert f"| naive | slower by more than the classes | {' | '.join(['1.10'] * 10)} |" in made
     assert f"| queue |  | {' | '.join(['1.08'] * 10)} |" in made
+    assert "| graph | classes, sorted while exploring |" in made
+    assert "| `cage15` | 0.5 / 2.5 / 7.25 |" in made
+    assert "| graph | 64 x 1 | 256 x 2 | 256 x 4 |" in made
+    assert "| `cage15` | 0.55 | 1.00 | 1.10 |" in made
+    assert "| `rmat.2Mv.128Me` | `radix-bins` | cuda, 2 x 2 | 2 | 2.00 |" in made
     assert "| `cage15` | 1,048,576 | 123 | 568 | 1.50 |" in made
     assert "| Kronecker, weak, auto | cpu, shared_memory | 4 | 2.5 | 0.625 |" in made
 
