@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import dask
 import distributed
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -352,6 +353,20 @@ def test_level_counts(gpus: distributed.Client, predecessors: bool, ranks: int) 
                 assert levels["edges"].max() <= graph.m
                 assert (levels["bytes_sent"].sum() > 0) == (ranks > 1)
                 assert levels["sent"].sum() >= (0 if ranks == 1 else 1)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_measures_by_one_traversal_after_another(gpus: distributed.Client, ranks: int) -> None:
+    path = nx.path_graph(60)
+    with dbfs.load("path:n=60", client=gpus, ranks=ranks) as graph:
+        seen: list[RunProgress] = []
+        found = graph.closeness_centrality(progress=seen.append).to_dict()
+        assert found == pytest.approx(nx.closeness_centrality(path))
+        assert (seen[-1].traversals, seen[-1].finished) == (60, 60)
+        assert [made.finished for made in seen] == sorted(made.finished for made in seen)
+        assert graph.wiener_index() == nx.wiener_index(path)
+        with pytest.raises(InvalidOptionError, match="is on GPUs"):
+            graph.harmonic_centrality(sample=5)
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -11,15 +11,17 @@ replacement (Cochran, "Sampling Techniques", 1977).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
+from dbfs.graph.result import BFSResult
+from dbfs.graph.traversing import stream, traverse
 from dbfs.integers import whole_count
 from dbfs.progress import ProgressOption, run_reporter
 from dbfs.records import RunProgress
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 Progress = ProgressOption[RunProgress]
 Floats = NDArray[np.float64]
+Result = TypeVar("Result", BFSResult, BatchResult)
 
 # Groups of sources of a run that keeps counts only. A run that keeps distances has one group.
 _RUN_GROUPS: Final = 2
@@ -170,7 +173,7 @@ def neighbourhood_function(graph: Graph, sample: int | None, seed: int, progress
     """See ``Graph.neighbourhood_function``."""
     sources = _sources(graph, sample, seed)
     sums = squares = np.zeros(1)
-    for counts in _counts(graph, sources, progress):
+    for counts in counts_of(graph, sources, progress):
         within = np.cumsum(counts, axis=1).astype(np.float64)
         more = max(0, within.shape[1] - sums.size)
         # Beyond the largest distance of a run its sources find nothing more.
@@ -183,15 +186,22 @@ def neighbourhood_function(graph: Graph, sample: int | None, seed: int, progress
 
 
 def closeness_centrality(
-    graph: Graph, vertices: Any, wf_improved: bool, sample: int | None, seed: int, progress: Progress
+    graph: Graph,
+    vertices: Any,
+    wf_improved: bool,
+    sample: int | None,
+    seed: int,
+    progress: Progress,
+    *,
+    turned: bool = False,
 ) -> VertexMeasure:
-    """See ``Graph.closeness_centrality``."""
+    """See ``Graph.closeness_centrality``; ``turned``: that of the graph whose edges ``graph`` has turned round."""
 
     def columns(distance: Floats) -> tuple[Floats, ...]:
         return (distance > 0).astype(np.float64), distance, distance**2
 
     chosen = _chosen(graph, vertices)
-    (reach, mean, square), made = _means(graph, chosen, columns, sample, seed, progress)
+    (reach, mean, square), made = _means(graph, chosen, columns, sample, seed, progress, turned)
     power = 2 if wf_improved else 1
     far = mean > 0
     values = np.divide(reach**power, mean, where=far, out=np.zeros(mean.size))
@@ -207,16 +217,16 @@ def closeness_centrality(
 
 
 def harmonic_centrality(
-    graph: Graph, vertices: Any, sample: int | None, seed: int, progress: Progress
+    graph: Graph, vertices: Any, sample: int | None, seed: int, progress: Progress, *, turned: bool = False
 ) -> VertexMeasure:
-    """See ``Graph.harmonic_centrality``."""
+    """See ``Graph.harmonic_centrality``; ``turned``: see ``closeness_centrality``."""
 
     def columns(distance: Floats) -> tuple[Floats, ...]:
         inverse = np.divide(1, distance, where=distance > 0, out=np.zeros(distance.size))
         return inverse, inverse**2
 
     chosen = _chosen(graph, vertices)
-    (mean, square), made = _means(graph, chosen, columns, sample, seed, progress)
+    (mean, square), made = _means(graph, chosen, columns, sample, seed, progress, turned)
     others = max(0, graph.n - 1)
     errors = None
     if sample is not None:
@@ -257,16 +267,18 @@ def _means(
     sample: int | None,
     seed: int,
     progress: Progress,
+    turned: bool,
 ) -> tuple[Floats, _Made]:
     """Return [columns, vertices]: means of functions of the distance to a vertex from the other vertices.
 
     The functions are 0 for a distance of 0 and where there is no path. In an undirected graph the distances from a
-    vertex are those to it. Else, and for a sample, the distances from all sources are summed by vertex on the ranks.
+    vertex are those to it, and so they are where the edges are ``turned``. Else, and for a sample, the distances from
+    all sources are summed by vertex on the ranks.
     """
-    if sample is None and not graph.directed:
+    if sample is None and (turned or not graph.directed):
         sums = [
             counts @ np.stack(columns(np.arange(counts.shape[1], dtype=np.float64)), axis=1)
-            for counts in _counts(graph, vertices, progress)
+            for counts in counts_of(graph, vertices, progress)
         ]
         others = np.full(vertices.size, graph.n - 1)
         made = _Made(vertices.size, others, graph.n - 1)
@@ -274,7 +286,7 @@ def _means(
     else:
         sources = _sources(graph, sample, seed) if vertices.size else vertices
         total = np.zeros((vertices.size, len(columns(np.zeros(1)))))
-        for result in _batches(graph, sources, progress, "distances"):
+        for result in _of_one_version(graph, _batches(graph, sources, progress, "distances")):
             functions = np.stack(columns(np.arange(result.depth + 1, dtype=np.float64)), axis=1)
             total += result.sums_by_vertex(functions)[vertices]
         made = _Made(sources.size, sources.size - np.isin(vertices, sources), graph.n - 1)
@@ -304,9 +316,9 @@ def _sources(graph: Graph, sample: int | None, seed: int) -> NDArray[np.int64]:
 
 
 def _connected(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
-    """Yield counts as ``_counts`` does; raise ``DisconnectedGraphError`` if a source does not reach all vertices."""
+    """Yield counts as ``counts_of`` does; raise ``DisconnectedGraphError`` if a source does not reach all vertices."""
     done = 0
-    for counts in _counts(graph, sources, progress):
+    for counts in counts_of(graph, sources, progress):
         reached = counts.sum(axis=1)
         if reached.min() < graph.n:
             short = int(np.argmin(reached))
@@ -320,23 +332,44 @@ def _connected(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> 
         yield counts
 
 
-def _counts(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
-    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance."""
-    for result in _batches(graph, sources, progress, "counts"):
-        yield result.counts
+def counts_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
+    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance.
+
+    Sources of a graph on GPUs, which has no batches, are traversed from one after another; so is one source.
+
+    Raises:
+        InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
+    """
+    if graph.backend == "cpu" and sources.size > 1:
+        for result in _of_one_version(graph, _batches(graph, sources, progress, "counts")):
+            yield result.counts
+        return
+    finished = 0
+    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+
+        def run(some: list[int]) -> list[BFSResult]:
+            return traverse(graph, [(source,) for source in some], progress=_shifted(report, finished, sources.size))
+
+        for one in _of_one_version(graph, stream(sources.tolist(), run)):
+            finished += 1
+            yield level_counts(one)[None]
+
+
+def level_counts(result: BFSResult) -> NDArray[np.int64]:
+    """Return the number of vertices at each distance, from distance 0 on. Labels travel if there are many distances."""
+    if result.reports and result.reports[0].levels > 1:
+        distances = result.distances()
+        return np.bincount(distances[distances >= 0])
+    counts = [len(result.sources), *(report.discovered for report in result.reports)]
+    return np.array(counts[: result.depth + 1], np.int64)
 
 
 def _batches(graph: Graph, sources: NDArray[np.int64], progress: Progress, keep: str) -> Iterator[BatchResult]:
-    """Traverse from some sources after others; errors as of ``Graph.bfs_batch``.
-
-    Raises:
-        InvalidOptionError: another client updated the graph in between.
-    """
+    """Traverse from some sources after others; errors as of ``Graph.bfs_batch``."""
     size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
-    version: int | None = None
     with run_reporter(progress, graph.name, graph.n, sources.size) as report:
         for first in range(0, sources.size, size):
-            result = batch(
+            yield batch(
                 graph,
                 tuple(sources[first : first + size].tolist()),
                 keep=keep,
@@ -344,20 +377,32 @@ def _batches(graph: Graph, sources: NDArray[np.int64], progress: Progress, keep:
                 nearest=False,
                 max_depth=None,
                 direction="auto",
-                progress=False if report is None else _shifted(report, first, sources.size),
+                progress=_shifted(report, first, sources.size),
             )
-            try:
-                if version not in (None, result.version):
-                    raise InvalidOptionError(
-                        f"{graph.name} was updated from version {version} to {result.version} while it was measured; "
-                        "measure it again, after freeze() if other clients go on"
-                    )
-                version = result.version
-                yield result
-            finally:
-                result.release()
 
 
-def _shifted(report: Callable[[RunProgress], None], first: int, sources: int) -> Callable[[RunProgress], None]:
+def _of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
+    """Yield results, each until the next one is taken.
+
+    Raises:
+        InvalidOptionError: another client updated the graph in between.
+    """
+    version: int | None = None
+    for result in results:
+        try:
+            if version not in (None, result.version):
+                raise InvalidOptionError(
+                    f"{graph.name} was updated from version {version} to {result.version} while it was measured; "
+                    "measure it again, after freeze() if other clients go on"
+                )
+            version = result.version
+            yield result
+        finally:
+            result.release()
+
+
+def _shifted(report: Callable[[RunProgress], None] | None, first: int, sources: int) -> Progress:
     """Return a function that reports a run's progress as that of all sources, of which ``first`` are finished."""
+    if report is None:
+        return False
     return lambda made: report(replace(made, traversals=sources, finished=first + made.finished))

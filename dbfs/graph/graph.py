@@ -482,7 +482,7 @@ class Graph(StaysHere, GraphCounts):
         Raises:
             DisconnectedGraphError: a vertex does not reach all others.
             InvalidVertexError: a vertex is not in the graph, or was deleted; with None, any was deleted.
-            InvalidOptionError: the graph is on GPUs, or another client updated the graph in between.
+            InvalidOptionError: another client updated the graph in between.
             Other errors as for ``bfs_batch``.
         """
         from dbfs.analytics import measures
@@ -518,7 +518,8 @@ class Graph(StaysHere, GraphCounts):
             deadline, progress: see ``eccentricity``.
 
         Raises:
-            InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0.
+            InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0; or the graph is on GPUs,
+                and is directed or has a ``sample``.
             InvalidOptionTypeError: ``sample`` or ``seed`` is not an integer.
             Other errors as for ``eccentricity``, but a graph need not be connected.
         """

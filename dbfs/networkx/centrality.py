@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.analytics import measures
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph, Way
 from dbfs.networkx.paths import require
@@ -25,16 +26,9 @@ def closeness_centrality(
     """Return the closeness of a node, or of every node by node: the inverse of the mean distance to the node."""
     if u is not None:
         require(G, u, "Source {} is not in G")
-    vertices = range(len(G)) if u is None else [G.vertex(u)]
-    found = []
-    for counts in searches.many_counts(G, vertices, way=Way.BACKWARD) if len(G) else ():
-        others, total = int(counts.sum()) - 1, _total(counts)
-        closeness = 0.0
-        if total > 0:
-            closeness = others / total
-            if wf_improved:
-                closeness *= others / (len(G) - 1)
-        found.append(closeness)
+    vertices = None if u is None else [G.vertex(u)]
+    measured = measures.closeness_centrality(G.loaded(Way.BACKWARD), vertices, wf_improved, None, 0, None, turned=True)
+    found: list[float] = measured.values.tolist()
     return dict(zip(G, found, strict=True)) if u is None else found[0]
 
 
@@ -53,8 +47,8 @@ def harmonic_centrality(
     if not targets.size or not starts.size:
         pass
     elif starts.size == len(G):
-        for vertex, counts in zip(targets, searches.many_counts(G, targets.tolist(), way=Way.BACKWARD), strict=True):
-            found[vertex] = _inverse(counts)
+        loaded = G.loaded(Way.BACKWARD)
+        found[targets] = measures.harmonic_centrality(loaded, targets, None, 0, None, turned=True).values
     elif targets.size < starts.size:
         rows = searches.many_distances(G, targets.tolist(), way=Way.BACKWARD)
         for vertex, distances in zip(targets, rows, strict=True):
@@ -97,8 +91,8 @@ def group_closeness_centrality(G: BackendGraph, S: Collection[Hashable], weight:
         raise ValueError("sources must not be empty")
     for node in group:
         require(G, node, "Node {} not found in graph")
-    counts = searches.level_counts(G.loaded(Way.BACKWARD).bfs(G.vertices(group).tolist()))
-    total = _total(counts)
+    counts = measures.level_counts(G.loaded(Way.BACKWARD).bfs(G.vertices(group).tolist()))
+    total = int(counts @ np.arange(counts.size))
     return (len(G) - len(group)) / total if total else 0
 
 
@@ -112,11 +106,6 @@ def _require_edges(graph: BackendGraph) -> None:
         raise nx.NetworkXError("Size of G must be positive")
     if len(graph) == 1:
         raise nx.NetworkXError("local_reaching_centrality of a single node with self-loop not well-defined")
-
-
-def _total(counts: NDArray[np.int64]) -> int:
-    """Return the sum of the distances of vertices, given their number at each distance."""
-    return int(counts @ np.arange(counts.size))
 
 
 def _inverse(counts: NDArray[np.int64]) -> float:

@@ -28,7 +28,7 @@ def eccentricity(
     """Return the largest distance from a node, or that from each of several or all nodes by node."""
     if v is None:
         return dict(zip(G, _eccentricities(G, Measure.ALL).tolist(), strict=True))
-    nodes = G.nodes_in(v)
+    nodes = list(dict.fromkeys(G.nodes_in(v)))
     depths = searches.many_depths(G, G.vertices(nodes).tolist()) if nodes else iter(())
     found = {}
     for node, (depth, reached) in zip(nodes, depths, strict=True):

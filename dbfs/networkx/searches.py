@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.graph.batch import MOST_SOURCES
+from dbfs.analytics import measures
 from dbfs.graph.result import BFSResult
 from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
 
@@ -146,36 +145,16 @@ def many_distances(
         yield result.distances()
 
 
-def many_counts(graph: BackendGraph, sources: Iterable[int], *, way: Way = Way.FORWARD) -> Iterator[NDArray[np.int64]]:
-    """Yield for each of many vertices the number of vertices at each distance, from distance 0 on."""
-    loaded, remaining = graph.loaded(way), iter(sources)
-    # Only graphs on CPU cores have batches, and one source has no use for them.
-    most = MOST_SOURCES if loaded.backend == "cpu" else 1
-    while some := list(itertools.islice(remaining, most)):
-        if len(some) == 1:
-            for result in loaded.bfs_stream(itertools.chain(some, remaining)):
-                yield level_counts(result)
-            return
-        # A batch takes each source once.
-        once, places = np.unique(some, return_inverse=True)
-        batch = loaded.bfs_batch(once)
-        batch.release()
-        for counts in batch.counts[places]:
+def many_counts(graph: BackendGraph, sources: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """Yield for each of many different vertices the number of vertices at each distance, from distance 0 on."""
+    for some in measures.counts_of(graph.loaded(), np.array(sources, np.int64), None):
+        for counts in some:
             yield counts[: np.count_nonzero(counts)]
 
 
-def many_depths(graph: BackendGraph, sources: Iterable[int], *, way: Way = Way.FORWARD) -> Iterator[tuple[int, int]]:
+def many_depths(graph: BackendGraph, sources: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield for each of many vertices the largest distance, and the number of vertices reached; no labels travel."""
-    if graph.loaded(way).backend == "cpu":
-        yield from ((counts.size - 1, int(counts.sum())) for counts in many_counts(graph, sources, way=way))
+    if graph.loaded().backend == "cpu":
+        yield from ((counts.size - 1, int(counts.sum())) for counts in many_counts(graph, sources))
     else:
-        yield from ((result.depth, result.reached) for result in graph.loaded(way).bfs_stream(sources))
-
-
-def level_counts(result: BFSResult) -> NDArray[np.int64]:
-    """Return the number of vertices at each distance, from distance 0 on. Labels travel if there are many distances."""
-    if result.reports and result.reports[0].levels > 1:
-        distances = result.distances()
-        return np.bincount(distances[distances >= 0])
-    counts = [len(result.sources), *(report.discovered for report in result.reports)]
-    return np.array(counts[: result.depth + 1], np.int64)
+        yield from ((result.depth, result.reached) for result in graph.loaded().bfs_stream(sources))

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.analytics import measures
 from dbfs.errors import InvalidOptionTypeError
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
@@ -96,10 +97,8 @@ def _connected(graph: BackendGraph) -> bool:
 
 def _sum(graph: BackendGraph, value: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Any:
     """Return the sum of a function of the distance over all ordered pairs of different vertices with a path."""
-    total = 0
-    for counts in searches.many_counts(graph, range(len(graph))):
-        total += (counts[1:] @ value(np.arange(1, counts.size))).item()
-    return total
+    counts = np.diff(measures.neighbourhood_function(graph.loaded(), None, 0, None).pairs)
+    return (counts @ value(np.arange(1, counts.size + 1))).item()
 
 
 def _far_degrees(graph: BackendGraph) -> Iterator[tuple[int, int]]:
