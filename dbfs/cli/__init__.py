@@ -15,6 +15,7 @@ from dbfs.cli.files import convert, generate
 from dbfs.cli.graph500 import graph500
 from dbfs.cli.graphs import cancel, delete, graphs, insert, load, runs, save, unload
 from dbfs.cli.lab import lab
+from dbfs.cli.measure import measure
 from dbfs.cli.run import run
 from dbfs.errors import DbfsError, ValidationError
 
@@ -70,5 +71,5 @@ def main() -> None:
 
 
 _ON_CLUSTERS = (load, graphs, insert, delete, save, unload, runs, cancel)
-for _command in (run, *_ON_CLUSTERS, estimate, generate, convert, bench, graph500, lab, doctor, warm_up):
+for _command in (run, measure, *_ON_CLUSTERS, estimate, generate, convert, bench, graph500, lab, doctor, warm_up):
     main.add_command(_command)

@@ -8,14 +8,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import distributed
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 from rich import box
 from rich.console import Console
@@ -31,10 +32,14 @@ from dbfs.edges.generate.corpus import CORPUS, TODLING
 from dbfs.edges.generate.specs import GENERATORS
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.edges.resolve import edge_list
-from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, OutputError
+from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, MissingFileError, OutputError
+from dbfs.progress import bar
 from dbfs.records import BACKENDS
 from dbfs_workers.storage.id_table import INTEGER, IdType
 from dbfs_workers.text import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,6 +68,9 @@ _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 # Dask itself reads a scheduler's address from this variable, and its Kubernetes operator writes it there.
 _SCHEDULER: dict[str, Any] = {"metavar": "ADDRESS", "envvar": "DASK_SCHEDULER_ADDRESS", "show_envvar": True}
 
+loaded_option = click.option(
+    "--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 cluster_option = click.option("--scheduler", required=True, help="The cluster's Dask scheduler.", **_SCHEDULER)
 scheduler_option = click.option(
@@ -182,6 +190,54 @@ def connect(
     return dbfs.connect(n_workers=ranks, backend=backend, processes=processes, dashboard_address=None)
 
 
+def edges_to_load(graph: str, scheduler: str | None, options: dict[str, Any]) -> EdgeList:
+    """Return the edges of a file or a generator; a name that is no file may be that of a loaded graph."""
+    try:
+        return edges_of(graph, options, options.pop("directed"))
+    except MissingFileError as error:
+        if scheduler is None:
+            raise
+        with connect(scheduler, None) as client:
+            if graph not in (status.name for status in dbfs.graphs(client=client)):
+                raise
+        raise MissingFileError(f"{error}; the graph of that name is loaded: add --loaded") from error
+
+
+@contextmanager
+def loaded_graph(
+    name: str, edges: EdgeList | None, scheduler: str | None, layout: dict[str, Any]
+) -> Iterator[dbfs.Graph]:
+    """Connect, and load a graph for as long as the context lasts; without edges open the graph of a name.
+
+    Raises:
+        InvalidOptionError: a graph is to be opened, and there is no scheduler, or an option of the layout is given.
+    """
+    if edges is None:
+        _check_loaded(scheduler, layout)
+    if within := fits_within_process(scheduler, layout["backend"], edges):
+        layout["backend"] = "cpu"
+    with ExitStack() as stack:
+        with bar("connecting"):
+            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], processes=not within))
+        if edges is None:
+            yield dbfs.open(name, client=client)
+        else:
+            yield stack.enter_context(dbfs.load(edges, client=client, **layout))
+
+
+def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
+    if scheduler is None:
+        raise InvalidOptionError("--loaded needs --scheduler, the cluster that has the graph")
+    context = click.get_current_context()
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in layout and context.get_parameter_source(option.name) is not ParameterSource.DEFAULT
+    ]
+    if given:
+        raise InvalidOptionError(f"--loaded excludes {', '.join(given)}: the graph was laid out when it was loaded")
+
+
 def _small(edges: EdgeList) -> bool:
     if edges.m is not None:
         return edges.m <= SMALL_EDGES
@@ -213,6 +269,15 @@ def _parse_column(text: str, column: str, what: str) -> int | str:
         raise InvalidVertexTypeError(f"{what} must be an integer, not {text!r}") from None
 
 
+def check_out(out: Path | None, *suffixes: str) -> None:
+    """Refuse a file whose name does not end in one of the suffixes, or that can't be written; errors as below."""
+    if out is None:
+        return
+    if out.suffix not in suffixes:
+        raise InvalidOptionError(f"--out {out}: the name must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}")
+    check_writable("--out", out)
+
+
 def check_writable(option: str, out: Path) -> None:
     """Refuse a file that cannot be written. Called before the work, whose result a late error would lose.
 
@@ -236,6 +301,19 @@ def writing(option: str, out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{option} {out}: can't be written: {error.strerror or error}") from error
+
+
+def write_table(table: pa.Table, out: Path) -> int:
+    """Write a table to a ``.csv`` or ``.parquet`` file; return its rows. In CSV each column of a tuple is a column."""
+    if out.suffix == ".csv":
+        from pyarrow import csv
+
+        csv.write_csv(table.flatten(), out)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, out)
+    return int(table.num_rows)
 
 
 def plain(value: object) -> Text:

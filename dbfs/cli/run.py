@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-import distributed
 import numpy as np
-from click.core import ParameterSource
 from numpy.typing import NDArray
 from rich.console import Console
 
-import dbfs
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
     GraphType,
-    check_writable,
-    connect,
-    edges_of,
-    fits_within_process,
+    check_out,
+    edges_to_load,
     json_option,
     layout_options,
+    loaded_graph,
+    loaded_option,
     parse_id,
     plain,
     print_json,
     reader_options,
     scheduler_option,
+    write_table,
     writing,
 )
 from dbfs.display import tables
 from dbfs.edges.edge_list import EdgeList
 from dbfs.engines import ENGINES
-from dbfs.errors import InvalidOptionError, InvalidVertexError, MissingFileError
-from dbfs.graph.graph import Graph
+from dbfs.errors import InvalidVertexError
 from dbfs.graph.result import BFSResult
 from dbfs.progress import bar
 from dbfs.units import format_bytes
@@ -56,7 +51,7 @@ from dbfs_workers.text import counted, printable
 )
 @click.option("--to", "target", metavar="ID", help="End at this id, and print a shortest path to it.")
 @reader_options
-@click.option("--loaded", is_flag=True, help="GRAPH is the name of a graph in the cluster; see dbfs load.")
+@loaded_option
 @layout_options
 @click.option(
     "--direction", type=click.Choice(DIRECTIONS), default="auto", show_default=True, help="Direction of the levels."
@@ -103,22 +98,13 @@ def run(
       zcat names.csv.gz | dbfs run - --format csv --from alice
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
-    if out is not None:
-        _check_out(out)
-    edges = None
-    if loaded:
-        _check_loaded(scheduler, layout)
-    else:
-        edges = _edges(graph, scheduler, layout)
+    check_out(out, ".parquet", ".csv", ".npy")
+    edges = None if loaded else edges_to_load(graph, scheduler, layout)
+    if edges is not None:
         _check_id(edges, source, layout["ids"], "source")
         if target is not None:
             _check_id(edges, target, layout["ids"], "target")
-    if within := fits_within_process(scheduler, layout["backend"], edges):
-        layout["backend"] = "cpu"
-    with ExitStack() as stack:
-        with bar("connecting"):
-            client = stack.enter_context(connect(scheduler, layout["ranks"], layout["backend"], processes=not within))
-        found = stack.enter_context(_graph(graph if edges is None else edges, client, layout))
+    with loaded_graph(graph, edges, scheduler, layout) as found:
         end = None if target is None else parse_id(target, found.id_type, "target")
         result = found.bfs(
             parse_id(source, found.id_type, "source"),
@@ -142,46 +128,15 @@ def run(
         result.release()
 
 
-def _edges(graph: str, scheduler: str | None, options: dict[str, Any]) -> EdgeList:
-    """Return the edges of a file or a generator; a name that is no file may be that of a loaded graph."""
-    try:
-        return edges_of(graph, options, options.pop("directed"))
-    except MissingFileError as error:
-        if scheduler is None:
-            raise
-        with connect(scheduler, None) as client:
-            if graph not in (status.name for status in dbfs.graphs(client=client)):
-                raise
-        raise MissingFileError(f"{error}; the graph of that name is loaded: add --loaded") from error
-
-
-@contextmanager
-def _graph(graph: str | EdgeList, client: distributed.Client, layout: dict[str, Any]) -> Iterator[Graph]:
-    if isinstance(graph, str):
-        yield dbfs.open(graph, client=client)
-        return
-    with dbfs.load(graph, client=client, **layout) as built:
-        yield built
-
-
 def save(result: BFSResult, out: Path) -> int:
     """Write a result's labels to a file; return the number of vertices in the file.
 
-    ``.parquet`` and ``.csv``: the table of ``BFSResult.to_arrow``: the reached vertices by ascending id. In CSV
-    each column of a tuple is a column. ``.npy``: all vertices in their order: int32[n] distances; if the run recorded
-    predecessors, a structured array [n] of ``distance`` (int32) and ``predecessor`` (int64, a vertex).
+    ``.parquet`` and ``.csv``: the table of ``BFSResult.to_arrow``: the reached vertices by ascending id. ``.npy``: all
+    vertices in their order: int32[n] distances; if the run recorded predecessors, a structured array [n] of
+    ``distance`` (int32) and ``predecessor`` (int64, a vertex).
     """
     if out.suffix != ".npy":
-        table = result.to_arrow()
-        if out.suffix == ".csv":
-            from pyarrow import csv
-
-            csv.write_csv(table.flatten(), out)
-        else:
-            import pyarrow.parquet as pq
-
-            pq.write_table(table, out)
-        return int(table.num_rows)
+        return write_table(result.to_arrow(), out)
     labels: NDArray[Any] = result.distances()
     if result.spec.predecessors:
         both = np.empty(result.graph.n, [("distance", "<i4"), ("predecessor", "<i8")])
@@ -199,26 +154,6 @@ def _check_id(edges: EdgeList, given: str, ids: str, what: str) -> None:
     if edges.n and not first <= number < first + edges.n:
         noun = "ids" if first else "vertices"
         raise InvalidVertexError(f"{what} {number} is not in {edges.name}: {noun} are {first}..{first + edges.n - 1}")
-
-
-def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
-    if scheduler is None:
-        raise InvalidOptionError("--loaded needs --scheduler, the cluster that has the graph")
-    context = click.get_current_context()
-    given = [
-        option.opts[0]
-        for option in context.command.params
-        if option.name in layout and context.get_parameter_source(option.name) is not ParameterSource.DEFAULT
-    ]
-    if given:
-        raise InvalidOptionError(f"--loaded excludes {', '.join(given)}: the graph was laid out when it was loaded")
-
-
-def _check_out(out: Path) -> None:
-    # Checked before the traversal, whose result a late error would lose.
-    if out.suffix not in (".parquet", ".csv", ".npy"):
-        raise InvalidOptionError(f"--out {out}: the name must end in .parquet, .csv or .npy")
-    check_writable("--out", out)
 
 
 def _print(result: BFSResult, *, validated: bool, path: list[Any] | None, as_json: bool) -> None:

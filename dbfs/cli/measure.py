@@ -1,0 +1,176 @@
+"""``dbfs measure``: load a graph, and print or save a measure of its vertices, or of the whole graph."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+import dbfs
+from dbfs.cli.common import (
+    GRAPH_HELP,
+    GraphCommand,
+    GraphType,
+    check_out,
+    edges_to_load,
+    json_option,
+    layout_options,
+    loaded_graph,
+    loaded_option,
+    plain,
+    print_json,
+    reader_options,
+    scheduler_option,
+    table_of,
+    wide_console,
+    write_table,
+    writing,
+)
+from dbfs.display import tables
+from dbfs.errors import InvalidOptionError
+from dbfs.progress import bar
+from dbfs.units import format_bytes
+from dbfs_workers.text import counted, printable
+
+if TYPE_CHECKING:
+    from dbfs.analytics import MeanDistance, NeighbourhoodFunction, VertexMeasure
+
+_METHODS = {
+    "closeness": "closeness_centrality",
+    "harmonic": "harmonic_centrality",
+    "eccentricity": "eccentricity",
+    "average-path-length": "average_shortest_path_length",
+    "wiener": "wiener_index",
+    "neighbourhood": "neighbourhood_function",
+}
+_OF_VERTICES = ("closeness", "harmonic", "eccentricity")
+_TABLES = (*_OF_VERTICES, "neighbourhood")
+
+
+@click.command(cls=GraphCommand, epilog=GRAPH_HELP)
+@click.argument("measure", type=click.Choice(list(_METHODS)))
+@click.argument("graph", type=GraphType())
+@click.option("--sample", type=int, help="Estimate from this many random vertices, with standard errors.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the sample.")
+@click.option(
+    "--top", type=click.IntRange(0), default=10, show_default=True, help="Print this many vertices: the largest values."
+)
+@click.option(
+    "--deadline", metavar="DURATION", help="Longest time of the measure, such as 2h; dbfs.deadline if left out."
+)
+@reader_options
+@loaded_option
+@layout_options
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the table of all vertices, or of all distances, to FILE.parquet or FILE.csv.",
+)
+@scheduler_option
+@json_option
+def measure(
+    measure: str,
+    graph: str,
+    sample: int | None,
+    seed: int,
+    top: int,
+    deadline: str | None,
+    loaded: bool,
+    out: Path | None,
+    scheduler: str | None,
+    as_json: bool,
+    **layout: Any,
+) -> None:
+    """Compute a MEASURE of GRAPH, a file or a generator, with NetworkX's definitions.
+
+    \b
+    closeness, harmonic    centrality of every vertex, by the distances to the vertex
+    eccentricity           largest distance from every vertex
+    average-path-length    mean distance of all pairs of vertices
+    wiener                 sum of the distances of all pairs
+    neighbourhood          pairs within each distance, and the effective diameter
+
+    In JSON null stands for an infinite value, and for an error that the sample does not tell.
+
+    \b
+    Examples:
+      dbfs measure closeness road.gr.xz --sample 512 --top 20
+      dbfs measure harmonic follows.csv --out harmonic.parquet
+      dbfs measure neighbourhood web --loaded --sample 512 --scheduler tcp://host:8786
+    """
+    check_out(out, ".parquet", ".csv")
+    if out is not None and measure not in _TABLES:
+        raise InvalidOptionError(f"--out is for tables, and {measure} is one number")
+    method = getattr(dbfs.Graph, _METHODS[measure])
+    options: dict[str, Any] = {"deadline": deadline}
+    if "sample" in inspect.signature(method).parameters:
+        options |= {"sample": sample, "seed": seed}
+    elif sample is not None:
+        raise InvalidOptionError(f"--sample: {measure} has no estimate from a sample")
+    edges = None if loaded else edges_to_load(graph, scheduler, layout)
+    with loaded_graph(graph, edges, scheduler, layout) as found:
+        measured = method(found, **options)
+        if not as_json:
+            Console().print(plain(tables.describe(found)), soft_wrap=True)
+    if measure in _OF_VERTICES:
+        _print_vertices(measured, top, as_json=as_json)
+    elif measure == "neighbourhood":
+        _print_function(measured, as_json=as_json)
+    else:
+        _print_number(_METHODS[measure], measured, as_json=as_json)
+    if out is not None:
+        with bar(f"writing {out}"), writing("--out", out):
+            rows = write_table(measured.to_arrow(), out)
+        if not as_json:
+            what = "distance" if measure == "neighbourhood" else "value"
+            click.echo(f"{printable(out)}: wrote {counted(rows, what)}, {format_bytes(out.stat().st_size)}")
+
+
+def _print_vertices(measured: VertexMeasure, top: int, *, as_json: bool) -> None:
+    largest = measured.to_pandas().nlargest(top, measured.name, keep="first")
+    if as_json:
+        rows = [{name: _json(value) for name, value in row.items()} for row in largest.to_dict("records")]
+        print_json({"measure": measured.name, "sources": measured.sources, "vertices": rows})
+        return
+    sources = counted(measured.sources, "source")
+    table = table_of(f"{_words(measured.name)} from {sources}: the largest", [*largest], right=[*largest][1:])
+    for row in largest.itertuples(index=False):
+        table.add_row(plain(row[0]), *(f"{value:,.6g}" for value in row[1:]))
+    wide_console().print(table)
+
+
+def _print_function(measured: NeighbourhoodFunction, *, as_json: bool) -> None:
+    effective, columns = measured.effective_diameter(), ("distance", "pairs", "standard error")
+    if as_json:
+        numbers = {"pairs": measured.pairs.tolist(), "standard_errors": measured.errors.tolist()}
+        print_json({"effective_diameter": effective, "sources": measured.sources} | numbers)
+        return
+    table = table_of(f"Pairs within each distance from {counted(measured.sources, 'source')}", columns, right=columns)
+    for distance, (pairs, error) in enumerate(zip(measured.pairs, measured.errors, strict=True)):
+        table.add_row(f"{distance:,}", f"{pairs:,.0f}", f"{error:,.3g}")
+    wide_console().print(table)
+    click.echo(f"effective diameter: {effective:.6g}")
+
+
+def _print_number(name: str, measured: MeanDistance | float, *, as_json: bool) -> None:
+    value, sampled, error = float(measured), {}, ""
+    if not isinstance(measured, float):
+        sampled = {"standard_error": measured.error, "sources": measured.sources}
+        error = f", standard error {measured.error:.3g}" if measured.error else ""
+    if as_json:
+        print_json({"measure": name, "value": _json(value)} | sampled)
+    else:
+        click.echo(f"{_words(name)}: {value:,.10g}{error}")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _json(value: Any) -> Any:
+    """Return a value for JSON, which has no infinite numbers and no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
