@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.analytics.measures import level_counts
+from dbfs.analytics.sweeps import level_counts
 from dbfs_workers.reports import MOST_ROWS
 
 N = MOST_ROWS + 1000

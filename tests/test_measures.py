@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.analytics import measures
+from dbfs.analytics import sweeps
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
 from dbfs.graph.graph import Graph
 from dbfs.records import RunProgress
@@ -69,7 +69,7 @@ def assert_measures(ours: Graph, graph: nx.Graph) -> None:
 def test_connected_graphs_in_several_runs(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], directed: bool
 ) -> None:
-    monkeypatch.setattr(measures, "MOST_SOURCES", 20)
+    monkeypatch.setattr(sweeps, "MOST_SOURCES", 20)
     graph = nx.gnp_random_graph(90, 0.1, 3, directed=directed)
     assert nx.is_strongly_connected(graph) if directed else nx.is_connected(graph)
     with load(client, graph, **options) as ours:
@@ -154,6 +154,29 @@ def test_a_mean_distance_by_a_sample(client: distributed.Client) -> None:
     assert 0.7 < off / np.sqrt(np.mean([one.error**2 for one in found])) < 1.4
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_matrix_of_distances(client: distributed.Client, monkeypatch: pytest.MonkeyPatch, directed: bool) -> None:
+    monkeypatch.setattr(sweeps, "MOST_SOURCES", 4)
+    graph = nx.gnp_random_graph(40, 0.05, 7, directed=directed)
+    some, others = [3, 17, 5, 3, 30, 1, 2, 9, 11, 12, 38], [8, 3, 8]
+    with load(client, graph, ranks=3) as ours:
+        for sources, targets in (some, others), (others, some), (np.arange(40), 7), ([], others), (some, []):
+            rows, columns = np.atleast_1d(sources), np.atleast_1d(targets)
+            lengths = dict(nx.all_pairs_shortest_path_length(graph))
+            expected = [[lengths[row].get(column, -1) for column in columns] for row in rows]
+            found = ours.distance_matrix(sources, targets)
+            assert (found.dtype, found.shape) == (np.int32, (rows.size, columns.size))
+            assert found.tolist() == expected
+        seen: list[RunProgress] = []
+        ours.distance_matrix(some, others, progress=seen.append)
+        # An undirected graph is traversed from the smaller side.
+        assert seen[-1].traversals == (10 if directed else 2)
+        with pytest.raises(InvalidVertexError, match="target 40"):
+            ours.distance_matrix([0], [40])
+    with dbfs.load([("a", "b"), ("c", "d")], client=client, ranks=2) as named:
+        assert named.distance_matrix(["b", "d"], ["a", "c"]).tolist() == [[1, -1], [-1, 1]]
+
+
 def test_tables_in_the_ids_of_the_caller(client: distributed.Client) -> None:
     with dbfs.load([("a", "b"), ("b", "c")], client=client, ranks=2) as graph:
         table = graph.eccentricity(["c", "b", "c"]).to_pandas()
@@ -183,7 +206,7 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
             graph.eccentricity([9])
         with pytest.raises(InvalidOptionError, match="share must be above 0 and at most 1, not 90"):
             graph.neighbourhood_function().effective_diameter(90)
-        monkeypatch.setattr(measures, "MOST_SOURCES", 2)
+        monkeypatch.setattr(sweeps, "MOST_SOURCES", 2)
 
         def update(made: RunProgress) -> None:
             if made.finished >= 4 and not graph.version:

@@ -1,8 +1,6 @@
 """Measures of vertices and of whole graphs by the distances of many sources, exact or from a sample of the sources.
 
-In: a ``Graph``. Out: tables in the caller's ids, and numbers. Names and definitions are NetworkX's. Batches of sources
-(``dbfs.graph.batch``) count distances, a run for each ``_RUN_GROUPS`` groups, so that other runs of the gang get their
-turns in between.
+In: a ``Graph``. Out: tables in the caller's ids, and numbers. Names and definitions are NetworkX's.
 
 A sample has distinct vertices, each vertex with the same chance (Eppstein and Wang, "Fast approximation of centrality",
 2004). The standard errors are those of a mean, and of a ratio of means by linearisation, of a sample without
@@ -11,20 +9,16 @@ replacement (Cochran, "Sampling Techniques", 1977).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.analytics.sweeps import Progress, counts_of, distances_of
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
-from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
-from dbfs.graph.result import BFSResult
-from dbfs.graph.traversing import stream, traverse
 from dbfs.integers import whole_count
-from dbfs.progress import ProgressOption, run_reporter
-from dbfs.records import RunProgress
 from dbfs_workers.storage.label_table import data_frame, whole_table
 
 if TYPE_CHECKING:
@@ -34,12 +28,7 @@ if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs_workers.storage.id_table import Ids
 
-Progress = ProgressOption[RunProgress]
 Floats = NDArray[np.float64]
-Result = TypeVar("Result", BFSResult, BatchResult)
-
-# Groups of sources of a run that keeps counts only. A run that keeps distances has one group.
-_RUN_GROUPS: Final = 2
 
 # A vertex that is in the sample has two other sampled vertices then, which a standard error needs.
 _LEAST_SAMPLE: Final = 3
@@ -286,7 +275,7 @@ def _means(
     else:
         sources = _sources(graph, sample, seed) if vertices.size else vertices
         total = np.zeros((vertices.size, len(columns(np.zeros(1)))))
-        for result in _of_one_version(graph, _batches(graph, sources, progress, "distances")):
+        for result in distances_of(graph, sources, progress):
             functions = np.stack(columns(np.arange(result.depth + 1, dtype=np.float64)), axis=1)
             total += result.sums_by_vertex(functions)[vertices]
         made = _Made(sources.size, sources.size - np.isin(vertices, sources), graph.n - 1)
@@ -330,79 +319,3 @@ def _connected(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> 
             )
         done += len(counts)
         yield counts
-
-
-def counts_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
-    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance.
-
-    Sources of a graph on GPUs, which has no batches, are traversed from one after another; so is one source.
-
-    Raises:
-        InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
-    """
-    if graph.backend == "cpu" and sources.size > 1:
-        for result in _of_one_version(graph, _batches(graph, sources, progress, "counts")):
-            yield result.counts
-        return
-    finished = 0
-    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
-
-        def run(some: list[int]) -> list[BFSResult]:
-            return traverse(graph, [(source,) for source in some], progress=_shifted(report, finished, sources.size))
-
-        for one in _of_one_version(graph, stream(sources.tolist(), run)):
-            finished += 1
-            yield level_counts(one)[None]
-
-
-def level_counts(result: BFSResult) -> NDArray[np.int64]:
-    """Return the number of vertices at each distance, from distance 0 on. Labels travel if there are many distances."""
-    if result.reports and result.reports[0].levels > 1:
-        distances = result.distances()
-        return np.bincount(distances[distances >= 0])
-    counts = [len(result.sources), *(report.discovered for report in result.reports)]
-    return np.array(counts[: result.depth + 1], np.int64)
-
-
-def _batches(graph: Graph, sources: NDArray[np.int64], progress: Progress, keep: str) -> Iterator[BatchResult]:
-    """Traverse from some sources after others; errors as of ``Graph.bfs_batch``."""
-    size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
-    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
-        for first in range(0, sources.size, size):
-            yield batch(
-                graph,
-                tuple(sources[first : first + size].tolist()),
-                keep=keep,
-                targets=(),
-                nearest=False,
-                max_depth=None,
-                direction="auto",
-                progress=_shifted(report, first, sources.size),
-            )
-
-
-def _of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
-    """Yield results, each until the next one is taken.
-
-    Raises:
-        InvalidOptionError: another client updated the graph in between.
-    """
-    version: int | None = None
-    for result in results:
-        try:
-            if version not in (None, result.version):
-                raise InvalidOptionError(
-                    f"{graph.name} was updated from version {version} to {result.version} while it was measured; "
-                    "measure it again, after freeze() if other clients go on"
-                )
-            version = result.version
-            yield result
-        finally:
-            result.release()
-
-
-def _shifted(report: Callable[[RunProgress], None] | None, first: int, sources: int) -> Progress:
-    """Return a function that reports a run's progress as that of all sources, of which ``first`` are finished."""
-    if report is None:
-        return False
-    return lambda made: report(replace(made, traversals=sources, finished=first + made.finished))

@@ -226,12 +226,13 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
 
     ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
     ``eccentricity_bound``, ``eccentricity``, ``closeness_centrality``, ``harmonic_centrality``,
-    ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``sample_sources``, ``vertex``,
-    ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``, ``delete_edges``,
-    ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save`` and ``unload`` take
-    the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an asynchronous iterator.
-    ``await graph.contains(id)`` stands for ``id in graph``. ``async with graph:`` unloads the graph at the end. A call
-    that is cancelled ends its run. Functions given as ``progress`` are called in another thread.
+    ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``,
+    ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
+    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``
+    and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an
+    asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async with graph:`` unloads the
+    graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in another
+    thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -264,6 +265,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     average_shortest_path_length = awaited(Graph.average_shortest_path_length, unchanged)
     wiener_index = awaited(Graph.wiener_index, unchanged)
     neighbourhood_function = awaited(Graph.neighbourhood_function, unchanged)
+    distance_matrix = awaited(Graph.distance_matrix, unchanged)
     sample_sources = awaited(Graph.sample_sources, unchanged)
     vertex = awaited(Graph.vertex, unchanged)
     vertices_of = awaited(Graph.vertices_of, unchanged)

@@ -601,6 +601,33 @@ class Graph(StaysHere, GraphCounts):
         return measures.neighbourhood_function(self, sample, seed, progress)
 
     @bounded()
+    def distance_matrix(
+        self,
+        sources: Any,
+        targets: Any,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> NDArray[np.int32]:
+        """Return int32[sources, targets]: the distance of each target from each source, -1 unreached.
+
+        The traversals are those of ``bfs_batch``, from the sources; in an undirected graph from the targets, if these
+        are fewer.
+
+        Args:
+            sources, targets: an id, or several; ids may occur again.
+            deadline, progress: see ``eccentricity``.
+
+        Raises:
+            InvalidVertexError: a source or a target is not in the graph, or was deleted.
+            InvalidOptionError: the graph is on GPUs, or another client updated the graph in between.
+            Other errors as for ``bfs_batch``.
+        """
+        from dbfs.analytics.sweeps import distance_matrix
+
+        return distance_matrix(self, sources, targets, progress)
+
+    @bounded()
     def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays.
 

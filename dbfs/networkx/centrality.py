@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import measures
+from dbfs.analytics import measures, sweeps
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph, Way
 from dbfs.networkx.paths import require
@@ -91,7 +91,7 @@ def group_closeness_centrality(G: BackendGraph, S: Collection[Hashable], weight:
         raise ValueError("sources must not be empty")
     for node in group:
         require(G, node, "Node {} not found in graph")
-    counts = measures.level_counts(G.loaded(Way.BACKWARD).bfs(G.vertices(group).tolist()))
+    counts = sweeps.level_counts(G.loaded(Way.BACKWARD).bfs(G.vertices(group).tolist()))
     total = int(counts @ np.arange(counts.size))
     return (len(G) - len(group)) / total if total else 0
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import measures
+from dbfs.analytics import sweeps
 from dbfs.graph.result import BFSResult
 from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
 
@@ -147,7 +147,7 @@ def many_distances(
 
 def many_counts(graph: BackendGraph, sources: Sequence[int]) -> Iterator[NDArray[np.int64]]:
     """Yield for each of many different vertices the number of vertices at each distance, from distance 0 on."""
-    for some in measures.counts_of(graph.loaded(), np.array(sources, np.int64), None):
+    for some in sweeps.counts_of(graph.loaded(), np.array(sources, np.int64), None):
         for counts in some:
             yield counts[: np.count_nonzero(counts)]
 

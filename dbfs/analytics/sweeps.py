@@ -1,0 +1,130 @@
+"""Traversals from many sources, some sources after others: what measures and matrices of distances are made of.
+
+Batches of sources (``dbfs.graph.batch``) count distances, a run for each ``_RUN_GROUPS`` groups, so that other runs of
+the gang get their turns in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.errors import InvalidOptionError
+from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
+from dbfs.graph.result import BFSResult
+from dbfs.graph.traversing import stream, traverse
+from dbfs.progress import ProgressOption, run_reporter
+from dbfs.records import RunProgress
+
+if TYPE_CHECKING:
+    from dbfs.graph.graph import Graph
+
+Progress = ProgressOption[RunProgress]
+Result = TypeVar("Result", BFSResult, BatchResult)
+
+# Groups of sources of a run that keeps counts only. A run that keeps distances has one group.
+_RUN_GROUPS: Final = 2
+
+
+def counts_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
+    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance.
+
+    Sources of a graph on GPUs, which has no batches, are traversed from one after another; so is one source.
+
+    Raises:
+        InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
+    """
+    if graph.backend == "cpu" and sources.size > 1:
+        for result in _batches(graph, sources, progress):
+            yield result.counts
+        return
+    finished = 0
+    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+
+        def run(some: list[int]) -> list[BFSResult]:
+            return traverse(graph, [(source,) for source in some], progress=_shifted(report, finished, sources.size))
+
+        for one in _of_one_version(graph, stream(sources.tolist(), run)):
+            finished += 1
+            yield level_counts(one)[None]
+
+
+def level_counts(result: BFSResult) -> NDArray[np.int64]:
+    """Return the number of vertices at each distance, from distance 0 on. Labels travel if there are many distances."""
+    if result.reports and result.reports[0].levels > 1:
+        distances = result.distances()
+        return np.bincount(distances[distances >= 0])
+    counts = [len(result.sources), *(report.discovered for report in result.reports)]
+    return np.array(counts[: result.depth + 1], np.int64)
+
+
+def distances_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[BatchResult]:
+    """Yield batches that keep distances, each until the next one is taken; errors as of ``counts_of``."""
+    return _batches(graph, sources, progress, keep="distances")
+
+
+def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> NDArray[np.int32]:
+    """See ``Graph.distance_matrix``."""
+    rows, columns = graph.vertices_named(sources, "source"), graph.vertices_named(targets, "target")
+    if not rows or not columns:
+        return np.empty((len(rows), len(columns)), np.int32)
+    turned = not graph.directed and len(set(columns)) < len(set(rows))
+    if turned:
+        rows, columns = columns, rows
+    once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
+    parts = [made.target_distances() for made in _batches(graph, once, progress, targets=columns)]
+    found: NDArray[np.int32] = np.concatenate(parts)[places]
+    return np.ascontiguousarray(found.T) if turned else found
+
+
+def _batches(
+    graph: Graph, sources: NDArray[np.int64], progress: Progress, *, keep: str = "counts", targets: tuple[int, ...] = ()
+) -> Iterator[BatchResult]:
+    """Yield batches of some sources after others, each until the next one is taken; errors as of ``counts_of``."""
+    size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
+    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+        made = (
+            batch(
+                graph,
+                tuple(sources[first : first + size].tolist()),
+                keep=keep,
+                targets=targets,
+                nearest=False,
+                max_depth=None,
+                direction="auto",
+                progress=_shifted(report, first, sources.size),
+            )
+            for first in range(0, sources.size, size)
+        )
+        yield from _of_one_version(graph, made)
+
+
+def _of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
+    """Yield results, each until the next one is taken.
+
+    Raises:
+        InvalidOptionError: another client updated the graph in between.
+    """
+    version: int | None = None
+    for result in results:
+        try:
+            if version not in (None, result.version):
+                raise InvalidOptionError(
+                    f"{graph.name} was updated from version {version} to {result.version} while it was measured; "
+                    "measure it again, after freeze() if other clients go on"
+                )
+            version = result.version
+            yield result
+        finally:
+            result.release()
+
+
+def _shifted(report: Callable[[RunProgress], None] | None, first: int, sources: int) -> Progress:
+    """Return a function that reports a run's progress as that of all sources, of which ``first`` are finished."""
+    if report is None:
+        return False
+    return lambda made: report(replace(made, traversals=sources, finished=first + made.finished))
