@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.analytics import sweeps
+from dbfs.analytics import diameter, sweeps
+from dbfs.analytics.diameter import Measure
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
 from dbfs.graph.graph import Graph
+from dbfs.graph.traversing import traverse
 from dbfs.records import RunProgress
 from dbfs_workers.storage.batch import sums_by_row
 
@@ -57,8 +59,12 @@ def assert_measures(ours: Graph, graph: nx.Graph) -> None:
             ours.eccentricity()
         with pytest.raises(DisconnectedGraphError):
             ours.average_shortest_path_length()
+        for call in ours.diameter, ours.radius:
+            with pytest.raises(DisconnectedGraphError, match="connected: .* reaches"):
+                call()
     else:
         assert ours.eccentricity().to_dict() == expected
+        assert (ours.diameter(), ours.radius()) == (nx.diameter(graph), nx.radius(graph))
         mean = ours.average_shortest_path_length()
         assert float(mean) == pytest.approx(nx.average_shortest_path_length(graph))
         assert (mean.error, mean.sources) == (0, n)
@@ -154,6 +160,52 @@ def test_a_mean_distance_by_a_sample(client: distributed.Client) -> None:
     assert 0.7 < off / np.sqrt(np.mean([one.error**2 for one in found])) < 1.4
 
 
+connected = st.integers(1, 30).flatmap(
+    lambda n: st.tuples(
+        st.tuples(*(st.integers(0, max(0, vertex - 1)) for vertex in range(n))),
+        st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=20),
+    )
+)
+
+
+@pytest.mark.full
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=connected, ranks=st.integers(1, 3), often=st.booleans())
+def test_diameters_of_connected_graphs(
+    client: distributed.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    drawn: tuple[tuple[int, ...], list[tuple[int, int]]],
+    ranks: int,
+    often: bool,
+) -> None:
+    """A random tree, and edges across."""
+    parents, more = drawn
+    graph = theirs(len(parents), [*enumerate(parents), *more], directed=False)
+    with monkeypatch.context() as patch, load(client, graph, ranks=ranks) as ours:
+        if often:
+            # Vertices get traversals of their own after every second one.
+            patch.setattr(diameter, "ROUND_TRAVERSALS", 2)
+            patch.setattr(diameter, "PLAIN_TRAVERSALS", 3)
+        assert_measures(ours, graph)
+        for measure, expected in (Measure.LARGEST_EACH, nx.periphery), (Measure.SMALLEST_EACH, nx.center):
+            found = diameter.eccentricities(ours, measure)
+            end = found.max() if measure is Measure.LARGEST_EACH else found.min()
+            assert np.flatnonzero(found == end).tolist() == sorted(expected(graph))
+
+
+def test_a_diameter_takes_few_traversals(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, ...]] = []
+
+    def counted(graph: Graph, sources: list[tuple[int, ...]], **options: Any) -> list[dbfs.BFSResult]:
+        made.extend(sources)
+        return traverse(graph, sources, **options)
+
+    monkeypatch.setattr(diameter, "traverse", counted)
+    with dbfs.load("grid2d:side=40", client=client, ranks=2) as graph:
+        assert (graph.diameter(), graph.radius()) == (78, 40)
+    assert len(made) < 20
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_a_matrix_of_distances(client: distributed.Client, monkeypatch: pytest.MonkeyPatch, directed: bool) -> None:
     monkeypatch.setattr(sweeps, "MOST_SOURCES", 4)
@@ -219,7 +271,8 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
             graph.average_shortest_path_length(sample=5)
     with dbfs.load(dbfs.from_arrays([], []), client=client, ranks=2) as graph:
         assert graph.closeness_centrality().to_dict() == graph.eccentricity().to_dict() == {}
-        for call in graph.wiener_index, graph.average_shortest_path_length, graph.neighbourhood_function:
+        numbers = graph.wiener_index, graph.average_shortest_path_length, graph.diameter, graph.radius
+        for call in (*numbers, graph.neighbourhood_function):
             with pytest.raises(InvalidVertexError, match="has no vertices"):
                 call()
 

@@ -1,17 +1,27 @@
-"""Bounds on the diameter of a component by four traversals; each starts at a vertex that the previous ones found.
+"""Diameter and radius: bounds by four traversals, and the exact values by as many traversals as their bounds need.
 
-This is the double sweep of Magnien, Latapy and Habib ("Fast computation of empirically tight bounds for the diameter of
-massive graphs", 2009). The eccentricity of the farthest vertex of a traversal is large: a good lower bound. The
-eccentricity of the middle of the longest path found is small. Two vertices are no farther apart than the sum of their
-distances from the middle, which gives the upper bound.
+The bounds are the double sweep of Magnien, Latapy and Habib ("Fast computation of empirically tight bounds for the
+diameter of massive graphs", 2009). The eccentricity of the farthest vertex of a traversal is large: a good lower bound.
+The eccentricity of the middle of the longest path found is small. Two vertices are no farther apart than the sum of
+their distances from the middle, which gives the upper bound.
+
+The exact values are those of Takes and Kosters ("Computing the eccentricity distribution of large graphs", 2013): every
+traversal bounds the eccentricities of all vertices, and vertices that can't change the measure get no traversal.
 """
 
 from __future__ import annotations
 
+import enum
+import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.analytics import measures
 from dbfs.analytics.degrees import hub
+from dbfs.analytics.sweeps import Progress, counts_of, disconnected, of_one_version
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import DirectedGraphError
@@ -112,3 +122,91 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     )
     half_way = graph.numbering.vertices_of_rows(rows)
     return int(half_way[half_way.size // 2])
+
+
+ROUND_TRAVERSALS: Final = 64
+"""Traversals of a round from chosen vertices."""
+
+PLAIN_TRAVERSALS: Final = 192
+"""Traversals from any undecided vertices, made after a round that decided few. Each decides one vertex. They are made
+by batches, and their labels stay on the workers, so together they take about as long as a round. Graphs that look alike
+from all vertices, such as cycles, need them."""
+
+
+class Measure(enum.Enum):
+    """The measure for which eccentricities are needed. Vertices that can't change the measure keep wide bounds."""
+
+    ALL = "the eccentricity of every vertex"
+    LARGEST = "the largest eccentricity"
+    SMALLEST = "the smallest eccentricity"
+    LARGEST_EACH = "every vertex of the largest eccentricity"
+    SMALLEST_EACH = "every vertex of the smallest eccentricity"
+
+
+def diameter(graph: Graph, progress: Progress) -> int:
+    """See ``Graph.diameter``."""
+    return int(eccentricities(graph, Measure.LARGEST, progress).max())
+
+
+def radius(graph: Graph, progress: Progress) -> int:
+    """See ``Graph.radius``."""
+    return int(eccentricities(graph, Measure.SMALLEST, progress).min())
+
+
+def eccentricities(graph: Graph, measure: Measure, progress: Progress = None) -> NDArray[np.int64]:
+    """Return int64[n], an eccentricity by vertex, exact as far as the measure needs; errors as of ``Graph.diameter``.
+
+    The answer has lower bounds if the measure is a largest eccentricity, else upper bounds: the measure of these bounds
+    equals the measure of the eccentricities.
+    """
+    left = measures.sources_of(graph, None, 0)
+    if graph.directed:
+        return measures.eccentricity(graph, None, progress).values
+    lower, upper = np.zeros(left.size, np.int64), np.full(left.size, np.iinfo(np.int64).max)
+    central, smallest, before = np.empty(0, np.int32), left.size, left.size
+    vertex = hub(graph)
+    sweeps = of_one_version(graph, (traverse(graph, [(vertex,)], progress=progress)[0] for _ in itertools.count()))
+    for step, sweep in enumerate(sweeps, 1):
+        if sweep.reached < left.size and step == 1:
+            raise disconnected(graph, vertex, sweep.reached)
+        distances, most = sweep.distances(), sweep.depth
+        np.maximum(lower, np.maximum(distances, most - distances), out=lower)
+        np.minimum(upper, most + distances, out=upper)
+        lower[vertex] = upper[vertex] = most
+        if most < smallest:
+            central, smallest = distances, most
+        left = _undecided(left, lower, upper, measure)
+        if measure is Measure.LARGEST and left.size:
+            # Two vertices farther apart than all pairs so far are both left, and no farther than by way of the centre.
+            ways = central[left]
+            left = left[ways + ways.max() > lower.max()]
+        if step % ROUND_TRAVERSALS == 0:
+            if left.size and before - left.size < PLAIN_TRAVERSALS:
+                some = left[:PLAIN_TRAVERSALS]
+                depths = [np.count_nonzero(counts, axis=1) - 1 for counts in counts_of(graph, some, progress)]
+                lower[some] = upper[some] = np.concatenate(depths)
+                graph.require_version(sweep.version, "a traversal")
+                left = _undecided(left, lower, upper, measure)
+            before = left.size
+        if not left.size:
+            break
+        # The farthest vertex and the most central one by turns.
+        vertex = int(left[np.argmax(upper[left]) if step % 2 else np.argmin(lower[left])])
+    return lower if measure in (Measure.LARGEST, Measure.LARGEST_EACH) else upper
+
+
+def _undecided(
+    left: NDArray[np.int64], lower: NDArray[np.int64], upper: NDArray[np.int64], measure: Measure
+) -> NDArray[np.int64]:
+    """Return the vertices that may still change the measure, of those that were ``left``."""
+    least, most = lower[left], upper[left]
+    undecided: NDArray[np.bool_] = least != most
+    if measure is Measure.LARGEST:
+        undecided &= most > lower.max()
+    elif measure is Measure.SMALLEST:
+        undecided &= least < upper.min()
+    elif measure is Measure.LARGEST_EACH:
+        undecided &= most >= lower.max()
+    elif measure is Measure.SMALLEST_EACH:
+        undecided &= least <= upper.min()
+    return left[undecided]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics.sweeps import Progress, counts_of, distances_of
+from dbfs.analytics.sweeps import Progress, counts_of, disconnected, distances_of
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.integers import whole_count
 from dbfs_workers.storage.label_table import data_frame, whole_table
@@ -140,7 +140,7 @@ def average_shortest_path_length(graph: Graph, sample: int | None, seed: int, pr
             f"{graph.name} is directed, and a sample does not show whether all vertices reach each other; leave out "
             "sample=, or take neighbourhood_function(sample=)"
         )
-    sources = _sources(graph, sample, seed)
+    sources = sources_of(graph, sample, seed)
     sums = np.concatenate([counts @ np.arange(counts.shape[1]) for counts in _connected(graph, sources, progress)])
     others = max(1, graph.n - 1)
     value = int(sums.sum()) / (sums.size * others)
@@ -149,7 +149,7 @@ def average_shortest_path_length(graph: Graph, sample: int | None, seed: int, pr
 
 def wiener_index(graph: Graph, progress: Progress) -> float:
     """See ``Graph.wiener_index``."""
-    total, sources = 0, _sources(graph, None, 0)
+    total, sources = 0, sources_of(graph, None, 0)
     try:
         for counts in _connected(graph, sources, progress):
             total += int(counts.sum(axis=0) @ np.arange(counts.shape[1]))
@@ -160,7 +160,7 @@ def wiener_index(graph: Graph, progress: Progress) -> float:
 
 def neighbourhood_function(graph: Graph, sample: int | None, seed: int, progress: Progress) -> NeighbourhoodFunction:
     """See ``Graph.neighbourhood_function``."""
-    sources = _sources(graph, sample, seed)
+    sources = sources_of(graph, sample, seed)
     sums = squares = np.zeros(1)
     for counts in counts_of(graph, sources, progress):
         within = np.cumsum(counts, axis=1).astype(np.float64)
@@ -273,7 +273,7 @@ def _means(
         made = _Made(vertices.size, others, graph.n - 1)
         total = np.concatenate(sums) if sums else np.zeros((0, len(columns(np.zeros(1)))))
     else:
-        sources = _sources(graph, sample, seed) if vertices.size else vertices
+        sources = sources_of(graph, sample, seed) if vertices.size else vertices
         total = np.zeros((vertices.size, len(columns(np.zeros(1)))))
         for result in distances_of(graph, sources, progress):
             functions = np.stack(columns(np.arange(result.depth + 1, dtype=np.float64)), axis=1)
@@ -290,7 +290,7 @@ def _chosen(graph: Graph, vertices: Any) -> NDArray[np.int64]:
     return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex"))), np.int64)
 
 
-def _sources(graph: Graph, sample: int | None, seed: int) -> NDArray[np.int64]:
+def sources_of(graph: Graph, sample: int | None, seed: int) -> NDArray[np.int64]:
     """Return all vertices, or a random sample, ascending; the same for any number of ranks."""
     graph.refresh()
     if not graph.n:
@@ -311,11 +311,6 @@ def _connected(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> 
         reached = counts.sum(axis=1)
         if reached.min() < graph.n:
             short = int(np.argmin(reached))
-            source = graph.python_ids([int(sources[done + short])])[0]
-            kind = "strongly connected" if graph.directed else "connected"
-            raise DisconnectedGraphError(
-                f"{graph.name} is not {kind}: {source!r} reaches {reached[short]:,} of {graph.n:,} vertices; "
-                "load one component, or take harmonic_centrality or neighbourhood_function, which need no path"
-            )
+            raise disconnected(graph, int(sources[done + short]), int(reached[short]))
         done += len(counts)
         yield counts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import DisconnectedGraphError, InvalidOptionError
 from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
 from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import stream, traverse
@@ -48,7 +48,7 @@ def counts_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> I
         def run(some: list[int]) -> list[BFSResult]:
             return traverse(graph, [(source,) for source in some], progress=_shifted(report, finished, sources.size))
 
-        for one in _of_one_version(graph, stream(sources.tolist(), run)):
+        for one in of_one_version(graph, stream(sources.tolist(), run)):
             finished += 1
             yield level_counts(one)[None]
 
@@ -100,10 +100,10 @@ def _batches(
             )
             for first in range(0, sources.size, size)
         )
-        yield from _of_one_version(graph, made)
+        yield from of_one_version(graph, made)
 
 
-def _of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
+def of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
     """Yield results, each until the next one is taken.
 
     Raises:
@@ -121,6 +121,15 @@ def _of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]
             yield result
         finally:
             result.release()
+
+
+def disconnected(graph: Graph, source: int, reached: int) -> DisconnectedGraphError:
+    """Return the error for a measure that needs a path between all vertices."""
+    kind = "strongly connected" if graph.directed else "connected"
+    return DisconnectedGraphError(
+        f"{graph.name} is not {kind}: {graph.python_ids([source])[0]!r} reaches {reached:,} of {graph.n:,} vertices; "
+        "load one component, or take harmonic_centrality or neighbourhood_function, which need no path"
+    )
 
 
 def _shifted(report: Callable[[RunProgress], None] | None, first: int, sources: int) -> Progress:

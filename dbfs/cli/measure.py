@@ -43,6 +43,8 @@ _METHODS = {
     "closeness": "closeness_centrality",
     "harmonic": "harmonic_centrality",
     "eccentricity": "eccentricity",
+    "diameter": "diameter",
+    "radius": "radius",
     "average-path-length": "average_shortest_path_length",
     "wiener": "wiener_index",
     "neighbourhood": "neighbourhood_function",
@@ -90,6 +92,7 @@ def measure(
     \b
     closeness, harmonic    centrality of every vertex, by the distances to the vertex
     eccentricity           largest distance from every vertex
+    diameter, radius       the largest, and the smallest of these
     average-path-length    mean distance of all pairs of vertices
     wiener                 sum of the distances of all pairs
     neighbourhood          pairs within each distance, and the effective diameter
@@ -156,9 +159,10 @@ def _print_function(measured: NeighbourhoodFunction, *, as_json: bool) -> None:
     click.echo(f"effective diameter: {effective:.6g}")
 
 
-def _print_number(name: str, measured: MeanDistance | float, *, as_json: bool) -> None:
-    value, sampled, error = float(measured), {}, ""
-    if not isinstance(measured, float):
+def _print_number(name: str, measured: MeanDistance | float | int, *, as_json: bool) -> None:
+    value = measured if isinstance(measured, int) else float(measured)
+    sampled, error = {}, ""
+    if not isinstance(measured, float | int):
         sampled = {"standard_error": measured.error, "sources": measured.sources}
         error = f", standard error {measured.error:.3g}" if measured.error else ""
     if as_json:

@@ -225,14 +225,14 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
     ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
-    ``eccentricity_bound``, ``eccentricity``, ``closeness_centrality``, ``harmonic_centrality``,
-    ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``,
-    ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
-    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``
-    and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream`` returns an
-    asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async with graph:`` unloads the
-    graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in another
-    thread.
+    ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
+    ``harmonic_centrality``, ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``,
+    ``distance_matrix``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``,
+    ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``,
+    ``watch``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream``
+    returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async with graph:``
+    unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in
+    another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -259,6 +259,8 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     neighbors = awaited(Graph.neighbors, unchanged)
     degree_counts = awaited(Graph.degree_counts, unchanged)
     eccentricity_bound = awaited(Graph.eccentricity_bound, unchanged)
+    diameter = awaited(Graph.diameter, unchanged)
+    radius = awaited(Graph.radius, unchanged)
     eccentricity = awaited(Graph.eccentricity, unchanged)
     closeness_centrality = awaited(Graph.closeness_centrality, unchanged)
     harmonic_centrality = awaited(Graph.harmonic_centrality, unchanged)

@@ -466,6 +466,34 @@ class Graph(StaysHere, GraphCounts):
         return eccentricity_bound(self, source)
 
     @bounded()
+    def diameter(self, *, deadline: float | str | None = None, progress: ProgressOption[RunProgress] = None) -> int:
+        """Return the largest eccentricity, as NetworkX's ``diameter``.
+
+        In an undirected graph every traversal bounds all eccentricities (Takes and Kosters 2013), so that few may do.
+        The client takes 40 bytes a vertex. A directed graph takes a traversal from every vertex.
+
+        Args:
+            deadline: see ``eccentricity``.
+            progress: see ``bfs``; of each traversal.
+
+        Raises:
+            DisconnectedGraphError: a vertex does not reach all others.
+            InvalidVertexError: the graph has no vertices.
+            InvalidOptionError: another client updated the graph in between.
+            Other errors as for ``bfs``.
+        """
+        from dbfs.analytics.diameter import diameter
+
+        return diameter(self, progress)
+
+    @bounded()
+    def radius(self, *, deadline: float | str | None = None, progress: ProgressOption[RunProgress] = None) -> int:
+        """Return the smallest eccentricity, as NetworkX's ``radius``; everything else as for ``diameter``."""
+        from dbfs.analytics.diameter import radius
+
+        return radius(self, progress)
+
+    @bounded()
     def eccentricity(
         self,
         vertices: Any = None,

@@ -150,11 +150,3 @@ def many_counts(graph: BackendGraph, sources: Sequence[int]) -> Iterator[NDArray
     for some in sweeps.counts_of(graph.loaded(), np.array(sources, np.int64), None):
         for counts in some:
             yield counts[: np.count_nonzero(counts)]
-
-
-def many_depths(graph: BackendGraph, sources: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield for each of many vertices the largest distance, and the number of vertices reached; no labels travel."""
-    if graph.loaded().backend == "cpu":
-        yield from ((counts.size - 1, int(counts.sum())) for counts in many_counts(graph, sources))
-    else:
-        yield from ((result.depth, result.reached) for result in graph.loaded().bfs_stream(sources))

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from networkx.algorithms import bipartite
 
 import dbfs.networkx.backend  # noqa: F401 - offers the functions
+from dbfs.analytics import diameter
 from dbfs.errors import InvalidOptionTypeError
-from dbfs.networkx import distance_measures, from_networkx
+from dbfs.networkx import from_networkx
 from dbfs.networkx.registry import OFFERS
 
 Call = tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -159,8 +160,8 @@ def test_every_function_is_compared(client: distributed.Client) -> None:
 )
 def test_eccentricities_by_bounds(client: distributed.Client, graph: nx.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     # Vertices get traversals of their own after every third one.
-    monkeypatch.setattr(distance_measures, "ROUND_TRAVERSALS", 3)
-    monkeypatch.setattr(distance_measures, "PLAIN_TRAVERSALS", 5)
+    monkeypatch.setattr(diameter, "ROUND_TRAVERSALS", 3)
+    monkeypatch.setattr(diameter, "PLAIN_TRAVERSALS", 5)
     converted = from_networkx(graph)
     for function in (nx.diameter, nx.radius, nx.center, nx.periphery, nx.eccentricity):
         expected = function(graph)
