@@ -64,6 +64,11 @@ def test_values_of_vertices(
     assert f"{tmp_path / 'out.csv'}: wrote 5 values, " in words
 
 
+def test_sizes_within_k_edges(invoke: Invoke) -> None:
+    found = json.loads(invoke("khop-sizes", "--undirected", "--k", "1", "--top", "2", "--json").stdout)
+    assert found["vertices"] == [{"vertex": "carol", "khop_sizes": 4}, {"vertex": "bob", "khop_sizes": 3}]
+
+
 def test_numbers_of_a_graph(invoke: Invoke, theirs: nx.Graph) -> None:
     mean = json.loads(invoke("average-path-length", "--undirected", "--json").stdout)
     assert mean == {
@@ -123,6 +128,8 @@ def test_a_loaded_graph(invoke: Invoke, client: distributed.Client) -> None:
         (["pagerank", "path:n=5"], 2, "'pagerank' is not one of"),
         (["closeness", "path:n=5", "--sample", "9"], 2, "sample must be at most 5, the vertices of path:n=5, not 9"),
         (["eccentricity", "path:n=5", "--sample", "3"], 2, "--sample: eccentricity has no estimate from a sample"),
+        (["khop-sizes", "path:n=5"], 2, "--k is for khop-sizes, which needs it"),
+        (["wiener", "path:n=5", "--k", "3"], 2, "--k is for khop-sizes, which needs it"),
         (["wiener", "path:n=5", "--out", "x.csv"], 2, "--out is for tables, and wiener is one number"),
         (["closeness", "path:n=5", "--out", "x.npy"], 2, "--out x.npy: the name must end in .parquet or .csv"),
         (["eccentricity", "uniform:n=9,m=0"], 2, "is not connected: 0 reaches 1 of 9 vertices"),

@@ -47,6 +47,10 @@ def assert_measures(ours: Graph, graph: nx.Graph) -> None:
     assert ours.harmonic_centrality().to_dict() == pytest.approx(nx.harmonic_centrality(graph))
     some = [n - 1, 0, n - 1]
     assert ours.harmonic_centrality(some).to_dict() == pytest.approx(nx.harmonic_centrality(graph, nbunch=some))
+    for k in (0, 1, 3):
+        sizes = {vertex: len(nx.single_source_shortest_path_length(graph, vertex, k)) for vertex in graph}
+        assert ours.khop_sizes(k).to_dict() == sizes
+    assert ours.khop_sizes(2, n - 1).values.tolist() == [len(ours.khop(n - 1, 2))]
     assert ours.wiener_index() == nx.wiener_index(graph)
     lengths = [length for _, each in nx.all_pairs_shortest_path_length(graph) for length in each.values()]
     function = ours.neighbourhood_function()
@@ -254,6 +258,8 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
                 graph.closeness_centrality(sample=sample)
         with pytest.raises(InvalidOptionTypeError, match="sample must be an integer"):
             graph.neighbourhood_function(sample=0.5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOptionError, match="k must be at least 0, not -1"):
+            graph.khop_sizes(-1)
         with pytest.raises(InvalidVertexError, match="vertex 9"):
             graph.eccentricity([9])
         with pytest.raises(InvalidOptionError, match="share must be above 0 and at most 1, not 90"):

@@ -133,6 +133,14 @@ def eccentricity(graph: Graph, vertices: Any, progress: Progress) -> VertexMeasu
     return VertexMeasure("eccentricity", graph.ids_of(chosen), values, None, chosen.size)
 
 
+def khop_sizes(graph: Graph, k: int, vertices: Any, progress: Progress) -> VertexMeasure:
+    """See ``Graph.khop_sizes``."""
+    depth, chosen = whole_count(k, "k"), _chosen(graph, vertices)
+    sizes = [counts.sum(axis=1) for counts in counts_of(graph, chosen, progress, depth)]
+    values = np.concatenate([np.empty(0, np.int64), *sizes])
+    return VertexMeasure("khop_sizes", graph.ids_of(chosen), values, None, chosen.size)
+
+
 def average_shortest_path_length(graph: Graph, sample: int | None, seed: int, progress: Progress) -> MeanDistance:
     """See ``Graph.average_shortest_path_length``."""
     if sample is not None and graph.directed:

@@ -30,8 +30,10 @@ Result = TypeVar("Result", BFSResult, BatchResult)
 _RUN_GROUPS: Final = 2
 
 
-def counts_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
-    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance.
+def counts_of(
+    graph: Graph, sources: NDArray[np.int64], progress: Progress, max_depth: int | None = None
+) -> Iterator[NDArray[np.int64]]:
+    """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance up to ``max_depth``.
 
     Sources of a graph on GPUs, which has no batches, are traversed from one after another; so is one source.
 
@@ -39,14 +41,15 @@ def counts_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> I
         InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
     """
     if graph.backend == "cpu" and sources.size > 1:
-        for result in _batches(graph, sources, progress):
+        for result in _batches(graph, sources, progress, max_depth=max_depth):
             yield result.counts
         return
     finished = 0
     with run_reporter(progress, graph.name, graph.n, sources.size) as report:
 
         def run(some: list[int]) -> list[BFSResult]:
-            return traverse(graph, [(source,) for source in some], progress=_shifted(report, finished, sources.size))
+            told = _shifted(report, finished, sources.size)
+            return traverse(graph, [(source,) for source in some], max_depth=max_depth, progress=told)
 
         for one in of_one_version(graph, stream(sources.tolist(), run)):
             finished += 1
@@ -82,7 +85,13 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
 
 
 def _batches(
-    graph: Graph, sources: NDArray[np.int64], progress: Progress, *, keep: str = "counts", targets: tuple[int, ...] = ()
+    graph: Graph,
+    sources: NDArray[np.int64],
+    progress: Progress,
+    *,
+    keep: str = "counts",
+    targets: tuple[int, ...] = (),
+    max_depth: int | None = None,
 ) -> Iterator[BatchResult]:
     """Yield batches of some sources after others, each until the next one is taken; errors as of ``counts_of``."""
     size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
@@ -94,7 +103,7 @@ def _batches(
                 keep=keep,
                 targets=targets,
                 nearest=False,
-                max_depth=None,
+                max_depth=max_depth,
                 direction="auto",
                 progress=_shifted(report, first, sources.size),
             )

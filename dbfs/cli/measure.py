@@ -43,19 +43,21 @@ _METHODS = {
     "closeness": "closeness_centrality",
     "harmonic": "harmonic_centrality",
     "eccentricity": "eccentricity",
+    "khop-sizes": "khop_sizes",
     "diameter": "diameter",
     "radius": "radius",
     "average-path-length": "average_shortest_path_length",
     "wiener": "wiener_index",
     "neighbourhood": "neighbourhood_function",
 }
-_OF_VERTICES = ("closeness", "harmonic", "eccentricity")
+_OF_VERTICES = ("closeness", "harmonic", "eccentricity", "khop-sizes")
 _TABLES = (*_OF_VERTICES, "neighbourhood")
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
 @click.argument("measure", type=click.Choice(list(_METHODS)))
 @click.argument("graph", type=GraphType())
+@click.option("--k", type=click.IntRange(0), help="Largest distance that khop-sizes counts.")
 @click.option("--sample", type=int, help="Estimate from this many random vertices, with standard errors.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the sample.")
 @click.option(
@@ -77,6 +79,7 @@ _TABLES = (*_OF_VERTICES, "neighbourhood")
 def measure(
     measure: str,
     graph: str,
+    k: int | None,
     sample: int | None,
     seed: int,
     top: int,
@@ -92,6 +95,7 @@ def measure(
     \b
     closeness, harmonic    centrality of every vertex, by the distances to the vertex
     eccentricity           largest distance from every vertex
+    khop-sizes             number of vertices within --k edges of every vertex
     diameter, radius       the largest, and the smallest of these
     average-path-length    mean distance of all pairs of vertices
     wiener                 sum of the distances of all pairs
@@ -110,6 +114,10 @@ def measure(
         raise InvalidOptionError(f"--out is for tables, and {measure} is one number")
     method = getattr(dbfs.Graph, _METHODS[measure])
     options: dict[str, Any] = {"deadline": deadline}
+    if (measure == "khop-sizes") != (k is not None):
+        raise InvalidOptionError("--k is for khop-sizes, which needs it")
+    if k is not None:
+        options["k"] = k
     if "sample" in inspect.signature(method).parameters:
         options |= {"sample": sample, "seed": seed}
     elif sample is not None:

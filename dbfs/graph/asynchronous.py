@@ -224,8 +224,8 @@ def _components(graph: Graph) -> AsyncComponents:
 class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
-    ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
+    ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``,
     ``distance_matrix``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``,
     ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``,
@@ -252,6 +252,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     bfs_batch = awaited(Graph.bfs_batch, AsyncBatchResult)
     bfs_stream = _streaming(Graph.bfs_stream)
     khop = awaited(Graph.khop, AsyncNeighbourhood)
+    khop_sizes = awaited(Graph.khop_sizes, unchanged)
     subgraph = awaited(Graph.subgraph, unchanged)
     components = awaited(_components, unchanged)
     contains = awaited(Graph.__contains__, unchanged)

@@ -430,6 +430,27 @@ class Graph(StaysHere, GraphCounts):
         return found
 
     @bounded()
+    def khop_sizes(
+        self,
+        k: int,
+        vertices: Any = None,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> VertexMeasure:
+        """Return the number of vertices (int64) at most ``k`` edges away from each of some vertices, as ``khop`` finds.
+
+        The vertex itself is included. Arguments and errors as for ``eccentricity``, but a graph need not be connected.
+
+        Raises:
+            InvalidOptionError: ``k`` is below 0.
+            InvalidOptionTypeError: ``k`` is not an integer.
+        """
+        from dbfs.analytics import measures
+
+        return measures.khop_sizes(self, k, vertices, progress)
+
+    @bounded()
     def subgraph(self, ids: Iterable[Any], *, deadline: float | str | None = None) -> Subgraph:
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
