@@ -127,9 +127,11 @@ def test_a_loaded_graph(invoke: Invoke, client: distributed.Client) -> None:
     [
         (["pagerank", "path:n=5"], 2, "'pagerank' is not one of"),
         (["closeness", "path:n=5", "--sample", "9"], 2, "sample must be at most 5, the vertices of path:n=5, not 9"),
-        (["eccentricity", "path:n=5", "--sample", "3"], 2, "--sample: eccentricity has no estimate from a sample"),
+        (["eccentricity", "path:n=5", "--sample", "3"], 2, "--sample is not for eccentricity"),
         (["khop-sizes", "path:n=5"], 2, "--k is for khop-sizes, which needs it"),
         (["wiener", "path:n=5", "--k", "3"], 2, "--k is for khop-sizes, which needs it"),
+        (["radius", "path:n=5", "--checkpoint", "x"], 2, "--checkpoint is not for radius"),
+        (["wiener", "path:n=5", "--checkpoint", "/no/such/x"], 2, "there is no folder /no/such"),
         (["wiener", "path:n=5", "--out", "x.csv"], 2, "--out is for tables, and wiener is one number"),
         (["closeness", "path:n=5", "--out", "x.npy"], 2, "--out x.npy: the name must end in .parquet or .csv"),
         (["eccentricity", "uniform:n=9,m=0"], 2, "is not connected: 0 reaches 1 of 9 vertices"),

@@ -159,9 +159,9 @@ def eccentricities(graph: Graph, measure: Measure, progress: Progress = None) ->
     The answer has lower bounds if the measure is a largest eccentricity, else upper bounds: the measure of these bounds
     equals the measure of the eccentricities.
     """
-    left = measures.sources_of(graph, None, 0)
+    left = measures.sources_of(graph, measures.Options())
     if graph.directed:
-        return measures.eccentricity(graph, None, progress).values
+        return measures.eccentricity(graph, None, measures.Options(progress=progress)).values
     lower, upper = np.zeros(left.size, np.int64), np.full(left.size, np.iinfo(np.int64).max)
     central, smallest, before = np.empty(0, np.int32), left.size, left.size
     vertex = hub(graph)

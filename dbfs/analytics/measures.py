@@ -9,6 +9,7 @@ replacement (Cochran, "Sampling Techniques", 1977).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.sweeps import Progress, counts_of, disconnected, distances_of
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.integers import whole_count
@@ -125,72 +127,77 @@ class NeighbourhoodFunction:
         return data_frame(self.to_arrow())
 
 
-def eccentricity(graph: Graph, vertices: Any, progress: Progress) -> VertexMeasure:
+@dataclass(frozen=True)
+class Options:
+    """What the calls of all measures take; see ``Graph.closeness_centrality``."""
+
+    sample: int | None = None
+    seed: int = 1
+    progress: Progress = None
+    checkpoint: str | os.PathLike[str] | None = None
+
+
+def eccentricity(graph: Graph, vertices: Any, options: Options) -> VertexMeasure:
     """See ``Graph.eccentricity``."""
     chosen = _chosen(graph, vertices)
-    depths = [np.count_nonzero(counts, axis=1) - 1 for counts in _connected(graph, chosen, progress)]
-    values = np.concatenate([np.empty(0, np.int64), *depths])
+    values = _rows(graph, "eccentricity", chosen, _depths, options, connected=True)
     return VertexMeasure("eccentricity", graph.ids_of(chosen), values, None, chosen.size)
 
 
-def khop_sizes(graph: Graph, k: int, vertices: Any, progress: Progress) -> VertexMeasure:
+def khop_sizes(graph: Graph, k: int, vertices: Any, options: Options) -> VertexMeasure:
     """See ``Graph.khop_sizes``."""
     depth, chosen = whole_count(k, "k"), _chosen(graph, vertices)
-    sizes = [counts.sum(axis=1) for counts in counts_of(graph, chosen, progress, depth)]
-    values = np.concatenate([np.empty(0, np.int64), *sizes])
+    values = _rows(graph, f"khop_sizes of {depth}", chosen, lambda counts: counts.sum(axis=1), options, depth)
     return VertexMeasure("khop_sizes", graph.ids_of(chosen), values, None, chosen.size)
 
 
-def average_shortest_path_length(graph: Graph, sample: int | None, seed: int, progress: Progress) -> MeanDistance:
+def average_shortest_path_length(graph: Graph, options: Options) -> MeanDistance:
     """See ``Graph.average_shortest_path_length``."""
-    if sample is not None and graph.directed:
+    if options.sample is not None and graph.directed:
         raise InvalidOptionError(
             f"{graph.name} is directed, and a sample does not show whether all vertices reach each other; leave out "
             "sample=, or take neighbourhood_function(sample=)"
         )
-    sources = sources_of(graph, sample, seed)
-    sums = np.concatenate([counts @ np.arange(counts.shape[1]) for counts in _connected(graph, sources, progress)])
+    sources = sources_of(graph, options)
+    sums = _rows(graph, "average_shortest_path_length", sources, _sums, options, connected=True)
     others = max(1, graph.n - 1)
     value = int(sums.sum()) / (sums.size * others)
     return MeanDistance(value, float(_error_of_mean(sums.std(), sums.size, graph.n) / others), sums.size)
 
 
-def wiener_index(graph: Graph, progress: Progress) -> float:
+def wiener_index(graph: Graph, options: Options) -> float:
     """See ``Graph.wiener_index``."""
-    total, sources = 0, sources_of(graph, None, 0)
     try:
-        for counts in _connected(graph, sources, progress):
-            total += int(counts.sum(axis=0) @ np.arange(counts.shape[1]))
+        sums = _rows(graph, "wiener_index", sources_of(graph, options), _sums, options, connected=True)
     except DisconnectedGraphError:
         return float("inf")
-    return float(total) if graph.directed else total / 2
+    return float(sums.sum()) if graph.directed else int(sums.sum()) / 2
 
 
-def neighbourhood_function(graph: Graph, sample: int | None, seed: int, progress: Progress) -> NeighbourhoodFunction:
+def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunction:
     """See ``Graph.neighbourhood_function``."""
-    sources = sources_of(graph, sample, seed)
-    sums = squares = np.zeros(1)
-    for counts in counts_of(graph, sources, progress):
-        within = np.cumsum(counts, axis=1).astype(np.float64)
-        more = max(0, within.shape[1] - sums.size)
+    sources = sources_of(graph, options)
+
+    def parts(finished: int) -> Iterator[tuple[int, Floats]]:
+        for counts in counts_of(graph, sources, options.progress, finished=finished):
+            within = np.cumsum(counts, axis=1).astype(np.float64)
+            yield len(counts), np.stack([within.sum(axis=0), (within**2).sum(axis=0)])
+
+    def add(these: Floats, those: Floats) -> Floats:
         # Beyond the largest distance of a run its sources find nothing more.
-        sums, squares = (np.pad(each, (0, more), "edge") for each in (sums, squares))
-        within = np.pad(within, ((0, 0), (0, sums.size - within.shape[1])), "edge")
-        sums, squares = sums + within.sum(axis=0), squares + (within**2).sum(axis=0)
+        most = max(these.shape[1], those.shape[1])
+        these, those = (np.pad(each, ((0, 0), (0, most - each.shape[1])), "edge") for each in (these, those))
+        return these + those
+
+    name, begin = "neighbourhood_function", np.zeros((2, 1))
+    sums, squares = folded(graph, name, (sources,), begin, parts, add, options.checkpoint)
     k, n = sources.size, graph.n
     spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
     return NeighbourhoodFunction(sums * (n / k), n * _error_of_mean(spread, k, n), k)
 
 
 def closeness_centrality(
-    graph: Graph,
-    vertices: Any,
-    wf_improved: bool,
-    sample: int | None,
-    seed: int,
-    progress: Progress,
-    *,
-    turned: bool = False,
+    graph: Graph, vertices: Any, wf_improved: bool, options: Options, *, turned: bool = False
 ) -> VertexMeasure:
     """See ``Graph.closeness_centrality``; ``turned``: that of the graph whose edges ``graph`` has turned round."""
 
@@ -198,11 +205,11 @@ def closeness_centrality(
         return (distance > 0).astype(np.float64), distance, distance**2
 
     chosen = _chosen(graph, vertices)
-    (reach, mean, square), made = _means(graph, chosen, columns, sample, seed, progress, turned)
+    (reach, mean, square), made = _means(graph, "closeness_centrality", chosen, columns, options, turned)
     power = 2 if wf_improved else 1
     far = mean > 0
     values = np.divide(reach**power, mean, where=far, out=np.zeros(mean.size))
-    if sample is None:
+    if options.sample is None:
         return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, None, made.sources)
     # Of a vertex whether it has a path, and its distance or 0: the variance of the ratio of their means, linearised.
     variance = np.divide(square, mean**2, where=far, out=np.ones(mean.size))
@@ -213,9 +220,7 @@ def closeness_centrality(
     return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, errors, made.sources)
 
 
-def harmonic_centrality(
-    graph: Graph, vertices: Any, sample: int | None, seed: int, progress: Progress, *, turned: bool = False
-) -> VertexMeasure:
+def harmonic_centrality(graph: Graph, vertices: Any, options: Options, *, turned: bool = False) -> VertexMeasure:
     """See ``Graph.harmonic_centrality``; ``turned``: see ``closeness_centrality``."""
 
     def columns(distance: Floats) -> tuple[Floats, ...]:
@@ -223,10 +228,10 @@ def harmonic_centrality(
         return inverse, inverse**2
 
     chosen = _chosen(graph, vertices)
-    (mean, square), made = _means(graph, chosen, columns, sample, seed, progress, turned)
+    (mean, square), made = _means(graph, "harmonic_centrality", chosen, columns, options, turned)
     others = max(0, graph.n - 1)
     errors = None
-    if sample is not None:
+    if options.sample is not None:
         errors = others * made.errors(np.sqrt(np.maximum(0, square - mean**2)), mean > 0)
     return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), others * mean, errors, made.sources)
 
@@ -259,11 +264,10 @@ def _error_of_mean(spread: Any, sample: Any, population: int) -> Any:
 
 def _means(
     graph: Graph,
+    name: str,
     vertices: NDArray[np.int64],
     columns: Callable[[Floats], tuple[Floats, ...]],
-    sample: int | None,
-    seed: int,
-    progress: Progress,
+    options: Options,
     turned: bool,
 ) -> tuple[Floats, _Made]:
     """Return [columns, vertices]: means of functions of the distance to a vertex from the other vertices.
@@ -272,20 +276,22 @@ def _means(
     vertex are those to it, and so they are where the edges are ``turned``. Else, and for a sample, the distances from
     all sources are summed by vertex on the ranks.
     """
-    if sample is None and (turned or not graph.directed):
-        sums = [
-            counts @ np.stack(columns(np.arange(counts.shape[1], dtype=np.float64)), axis=1)
-            for counts in counts_of(graph, vertices, progress)
-        ]
-        others = np.full(vertices.size, graph.n - 1)
-        made = _Made(vertices.size, others, graph.n - 1)
-        total = np.concatenate(sums) if sums else np.zeros((0, len(columns(np.zeros(1)))))
+
+    def functions(depth: int) -> Floats:
+        return np.stack(columns(np.arange(depth + 1, dtype=np.float64)), axis=1)
+
+    if options.sample is None and (turned or not graph.directed):
+        made = _Made(vertices.size, np.full(vertices.size, graph.n - 1), graph.n - 1)
+        total = _rows(graph, name, vertices, lambda counts: counts @ functions(counts.shape[1] - 1), options)
     else:
-        sources = sources_of(graph, sample, seed) if vertices.size else vertices
-        total = np.zeros((vertices.size, len(columns(np.zeros(1)))))
-        for result in distances_of(graph, sources, progress):
-            functions = np.stack(columns(np.arange(result.depth + 1, dtype=np.float64)), axis=1)
-            total += result.sums_by_vertex(functions)[vertices]
+        sources = sources_of(graph, options) if vertices.size else vertices
+
+        def parts(finished: int) -> Iterator[tuple[int, Floats]]:
+            for result in distances_of(graph, sources, options.progress, finished):
+                yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
+
+        begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
+        total = folded(graph, f"{name} by sums", made_of, begin, parts, np.add, options.checkpoint)
         made = _Made(sources.size, sources.size - np.isin(vertices, sources), graph.n - 1)
     return (total / np.maximum(1, made.others)[:, None]).T, made
 
@@ -298,27 +304,57 @@ def _chosen(graph: Graph, vertices: Any) -> NDArray[np.int64]:
     return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex"))), np.int64)
 
 
-def sources_of(graph: Graph, sample: int | None, seed: int) -> NDArray[np.int64]:
+def sources_of(graph: Graph, options: Options) -> NDArray[np.int64]:
     """Return all vertices, or a random sample, ascending; the same for any number of ranks."""
     graph.refresh()
     if not graph.n:
         raise InvalidVertexError(f"{graph.name} has no vertices, and the measure is not defined then")
-    if sample is None:
+    if options.sample is None:
         return np.arange(graph.n)
-    count = whole_count(sample, "sample", _LEAST_SAMPLE)
+    count = whole_count(options.sample, "sample", _LEAST_SAMPLE)
     if count > graph.n:
         raise InvalidOptionError(f"sample must be at most {graph.n}, the vertices of {graph.name}, not {count}")
-    generator = np.random.default_rng(whole_count(seed, "seed"))
+    generator = np.random.default_rng(whole_count(options.seed, "seed"))
     return np.sort(generator.choice(graph.n, count, replace=False))
 
 
-def _connected(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[NDArray[np.int64]]:
-    """Yield counts as ``counts_of`` does; raise ``DisconnectedGraphError`` if a source does not reach all vertices."""
-    done = 0
-    for counts in counts_of(graph, sources, progress):
-        reached = counts.sum(axis=1)
-        if reached.min() < graph.n:
-            short = int(np.argmin(reached))
-            raise disconnected(graph, int(sources[done + short]), int(reached[short]))
-        done += len(counts)
-        yield counts
+def _rows(
+    graph: Graph,
+    name: str,
+    sources: NDArray[np.int64],
+    row: Callable[[NDArray[np.int64]], NDArray[Any]],
+    options: Options,
+    max_depth: int | None = None,
+    *,
+    connected: bool = False,
+) -> NDArray[Any]:
+    """Return a row for each source, made of the vertices at each distance; errors as of ``counts_of`` and ``folded``.
+
+    Raises:
+        DisconnectedGraphError: ``connected``, and a source does not reach all vertices.
+    """
+
+    def parts(finished: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        made = counts_of(graph, sources, options.progress, finished=finished, max_depth=max_depth)
+        for counts in made:
+            reached = counts.sum(axis=1)
+            if connected and reached.min() < graph.n:
+                short = int(np.argmin(reached))
+                raise disconnected(graph, int(sources[finished + short]), int(reached[short]))
+            finished += len(counts)
+            yield len(counts), row(counts)
+
+    def add(these: NDArray[Any], those: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([these, those])
+
+    return folded(graph, name, (sources,), row(np.zeros((0, 1), np.int64)), parts, add, options.checkpoint)
+
+
+def _depths(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    depths: NDArray[np.int64] = np.count_nonzero(counts, axis=1) - 1
+    return depths
+
+
+def _sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums: NDArray[np.int64] = counts @ np.arange(counts.shape[1])
+    return sums

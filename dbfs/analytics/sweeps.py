@@ -31,27 +31,27 @@ _RUN_GROUPS: Final = 2
 
 
 def counts_of(
-    graph: Graph, sources: NDArray[np.int64], progress: Progress, max_depth: int | None = None
+    graph: Graph, sources: NDArray[np.int64], progress: Progress, *, finished: int = 0, max_depth: int | None = None
 ) -> Iterator[NDArray[np.int64]]:
     """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance up to ``max_depth``.
 
-    Sources of a graph on GPUs, which has no batches, are traversed from one after another; so is one source.
+    The first ``finished`` sources are left out. Sources of a graph on GPUs, which has no batches, are traversed from
+    one after another; so is one source.
 
     Raises:
         InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
     """
     if graph.backend == "cpu" and sources.size > 1:
-        for result in _batches(graph, sources, progress, max_depth=max_depth):
+        for result in _batches(graph, sources, progress, finished=finished, max_depth=max_depth):
             yield result.counts
         return
-    finished = 0
     with run_reporter(progress, graph.name, graph.n, sources.size) as report:
 
         def run(some: list[int]) -> list[BFSResult]:
             told = _shifted(report, finished, sources.size)
             return traverse(graph, [(source,) for source in some], max_depth=max_depth, progress=told)
 
-        for one in of_one_version(graph, stream(sources.tolist(), run)):
+        for one in of_one_version(graph, stream(sources[finished:].tolist(), run)):
             finished += 1
             yield level_counts(one)[None]
 
@@ -65,9 +65,9 @@ def level_counts(result: BFSResult) -> NDArray[np.int64]:
     return np.array(counts[: result.depth + 1], np.int64)
 
 
-def distances_of(graph: Graph, sources: NDArray[np.int64], progress: Progress) -> Iterator[BatchResult]:
-    """Yield batches that keep distances, each until the next one is taken; errors as of ``counts_of``."""
-    return _batches(graph, sources, progress, keep="distances")
+def distances_of(graph: Graph, sources: NDArray[np.int64], progress: Progress, finished: int) -> Iterator[BatchResult]:
+    """Yield batches that keep distances, each until the next one is taken; the rest as of ``counts_of``."""
+    return _batches(graph, sources, progress, keep="distances", finished=finished)
 
 
 def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> NDArray[np.int32]:
@@ -91,6 +91,7 @@ def _batches(
     *,
     keep: str = "counts",
     targets: tuple[int, ...] = (),
+    finished: int = 0,
     max_depth: int | None = None,
 ) -> Iterator[BatchResult]:
     """Yield batches of some sources after others, each until the next one is taken; errors as of ``counts_of``."""
@@ -107,7 +108,7 @@ def _batches(
                 direction="auto",
                 progress=_shifted(report, first, sources.size),
             )
-            for first in range(0, sources.size, size)
+            for first in range(finished, sources.size, size)
         )
         yield from of_one_version(graph, made)
 

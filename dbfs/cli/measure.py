@@ -66,6 +66,11 @@ _TABLES = (*_OF_VERTICES, "neighbourhood")
 @click.option(
     "--deadline", metavar="DURATION", help="Longest time of the measure, such as 2h; dbfs.deadline if left out."
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep what is finished in FILE, from which the same command goes on.",
+)
 @reader_options
 @loaded_option
 @layout_options
@@ -84,6 +89,7 @@ def measure(
     seed: int,
     top: int,
     deadline: str | None,
+    checkpoint: Path | None,
     loaded: bool,
     out: Path | None,
     scheduler: str | None,
@@ -118,10 +124,11 @@ def measure(
         raise InvalidOptionError("--k is for khop-sizes, which needs it")
     if k is not None:
         options["k"] = k
-    if "sample" in inspect.signature(method).parameters:
-        options |= {"sample": sample, "seed": seed}
-    elif sample is not None:
-        raise InvalidOptionError(f"--sample: {measure} has no estimate from a sample")
+    for name, value in ("sample", sample), ("seed", seed), ("checkpoint", checkpoint):
+        if name in inspect.signature(method).parameters:
+            options[name] = value
+        elif value is not None and name != "seed":
+            raise InvalidOptionError(f"--{name} is not for {measure}")
     edges = None if loaded else edges_to_load(graph, scheduler, layout)
     with loaded_graph(graph, edges, scheduler, layout) as found:
         measured = method(found, **options)

@@ -437,6 +437,7 @@ class Graph(StaysHere, GraphCounts):
         *,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> VertexMeasure:
         """Return the number of vertices (int64) at most ``k`` edges away from each of some vertices, as ``khop`` finds.
 
@@ -448,7 +449,7 @@ class Graph(StaysHere, GraphCounts):
         """
         from dbfs.analytics import measures
 
-        return measures.khop_sizes(self, k, vertices, progress)
+        return measures.khop_sizes(self, k, vertices, measures.Options(progress=progress, checkpoint=checkpoint))
 
     @bounded()
     def subgraph(self, ids: Iterable[Any], *, deadline: float | str | None = None) -> Subgraph:
@@ -521,22 +522,27 @@ class Graph(StaysHere, GraphCounts):
         *,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> VertexMeasure:
         """Return the largest distance (int64, in edges) from each of some vertices, as NetworkX's ``eccentricity``.
 
         Args:
             vertices: an id, or several; None for all. An id that occurs again is left out.
             deadline, progress: see ``bfs_batch``; both are for all sources together.
+            checkpoint: a file of the client's machine that keeps what is finished, also if the call ends early. The
+                same call of the same graph, loaded in the same order, goes on from there, also in another process.
 
         Raises:
             DisconnectedGraphError: a vertex does not reach all others.
             InvalidVertexError: a vertex is not in the graph, or was deleted; with None, any was deleted.
-            InvalidOptionError: another client updated the graph in between.
+            InvalidOptionError: another client updated the graph in between, or the checkpoint is that of another graph
+                or measure.
+            FormatError, UnreadableFileError, OutputError: the checkpoint is none, or can't be read or written.
             Other errors as for ``bfs_batch``.
         """
         from dbfs.analytics import measures
 
-        return measures.eccentricity(self, vertices, progress)
+        return measures.eccentricity(self, vertices, measures.Options(progress=progress, checkpoint=checkpoint))
 
     @bounded()
     def closeness_centrality(
@@ -548,6 +554,7 @@ class Graph(StaysHere, GraphCounts):
         seed: int = 1,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> VertexMeasure:
         """Return the closeness (float64) of some vertices: the inverse of the mean distance to them, as NetworkX's.
 
@@ -564,7 +571,7 @@ class Graph(StaysHere, GraphCounts):
                 error NaN; without ``wf_improved`` one that a single sampled vertex reaches gets the error NaN too.
                 Distances from the sample take a byte or more a vertex and source on the workers.
             seed: of the sample, which is the same for any number of ranks.
-            deadline, progress: see ``eccentricity``.
+            deadline, progress, checkpoint: see ``eccentricity``.
 
         Raises:
             InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0; or the graph is on GPUs,
@@ -574,7 +581,9 @@ class Graph(StaysHere, GraphCounts):
         """
         from dbfs.analytics import measures
 
-        return measures.closeness_centrality(self, vertices, wf_improved, sample, seed, progress)
+        return measures.closeness_centrality(
+            self, vertices, wf_improved, measures.Options(sample, seed, progress, checkpoint)
+        )
 
     @bounded()
     def harmonic_centrality(
@@ -585,6 +594,7 @@ class Graph(StaysHere, GraphCounts):
         seed: int = 1,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> VertexMeasure:
         """Return the sum of the inverse distances (float64) to some vertices, as NetworkX's ``harmonic_centrality``.
 
@@ -592,7 +602,7 @@ class Graph(StaysHere, GraphCounts):
         """
         from dbfs.analytics import measures
 
-        return measures.harmonic_centrality(self, vertices, sample, seed, progress)
+        return measures.harmonic_centrality(self, vertices, measures.Options(sample, seed, progress, checkpoint))
 
     @bounded()
     def average_shortest_path_length(
@@ -602,6 +612,7 @@ class Graph(StaysHere, GraphCounts):
         seed: int = 1,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> MeanDistance:
         """Return the mean distance of all ordered pairs of different vertices, in edges; 0 for one vertex.
 
@@ -616,11 +627,15 @@ class Graph(StaysHere, GraphCounts):
         """
         from dbfs.analytics import measures
 
-        return measures.average_shortest_path_length(self, sample, seed, progress)
+        return measures.average_shortest_path_length(self, measures.Options(sample, seed, progress, checkpoint))
 
     @bounded()
     def wiener_index(
-        self, *, deadline: float | str | None = None, progress: ProgressOption[RunProgress] = None
+        self,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> float:
         """Return the sum of the distances of all pairs, each undirected pair once; infinite if some pair has no path.
 
@@ -628,7 +643,7 @@ class Graph(StaysHere, GraphCounts):
         """
         from dbfs.analytics import measures
 
-        return measures.wiener_index(self, progress)
+        return measures.wiener_index(self, measures.Options(progress=progress, checkpoint=checkpoint))
 
     @bounded()
     def neighbourhood_function(
@@ -638,6 +653,7 @@ class Graph(StaysHere, GraphCounts):
         seed: int = 1,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> NeighbourhoodFunction:
         """Return the number of pairs of vertices within each distance, which also gives the effective diameter.
 
@@ -647,7 +663,7 @@ class Graph(StaysHere, GraphCounts):
         """
         from dbfs.analytics import measures
 
-        return measures.neighbourhood_function(self, sample, seed, progress)
+        return measures.neighbourhood_function(self, measures.Options(sample, seed, progress, checkpoint))
 
     @bounded()
     def distance_matrix(

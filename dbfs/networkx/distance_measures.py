@@ -31,7 +31,7 @@ def eccentricity(
         return dict(zip(G, _eccentricities(G, Measure.ALL).tolist(), strict=True))
     nodes = list(dict.fromkeys(G.nodes_in(v)))
     try:
-        measured = measures.eccentricity(G.loaded(), G.vertices(nodes), None) if nodes else None
+        measured = measures.eccentricity(G.loaded(), G.vertices(nodes), measures.Options()) if nodes else None
     except DisconnectedGraphError as error:
         raise _disconnected(G) from error
     found = dict(zip(nodes, measured.values.tolist() if measured else (), strict=True))

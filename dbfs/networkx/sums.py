@@ -97,7 +97,7 @@ def _connected(graph: BackendGraph) -> bool:
 
 def _sum(graph: BackendGraph, value: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Any:
     """Return the sum of a function of the distance over all ordered pairs of different vertices with a path."""
-    counts = np.diff(measures.neighbourhood_function(graph.loaded(), None, 0, None).pairs)
+    counts = np.diff(measures.neighbourhood_function(graph.loaded(), measures.Options()).pairs)
     return (counts @ value(np.arange(1, counts.size + 1))).item()
 
 

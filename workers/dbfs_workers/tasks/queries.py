@@ -16,6 +16,9 @@ from dbfs_workers.storage.partition import Partition, on_host
 
 Value = TypeVar("Value")
 
+# Edges that are digested at once, with about 50 bytes of memory each.
+_DIGESTED = 1 << 22
+
 
 def same_value(value: Value) -> Value:
     """Return the value; the task gives it a key that the client has a future of."""
@@ -50,6 +53,33 @@ def degree_counts(partition: Partition | GridPartition) -> tuple[NDArray[np.int6
     """Return the degrees that occur on a rank, ascending, and the number of rows of each: two int64 arrays."""
     degrees, counts = np.unique(_degrees(partition), return_counts=True)
     return degrees, counts
+
+
+def edge_digest(partition: Partition | GridPartition) -> int:
+    """Return the sum, modulo 2^64, of a digest of each of a rank's edges: two graphs with other edges have others.
+
+    The sum over all ranks is the same for any number of ranks, and for both layouts.
+    """
+    stripe, total = partition.stripe, 0
+    n_local = np.uint64(stripe.n_local)
+    for part in parts_of(partition):
+        rows = part.on(np)
+        for first in range(0, rows.columns.size, _DIGESTED):
+            columns = rows.columns[first : first + _DIGESTED].astype(np.uint64)
+            row = np.searchsorted(rows.row_offsets, np.arange(first, first + columns.size), side="right") - 1
+            # Each edge by the numbers of its ends, which no number of ranks changes.
+            source = (row * stripe.p + part.rank).astype(np.uint64)
+            target = columns % n_local * np.uint64(stripe.p) + columns // n_local
+            total += int(_mixed(_mixed(source) + target).sum())
+    return total % 2**64
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return one round of SplitMix64 (Steele, Lea and Flood 2014) from each word."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def largest_degree(partition: Partition | GridPartition) -> tuple[int, int]:
