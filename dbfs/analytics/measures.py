@@ -205,10 +205,11 @@ def closeness_centrality(
         return (distance > 0).astype(np.float64), distance, distance**2
 
     chosen = _chosen(graph, vertices)
-    (reach, mean, square), made = _means(graph, "closeness_centrality", chosen, columns, options, turned)
-    power = 2 if wf_improved else 1
+    total, made = _totals(graph, "closeness_centrality", chosen, columns, options, turned)
+    reach, mean, square = made.means(total)
     far = mean > 0
-    values = np.divide(reach**power, mean, where=far, out=np.zeros(mean.size))
+    # Divided as NetworkX does, so that values are equal to the last digit.
+    values = np.divide(total[0], total[1], where=far, out=np.zeros(mean.size)) * (reach if wf_improved else 1)
     if options.sample is None:
         return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, None, made.sources)
     # Of a vertex whether it has a path, and its distance or 0: the variance of the ratio of their means, linearised.
@@ -228,12 +229,13 @@ def harmonic_centrality(graph: Graph, vertices: Any, options: Options, *, turned
         return inverse, inverse**2
 
     chosen = _chosen(graph, vertices)
-    (mean, square), made = _means(graph, "harmonic_centrality", chosen, columns, options, turned)
-    others = max(0, graph.n - 1)
-    errors = None
+    total, made = _totals(graph, "harmonic_centrality", chosen, columns, options, turned)
+    mean, square = made.means(total)
+    values, errors = total[0], None
     if options.sample is not None:
-        errors = others * made.errors(np.sqrt(np.maximum(0, square - mean**2)), mean > 0)
-    return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), others * mean, errors, made.sources)
+        values = made.all_others * mean
+        errors = made.all_others * made.errors(np.sqrt(np.maximum(0, square - mean**2)), mean > 0)
+    return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), values, errors, made.sources)
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,11 @@ class _Made:
     others: NDArray[np.int64]
     all_others: int
 
+    def means(self, totals: Floats) -> Floats:
+        """Return the means over the sources that are other vertices; ``totals`` has a column for each vertex."""
+        means: Floats = totals / np.maximum(1, self.others)
+        return means
+
     def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
         """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
         unknown = ~told & (self.others < self.all_others)
@@ -262,7 +269,7 @@ def _error_of_mean(spread: Any, sample: Any, population: int) -> Any:
     return spread * np.sqrt(left_out / np.maximum(1, sample - 1))
 
 
-def _means(
+def _totals(
     graph: Graph,
     name: str,
     vertices: NDArray[np.int64],
@@ -270,7 +277,7 @@ def _means(
     options: Options,
     turned: bool,
 ) -> tuple[Floats, _Made]:
-    """Return [columns, vertices]: means of functions of the distance to a vertex from the other vertices.
+    """Return [columns, vertices]: sums of functions of the distance to a vertex from the other vertices.
 
     The functions are 0 for a distance of 0 and where there is no path. In an undirected graph the distances from a
     vertex are those to it, and so they are where the edges are ``turned``. Else, and for a sample, the distances from
@@ -293,7 +300,7 @@ def _means(
         begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
         total = folded(graph, f"{name} by sums", made_of, begin, parts, np.add, options.checkpoint)
         made = _Made(sources.size, sources.size - np.isin(vertices, sources), graph.n - 1)
-    return (total / np.maximum(1, made.others)[:, None]).T, made
+    return total.T, made
 
 
 def _chosen(graph: Graph, vertices: Any) -> NDArray[np.int64]:
