@@ -135,6 +135,11 @@ def test_answers_are_those_of_a_synchronous_client(
         np.testing.assert_array_equal((await graph.components()).labels, other.components().labels)
         np.testing.assert_array_equal(await graph.degree_counts(), other.degree_counts())
         assert (await graph.eccentricity_bound(source)).lower >= result.depth
+        marks = await graph.landmarks(2)
+        assert (await marks.bounds(source, marks.ids[1]))[1].tolist() == [marks.distances[1, source]]
+        wanted = other.distance_matrix([source], [0, 7])
+        np.testing.assert_array_equal(await graph.distance_matrix([source], [0, 7]), wanted)
+        assert (await graph.khop_sizes(1, source)).values.tolist() == [near.distances.size]
         assert (await graph.ids()).tolist() == list(range(graph.n))
         order = await graph.order
         assert order is not None

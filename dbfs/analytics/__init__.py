@@ -1,4 +1,5 @@
-"""Analytics of a graph by traversals and by queries of its partitions: components, diameter bounds, degrees, measures.
+"""Analytics of a graph by traversals and by queries of its partitions: components, diameter, degrees,
+landmarks, measures.
 
 In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees, ``VertexMeasure`` and others. Each file has
 the functions behind methods of ``Graph``, and the types that they return.
@@ -6,6 +7,7 @@ the functions behind methods of ``Graph``, and the types that they return.
 
 from dbfs.analytics.components import Components
 from dbfs.analytics.diameter import DiameterBounds
+from dbfs.analytics.landmarks import Landmarks
 from dbfs.analytics.measures import MeanDistance, NeighbourhoodFunction, VertexMeasure
 
-__all__ = ["Components", "DiameterBounds", "MeanDistance", "NeighbourhoodFunction", "VertexMeasure"]
+__all__ = ["Components", "DiameterBounds", "Landmarks", "MeanDistance", "NeighbourhoodFunction", "VertexMeasure"]

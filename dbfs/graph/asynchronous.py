@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
 
 import distributed
 
-from dbfs.analytics import Components
+from dbfs.analytics import Components, Landmarks
 from dbfs.cluster.awaiting import AsyncView, awaited, forwarded, in_thread, unchanged
 from dbfs.graph.batch import BatchResult
 from dbfs.graph.counts import GraphCounts
@@ -217,6 +217,18 @@ class AsyncComponents(AsyncView[Components]):
     vertices = awaited(Components.vertices, unchanged)
 
 
+class AsyncLandmarks(AsyncView[Landmarks]):
+    """The landmarks of an asynchronous client's graph: ``Landmarks``, but ``bounds`` returns an awaitable."""
+
+    def __init__(self, landmarks: Landmarks) -> None:
+        super().__init__(landmarks, landmarks.graph.gang.client)
+        self.ids = landmarks.ids
+        self.distances = landmarks.distances
+        self.version = landmarks.version
+
+    bounds = awaited(Landmarks.bounds, unchanged)
+
+
 def _components(graph: Graph) -> AsyncComponents:
     return AsyncComponents(graph.components(), graph.gang.client)
 
@@ -227,12 +239,12 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
     ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``,
-    ``distance_matrix``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``,
-    ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``,
-    ``watch``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables. ``bfs_stream``
-    returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async with graph:``
-    unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress`` are called in
-    another thread.
+    ``distance_matrix``, ``landmarks``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``,
+    ``refresh``, ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``,
+    ``thaw``, ``watch``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
+    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
+    are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -269,6 +281,7 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     wiener_index = awaited(Graph.wiener_index, unchanged)
     neighbourhood_function = awaited(Graph.neighbourhood_function, unchanged)
     distance_matrix = awaited(Graph.distance_matrix, unchanged)
+    landmarks = awaited(Graph.landmarks, AsyncLandmarks)
     sample_sources = awaited(Graph.sample_sources, unchanged)
     vertex = awaited(Graph.vertex, unchanged)
     vertices_of = awaited(Graph.vertices_of, unchanged)

@@ -45,7 +45,7 @@ from dbfs_workers.text import counted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dbfs.analytics import Components, DiameterBounds, MeanDistance, NeighbourhoodFunction, VertexMeasure
+    from dbfs.analytics import Components, DiameterBounds, Landmarks, MeanDistance, NeighbourhoodFunction, VertexMeasure
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs_workers.storage.id_table import Ids, IdType
@@ -691,6 +691,32 @@ class Graph(StaysHere, GraphCounts):
         from dbfs.analytics.sweeps import distance_matrix
 
         return distance_matrix(self, sources, targets, progress)
+
+    @bounded()
+    def landmarks(
+        self, k: int = 16, *, deadline: float | str | None = None, progress: ProgressOption[RunProgress] = None
+    ) -> Landmarks:
+        """Return the distances from ``k`` landmarks, which bound the distance of any two vertices at once.
+
+        The first landmark has the largest degree; each other one is farthest from those before, in the component of the
+        first (Goldberg and Harrelson 2005). A component of fewer vertices has fewer landmarks. The client takes 2 bytes
+        a vertex and landmark, or 4 where distances exceed 32,767, and 4 while they are made.
+
+        Args:
+            k: number of landmarks, and of traversals.
+            deadline: see ``bfs``.
+            progress: see ``bfs``; of each traversal.
+
+        Raises:
+            DirectedGraphError: the graph is directed.
+            InvalidOptionError: ``k`` is below 1, or another client updated the graph in between.
+            InvalidOptionTypeError: ``k`` is not an integer.
+            InvalidVertexError: the graph has no vertices.
+            Other errors as for ``bfs``.
+        """
+        from dbfs.analytics.landmarks import landmarks
+
+        return landmarks(self, k, progress)
 
     @bounded()
     def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,0 +1,107 @@
+"""Landmarks: the distances from a few vertices, which bound the distance of any two.
+
+With a landmark l, ``|d(l, u) - d(l, v)| <= d(u, v) <= d(l, u) + d(l, v)``. The first landmark has the largest degree,
+and many shortest paths pass it: good upper bounds. Each other one is farthest from those before (Goldberg and
+Harrelson, "Computing the shortest path: A* search meets graph theory", 2005): it lies behind many vertices, which gives
+good lower bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.analytics.degrees import hub
+from dbfs.analytics.sweeps import Progress, of_one_version
+from dbfs.cluster.deadline import bounded
+from dbfs.cluster.own_process import StaysHere
+from dbfs.errors import DirectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.graph.traversing import traverse
+from dbfs.integers import whole_count
+
+if TYPE_CHECKING:
+    from dbfs.graph.graph import Graph
+
+_FAR = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Landmarks(StaysHere):
+    """The distances from some vertices of an undirected graph. ``Graph.landmarks`` returns them.
+
+    Attributes:
+        graph: the graph.
+        ids: ids of the landmarks.
+        distances: int16 or int32 [landmarks, n] by vertex: the distance from each landmark, -1 unreached.
+        version: the graph's version that the distances are of.
+    """
+
+    graph: Graph = field(repr=False)
+    ids: tuple[Any, ...]
+    distances: NDArray[Any] = field(repr=False)
+    version: int
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return f"use its distances, which is an array, or {self.graph.elsewhere}"
+
+    @bounded()
+    def bounds(self, sources: Any, targets: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return int32 arrays: lower and upper bounds of the distance of each source from its target, in edges.
+
+        Where a landmark reaches one of the two vertices only, no path joins them, and both bounds are -1. Where no
+        landmark reaches either, the lower bound says no more than whether they differ, and the upper bound is -1. No
+        traversal is made.
+
+        Args:
+            sources, targets: as many ids of each; one id of either goes with all of the other.
+
+        Raises:
+            InvalidOptionError: the numbers of ids differ, or the graph was updated since.
+            InvalidVertexError, InvalidVertexTypeError: an id is not in the graph, or not of the type of its ids.
+        """
+        self.graph.require_version(self.version, "the set of landmarks")
+        ends = [
+            np.array(self.graph.vertices_named(ids, what), np.int64)
+            for ids, what in ((sources, "source"), (targets, "target"))
+        ]
+        if ends[0].size != ends[1].size and 1 not in (ends[0].size, ends[1].size):
+            raise InvalidOptionError(
+                f"bounds need as many targets as sources, or one of either, not {ends[0].size} and {ends[1].size}"
+            )
+        one, other = np.broadcast_arrays(*ends)
+        near, far = (self.distances[:, vertices].astype(np.int32) for vertices in (one, other))
+        both, apart = (near >= 0) & (far >= 0), ((near >= 0) != (far >= 0)).any(axis=0)
+        upper = np.where(both, near + far, _FAR).min(axis=0)
+        upper = np.where(one == other, 0, np.where(apart | (upper == _FAR), -1, upper))
+        lower = np.where(both, np.abs(near - far), one != other).max(axis=0)
+        lower = np.where(apart, -1, np.maximum(lower, one != other))
+        return lower.astype(np.int32), upper.astype(np.int32)
+
+
+def landmarks(graph: Graph, k: int, progress: Progress) -> Landmarks:
+    """See ``Graph.landmarks``."""
+    count = whole_count(k, "k", 1)
+    if graph.directed:
+        raise DirectedGraphError(
+            f"{graph.name} is directed: distances from landmarks bound none there; load the graph undirected"
+        )
+    graph.refresh()
+    if not graph.n:
+        raise InvalidVertexError(f"{graph.name} has no vertices to be landmarks")
+    chosen, rows = [hub(graph)], []
+    nearest = np.full(graph.n, _FAR, np.int32)
+    for sweep in of_one_version(graph, (traverse(graph, [(chosen[-1],)], progress=progress)[0] for _ in range(count))):
+        version = sweep.version
+        rows.append(sweep.distances())
+        np.minimum(nearest, rows[-1], out=nearest)
+        farthest = int(nearest.argmax())
+        if len(rows) == count or nearest[farthest] == 0:
+            break
+        chosen.append(farthest)
+    narrow = np.int16 if max(int(row.max()) for row in rows) <= np.iinfo(np.int16).max else np.int32
+    return Landmarks(graph, tuple(graph.python_ids(chosen)), np.stack(rows).astype(narrow), version)
