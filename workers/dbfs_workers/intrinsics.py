@@ -4,12 +4,14 @@ The atomics work on elements of an int64 array, which may lie in memory that sev
 processor reads and writes eight aligned bytes as a whole. The orderings are those of C11.
 """
 
+import itertools
 import platform
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
 
@@ -162,13 +164,34 @@ def fetch_or(typingctx, words, index, bits):
 
 
 @intrinsic
-def pointer(typingctx, address):
-    """Return an address, an int64, as the pointer that ``numba.carray`` takes."""
+def from_words(typingctx, words, kind):
+    """Return the named tuple of a Numba type that int64 words hold: an array is its address and its size.
+
+    Fields that are named tuples have their own fields in their place.
+    """
+    made = kind.instance_type
 
     def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+        places = itertools.count()
 
-    return types.voidptr(types.int64), generate
+        def word():
+            place = context.get_constant(types.intp, next(places))
+            return builder.load(_element(context, builder, signature.args[0], arguments[0], place))
+
+        def value(of):
+            if isinstance(of, types.BaseTuple):
+                return context.make_tuple(builder, of, [value(each) for each in of.types])
+            if not isinstance(of, types.Array):
+                return word()
+            array, item = context.make_array(of)(context, builder), context.get_data_type(of.dtype)
+            address, size = builder.inttoptr(word(), item.as_pointer()), word()
+            step = context.get_constant(types.intp, context.get_abi_sizeof(item))
+            populate_array(array, address, [size], [step], step, None)
+            return array._getvalue()
+
+        return value(made)
+
+    return made(words, kind), generate
 
 
 @intrinsic

@@ -23,7 +23,7 @@ ENDED: Final = 48  # 1 to end the helpers
 CONTROL: Final = 64
 
 TASK: Final = 32
-"""Words of a task. An array takes two: its address and its size."""
+"""Words of a task: see ``intrinsics.from_words``."""
 
 RESULTS: Final = 16
 """Words of a thread's results."""
@@ -49,7 +49,7 @@ class Team:
     Attributes:
         threads: see above.
         control: see above.
-        task: int64[TASK], the kernel's arguments.
+        task: int64[TASK], the task's fields.
         results: int64[threads * RESULTS], what the kernel returned, by thread.
     """
 

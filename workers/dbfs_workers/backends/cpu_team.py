@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import cpu_kernels
 from dbfs_workers.backends import cpu_team_calls as calls
 from dbfs_workers.backends import cpu_team_kernels as kernels
-from dbfs_workers.backends import cpu_team_task_kernels as tasks
+from dbfs_workers.backends.cpu_kernels import Bins
 from dbfs_workers.backends.protocol import OutgoingBins
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
@@ -39,24 +39,23 @@ def top_down(
     rows, p, first = scratch.rows, bins.bin_ends.size, int(scratch.resume[0])
     frontier, discovered = scratch.frontier[first:], scratch.next_queue
     entries = bins.bin_rows.size // p
-    shared = calls.shared_words(p)
-    shared[: p * kernels.STEP : kernels.STEP] = bins.bin_ends
-    own = calls.own_parts(team.threads, p)
-    step = calls.step(frontier.size, team, calls.MOST_ROWS)
-    counts = calls.run(
-        *(team, tasks.EXPAND, rows.starts, rows.ends, rows.columns, frontier, step, scratch.first_id),
-        *(scratch.visited, shared, own, p, calls.places(discovered.size, team), calls.places(entries, team)),
-        *(bins.bin_rows, bins.bin_parents, distance, *labels.arrays, discovered),
+    sharing = calls.sharing(team, p, frontier.size, calls.MOST_ROWS)
+    reserved = sharing.shared[: p * kernels.STEP : kernels.STEP]
+    reserved[:] = bins.bin_ends
+    task = kernels.Expansion(
+        *(rows, frontier, scratch.first_id, scratch.visited, Bins(bins.bin_rows, bins.bin_parents, bins.bin_ends)),
+        *(distance, labels.arrays, discovered, calls.places(discovered.size, team), calls.places(entries, team)),
+        sharing,
     )
-    edges, found, sent = counts.tolist()
-    for owner in np.flatnonzero(shared[: p * kernels.STEP : kernels.STEP]).tolist():
+    edges, found, sent = calls.run(team, task).tolist()
+    for owner in np.flatnonzero(reserved).tolist():
         part = slice(owner * entries, (owner + 1) * entries)
         if owner == scratch.partition.rank:
-            calls.close_gaps(discovered, calls.NONE, owner, shared, own)
+            calls.close_gaps(discovered, calls.NONE, owner, sharing)
         else:
             parents = calls.NONE if labels.predecessors is None else bins.bin_parents[part]
-            bins.bin_ends[owner] = calls.close_gaps(bins.bin_rows[part], parents, owner, shared, own)
-    parts = calls.left_over(shared, own, p, frontier.size)
+            bins.bin_ends[owner] = calls.close_gaps(bins.bin_rows[part], parents, owner, sharing)
+    parts = calls.left_over(sharing, frontier.size)
     left = np.concatenate([frontier[:0], *(frontier[begin:stop] for begin, stop in parts)])
     frontier[frontier.size - left.size :] = left
     scratch.resume[0] = scratch.frontier.size - left.size
@@ -67,17 +66,16 @@ def bottom_up(
     team: Team, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
 ) -> tuple[int, int, int]:
     """Run ``Backend.bottom_up`` on the threads of a team."""
-    own, into, words = scratch.rows, scratch.parent_rows, found_bits.size
+    into, frontier_bits = scratch.parent_rows, scratch.frontier_bits
     assert into is not None
-    shared = calls.shared_words(1)
-    step = calls.step(words, team, calls.MOST_WORDS)
-    counts = calls.run(
-        *(team, tasks.SEARCH, into.starts, into.ends, into.columns, own.starts, own.ends, scratch.frontier_bits),
-        *(step, scratch.own_visited, found_bits, shared, distance, *labels.arrays),
+    assert frontier_bits is not None
+    task = kernels.Search(
+        *(into, scratch.rows, frontier_bits, scratch.own_visited, found_bits, distance, labels.arrays),
         # A bottom-up level reads its frontier from bitmaps, so that queue is free.
         *(scratch.queues[scratch.current], scratch.next_queue),
+        calls.sharing(team, 1, found_bits.size, calls.MOST_WORDS),
     )
-    edges, found, degrees = counts.tolist()
+    edges, found, degrees = calls.run(team, task).tolist()
     return edges, found, degrees
 
 
@@ -91,15 +89,14 @@ def contract(
     discovered: NDArray[np.uint32],
 ) -> int:
     """Run ``Backend.contract`` of a bin of another rank on the threads of a team."""
-    step = calls.step(rows.size, team, calls.MOST_ENTRIES)
-    shared, own = calls.shared_words(1), calls.own_parts(team.threads, 1)
-    counts = calls.run(
-        *(team, tasks.CONTRACT, rows, calls.NONE if parents is None else parents, step, own_visited, shared, own, 1),
-        *(calls.places(discovered.size, team), distance, *labels.arrays, discovered),
+    sharing = calls.sharing(team, 1, rows.size, calls.MOST_ENTRIES)
+    task = kernels.Contraction(
+        *(rows, calls.NONE if parents is None else parents, own_visited, distance, labels.arrays, discovered),
+        *(calls.places(discovered.size, team), sharing),
     )
-    total = int(counts[0])
-    calls.close_gaps(discovered, calls.NONE, 0, shared, own)
-    for begin, stop in calls.left_over(shared, own, 1, rows.size):
+    total = int(calls.run(team, task)[0])
+    calls.close_gaps(discovered, calls.NONE, 0, sharing)
+    for begin, stop in calls.left_over(sharing, rows.size):
         # The gaps are closed, so all vertices have a place now.
         total += cpu_kernels.contract(
             *(rows[begin:stop], calls.NONE if parents is None else parents[begin:stop], own_visited, distance),

@@ -5,13 +5,15 @@ is a matter of chance, so the frontier's order, and which of several parents a v
 ``cpu_team`` has the levels of 1-D partitions, ``grid_team`` those of 2-D ones.
 """
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import cpu_team_kernels as kernels
 from dbfs_workers.backends import cpu_team_task_kernels as tasks
+from dbfs_workers.backends.cpu_team_kernels import STEP, Sharing
 from dbfs_workers.storage.stripe import WORD_BITS
 from dbfs_workers.team import Team
 
@@ -43,11 +45,6 @@ _MOST_PLACES = 256
 _PLACES_SHARE = 4
 
 
-def step(size: int, team: Team, most: int) -> int:
-    """Return how many of ``size`` rows, entries or words a thread takes at a time."""
-    return min(max(size // (_TURNS * team.threads), 1), most)
-
-
 def places(room: int, team: Team) -> int:
     """Return how many places of a list a thread reserves at a time."""
     return min(max(room // (_PLACES_SHARE * team.threads), 1), _MOST_PLACES)
@@ -61,50 +58,50 @@ def takes_search(visited: NDArray[np.uint32], empty: NDArray[np.uint32] | None =
     return WORD_BITS * skipped.size - int(np.bitwise_count(skipped).sum()) >= LEAST_ROWS
 
 
-def shared_words(owners: int) -> NDArray[np.int64]:
-    """Return the words that the threads share, all 0: see ``cpu_team_kernels``."""
-    return np.zeros((owners + 1) * kernels.STEP, np.int64)
+def sharing(team: Team, owners: int, size: int, most: int) -> Sharing:
+    """Return what the threads share a task by: at most ``most`` of ``size`` rows, words or entries at a time."""
+    step = min(max(size // (_TURNS * team.threads), 1), most)
+    parts = np.zeros((team.threads, 2 * owners + 2 + 2 * STEP), np.int64)
+    return Sharing(np.zeros((owners + 1) * STEP, np.int64), parts, step)
 
 
-def run(team: Team, kind: int, *arguments: NDArray[Any] | int | None) -> NDArray[np.int64]:
-    """Run a kernel on the threads of a team; return the sums of what its calls returned."""
-    words: list[int] = []
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            words += (argument.ctypes.data, argument.size)
+def _words(task: Any) -> Iterator[int]:
+    """Yield the words of a task: see ``intrinsics.from_words``."""
+    for field in task:
+        if isinstance(field, np.ndarray):
+            yield from (field.ctypes.data, field.size)
+        elif isinstance(field, tuple):
+            yield from _words(field)
         else:
-            words.append(int(argument or 0))
+            yield int(field)
+
+
+def run(team: Team, task: NamedTuple) -> NDArray[np.int64]:
+    """Run a task on the threads of a team; return the sums of what their calls of its kernel returned."""
+    words = list(_words(task))
     team.task[: len(words)] = words
     team.results[:] = 0
-    tasks.lead(team.control, team.task, team.results, kind)
+    tasks.lead(team.control, team.task, team.results, tasks.KINDS[type(task)])
     sums: NDArray[np.int64] = team.results.reshape(team.threads, -1)[:, :3].sum(axis=0)
     return sums
 
 
-def own_parts(threads: int, owners: int) -> NDArray[np.int64]:
-    """Return the threads' own parts: see ``cpu_team_kernels``. Pairs of cache lines are between two of them."""
-    return np.zeros((threads, 2 * owners + 2 + 2 * kernels.STEP), np.int64)
-
-
-def close_gaps(
-    rows: NDArray[np.uint32],
-    parents: NDArray[np.uint32],
-    owner: int,
-    shared: NDArray[np.int64],
-    own: NDArray[np.int64],
-) -> int:
+def close_gaps(rows: NDArray[np.uint32], parents: NDArray[np.uint32], owner: int, shared_by: Sharing) -> int:
     """Close the gaps of the list for an owner; return its entries."""
-    owners = own.shape[1] // 2 - 1 - kernels.STEP
+    shared, own, _ = shared_by
+    owners = shared.size // STEP - 1
     gaps = own[own[:, owner] < own[:, owners + owner]]
     gaps = gaps[np.argsort(-gaps[:, owner])]
     starts, stops = (np.ascontiguousarray(gaps[:, at]) for at in (owner, owners + owner))
-    end = min(int(shared[owner * kernels.STEP]), rows.size)
+    end = min(int(shared[owner * STEP]), rows.size)
     entries: int = kernels.close_gaps(rows, parents, end, starts, stops)
     return entries
 
 
-def left_over(shared: NDArray[np.int64], own: NDArray[np.int64], owners: int, size: int) -> list[tuple[int, int]]:
+def left_over(shared_by: Sharing, size: int) -> list[tuple[int, int]]:
     """Return the parts of a list of that size which no thread has finished: the threads' own, and what none took."""
+    shared, own, _ = shared_by
+    owners = shared.size // STEP - 1
     parts = [(begin, stop) for begin, stop in own[:, 2 * owners : 2 * owners + 2].tolist() if begin < stop]
-    taken = int(shared[owners * kernels.STEP])
+    taken = int(shared[owners * STEP])
     return [*parts, (taken, size)] if taken < size else parts

@@ -1,21 +1,21 @@
 """CPU kernels of a team's tasks: the threads wait for a task, and share its work until the leader finds none left.
 
-The threads wait in a kernel and not in Python, so that a task begins within microseconds. A task is the arguments of a
-kernel of ``cpu_team_kernels`` or ``grid_team_kernels``, as words. A helper may come late, or never: another program may
-have its core. So the leader closes the task after its own part, and waits only for the helpers that have joined.
+The threads wait in a kernel and not in Python, so that a task begins within microseconds. A task is a named tuple, as
+words (``intrinsics.from_words``), since the threads wait before they know which task comes. A helper may come late, or
+never: another program may have its core. So the leader closes the task after its own part, and waits only for the
+helpers that have joined.
 """
 
 from typing import Final
 
-import numpy as np
-from numba import carray
-
-from dbfs_workers.backends.cpu_team_kernels import STEP, contract, expand, search
+from dbfs_workers.backends import cpu_team_kernels, grid_team_kernels
+from dbfs_workers.backends.cpu_team_kernels import CONTRACTION, EXPANSION, SEARCHING, contract, expand, search
+from dbfs_workers.backends.grid_team_kernels import GRID_CONTRACTION, GRID_EXPANSION, GRID_SEARCHING
 from dbfs_workers.backends.grid_team_kernels import contract as grid_contract
 from dbfs_workers.backends.grid_team_kernels import expand as grid_expand
 from dbfs_workers.backends.grid_team_kernels import search as grid_search
-from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, load_acquire, pointer, sleep_while, wake
-from dbfs_workers.jit import INT32, INT64, READ_INT64, UINT16, UINT32, allocating_kernel, int64, kernel, void
+from dbfs_workers.intrinsics import compare_exchange, exchange, fetch_add, from_words, load_acquire, sleep_while, wake
+from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
 from dbfs_workers.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN
 
 EXPAND: Final = 1
@@ -24,6 +24,15 @@ CONTRACT: Final = 3
 GRID_EXPAND: Final = 4
 GRID_SEARCH: Final = 5
 GRID_CONTRACT: Final = 6
+KINDS: Final = {
+    cpu_team_kernels.Expansion: EXPAND,
+    cpu_team_kernels.Search: SEARCH,
+    cpu_team_kernels.Contraction: CONTRACT,
+    grid_team_kernels.GridExpansion: GRID_EXPAND,
+    grid_team_kernels.GridSearch: GRID_SEARCH,
+    grid_team_kernels.GridContraction: GRID_CONTRACT,
+}
+"""The kinds of tasks, by class."""
 
 # The gate's bit that lets helpers join. Below it is the number of helpers at work.
 _OPEN = 1 << 16
@@ -33,143 +42,22 @@ _HALF = 32
 _LOOKS = 500
 
 
-@allocating_kernel(INT64, READ_INT64, int64)
-def longs(task, at):
-    """Return the int64 array of a task whose address and size are at place ``at``."""
-    return carray(pointer(task[at]), (task[at + 1],), np.int64)
-
-
-@allocating_kernel(UINT32, READ_INT64, int64)
-def ids(task, at):
-    """Return a uint32 array of a task."""
-    return carray(pointer(task[at]), (task[at + 1],), np.uint32)
-
-
-@allocating_kernel(UINT16, READ_INT64, int64)
-def finders_of(task, at):
-    """Return a uint16 array of a task."""
-    return carray(pointer(task[at]), (task[at + 1],), np.uint16)
-
-
-@allocating_kernel(INT32, READ_INT64, int64)
-def distances_of(task, at):
-    """Return an int32 array of a task."""
-    return carray(pointer(task[at]), (task[at + 1],), np.int32)
-
-
-@allocating_kernel(INT64, READ_INT64, int64, int64)
-def own_of(task, at, thread):
-    """Return a thread's ``own`` from all threads' at place ``at``, which the number of owners follows."""
-    width = 2 * task[at + 2] + 2
-    first = thread * (width + 2 * STEP)
-    return longs(task, at)[first : first + width]
-
-
 @kernel(void, int64, READ_INT64, INT64, int64)
 def work(kind, task, results, thread):
-    """Run a thread's part of a task, whose words are the arguments of its kernel in order.
-
-    An array is its address and its size. The number of owners follows ``own``.
-    """
+    """Run a thread's part of a task."""
     at = thread * RESULTS
     if kind == EXPAND:
-        results[at], results[at + 1], results[at + 2] = expand(
-            longs(task, 0),
-            longs(task, 2),
-            ids(task, 4),
-            ids(task, 6),
-            task[8],
-            task[9],
-            ids(task, 10),
-            longs(task, 12),
-            own_of(task, 14, thread),
-            task[17],
-            task[18],
-            ids(task, 19),
-            ids(task, 21),
-            task[23],
-            distances_of(task, 24),
-            ids(task, 26),
-            ids(task, 28),
-        )
+        results[at], results[at + 1], results[at + 2] = expand(from_words(task, EXPANSION), thread)
     elif kind == SEARCH:
-        results[at], results[at + 1], results[at + 2] = search(
-            longs(task, 0),
-            longs(task, 2),
-            ids(task, 4),
-            longs(task, 6),
-            longs(task, 8),
-            ids(task, 10),
-            task[12],
-            ids(task, 13),
-            ids(task, 15),
-            longs(task, 17),
-            task[19],
-            distances_of(task, 20),
-            ids(task, 22),
-            ids(task, 24),
-            ids(task, 26),
-        )
+        results[at], results[at + 1], results[at + 2] = search(from_words(task, SEARCHING))
+    elif kind == CONTRACT:
+        results[at] = contract(from_words(task, CONTRACTION), thread)
     elif kind == GRID_EXPAND:
-        results[at] = grid_expand(
-            longs(task, 0),
-            ids(task, 2),
-            ids(task, 4),
-            task[6],
-            task[7],
-            task[8],
-            ids(task, 9),
-            ids(task, 11),
-            ids(task, 13),
-            longs(task, 15),
-            own_of(task, 17, thread),
-            task[20],
-        )
+        results[at] = grid_expand(from_words(task, GRID_EXPANSION), thread)
     elif kind == GRID_SEARCH:
-        results[at], results[at + 1] = grid_search(
-            longs(task, 0),
-            ids(task, 2),
-            ids(task, 4),
-            ids(task, 6),
-            task[8],
-            ids(task, 9),
-            task[11],
-            task[12],
-            ids(task, 13),
-            ids(task, 15),
-            longs(task, 17),
-            ids(task, 19),
-        )
-    elif kind == GRID_CONTRACT:
-        results[at], results[at + 1] = grid_contract(
-            ids(task, 0),
-            task[2] != 0,
-            task[3],
-            ids(task, 4),
-            longs(task, 6),
-            own_of(task, 8, thread),
-            task[11],
-            task[12],
-            task[13],
-            distances_of(task, 14),
-            finders_of(task, 16),
-            longs(task, 18),
-            ids(task, 20),
-        )
+        results[at], results[at + 1] = grid_search(from_words(task, GRID_SEARCHING))
     else:
-        results[at] = contract(
-            ids(task, 0),
-            ids(task, 2),
-            task[4],
-            ids(task, 5),
-            longs(task, 7),
-            own_of(task, 9, thread),
-            task[12],
-            task[13],
-            distances_of(task, 14),
-            ids(task, 16),
-            ids(task, 18),
-        )
+        results[at], results[at + 1] = grid_contract(from_words(task, GRID_CONTRACTION), thread)
 
 
 @kernel(int64, INT64, int64)

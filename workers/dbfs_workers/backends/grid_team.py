@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends import cpu_team_calls as calls
 from dbfs_workers.backends import cpu_team_kernels, grid_kernels
-from dbfs_workers.backends import cpu_team_task_kernels as tasks
+from dbfs_workers.backends import grid_team_kernels as kernels
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr
@@ -30,19 +30,18 @@ def top_down(
     """Run ``grid_kernels.top_down`` on the threads of a team. ``firsts`` has its ``source_first`` and ``row_first``."""
     columns, n_local, ends = scratch.grid.columns, scratch.stripe.n_local, scratch.found_ends
     found, visited = scratch.found, scratch.visited
-    shared, own = calls.shared_words(columns), calls.own_parts(team.threads, columns)
-    reserved = shared[: columns * cpu_team_kernels.STEP : cpu_team_kernels.STEP]
+    sharing = calls.sharing(team, columns, frontier.size, calls.MOST_ROWS)
+    reserved = sharing.shared[: columns * cpu_team_kernels.STEP : cpu_team_kernels.STEP]
     reserved[:] = ends
-    counts = calls.run(
-        *(team, tasks.GRID_EXPAND, csr.row_offsets, csr.columns, frontier),
-        *(calls.step(frontier.size, team, calls.MOST_ROWS), *firsts, visited, parents, found, shared),
-        *(own, columns, calls.places(n_local, team)),
+    task = kernels.GridExpansion(
+        *(csr.row_offsets, csr.columns, frontier, *firsts, visited, parents, found),
+        *(calls.places(n_local, team), sharing),
     )
-    edges = int(counts[0])
+    edges = int(calls.run(team, task)[0])
     for c in np.flatnonzero(reserved).tolist():
         part = found[c * n_local : (c + 1) * n_local]
-        ends[c] = calls.close_gaps(part, calls.NONE, c, shared, own)
-    for begin, stop in calls.left_over(shared, own, columns, frontier.size):
+        ends[c] = calls.close_gaps(part, calls.NONE, c, sharing)
+    for begin, stop in calls.left_over(sharing, frontier.size):
         # The gaps are closed, so all vertices have a place now.
         edges += grid_kernels.top_down(
             *(csr.row_offsets, csr.columns, frontier[begin:stop], *firsts, visited, parents, found, ends)
@@ -61,13 +60,13 @@ def bottom_up(
 ) -> tuple[int, int]:
     """Run ``grid_kernels.bottom_up`` on all rows of a rank, on the threads of a team."""
     assert scratch.frontier_bits is not None
-    counts = calls.run(
-        *(team, tasks.GRID_SEARCH, csr.row_offsets, csr.columns, scratch.frontier_bits, empty),
-        *(calls.step(visited.size, team, calls.MOST_WORDS), visited, scratch.column, scratch.grid.columns),
+    task = kernels.GridSearch(
+        *(csr.row_offsets, csr.columns, scratch.frontier_bits, empty, visited, scratch.column, scratch.grid.columns),
         # The next frontier is not known before the contraction, so that its queue is free.
-        *(parents, found, calls.shared_words(1), scratch.next_queue),
+        *(parents, found, scratch.next_queue, calls.sharing(team, 1, visited.size, calls.MOST_WORDS)),
     )
-    return int(counts[0]), int(counts[1])
+    edges, count, _ = calls.run(team, task).tolist()
+    return edges, count
 
 
 def contract(
@@ -80,16 +79,15 @@ def contract(
     queue: NDArray[np.uint32],
 ) -> tuple[int, int]:
     """Run ``grid_kernels.contract`` on the threads of a team, into ``queue``."""
-    shared, own = calls.shared_words(1), calls.own_parts(team.threads, 1)
+    sharing = calls.sharing(team, 1, rows.size, calls.MOST_ENTRIES)
     claimed, visited = finder == scratch.column, scratch.own_visited
-    counts = calls.run(
-        *(team, tasks.GRID_CONTRACT, rows, int(claimed), calls.step(rows.size, team, calls.MOST_ENTRIES), visited),
-        *(shared, own, 1, calls.places(queue.size, team), finder, distance, labels.distances, scratch.finders),
-        *(scratch.degrees, queue),
+    task = kernels.GridContraction(
+        *(rows, claimed, visited, finder, distance, labels.distances, scratch.finders, scratch.degrees, queue),
+        *(calls.places(queue.size, team), sharing),
     )
-    size, degrees = int(counts[0]), int(counts[1])
-    calls.close_gaps(queue, calls.NONE, 0, shared, own)
-    for begin, stop in calls.left_over(shared, own, 1, rows.size):
+    size, degrees, _ = calls.run(team, task).tolist()
+    calls.close_gaps(queue, calls.NONE, 0, sharing)
+    for begin, stop in calls.left_over(sharing, rows.size):
         more, of_more = grid_kernels.contract(
             *(rows[begin:stop], claimed, visited, finder, distance, labels.distances, scratch.finders),
             *(scratch.degrees, queue[size:]),

@@ -3,48 +3,112 @@
 The lists are those of ``grid_kernels``; the threads take work and reserve places as in ``cpu_team_kernels``.
 """
 
+from typing import Final, NamedTuple
+
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from dbfs_workers.backends.cpu_resident_kernels import COLUMNS_AHEAD, OFFSETS_AHEAD
-from dbfs_workers.backends.cpu_team_kernels import STEP, reserve
+from dbfs_workers.backends.cpu_team_kernels import SHARING, STEP, Sharing, own_part, reserve
 from dbfs_workers.backends.grid_kernels import bottom_up
 from dbfs_workers.intrinsics import fetch_add, fetch_or, prefetch
-from dbfs_workers.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT16, UINT32, int64, kernel
+from dbfs_workers.jit import INT32, READ_INT64, READ_UINT32, UINT16, UINT32, int64, kernel, named
 
 _WORD_BITS = 32
 
 
-@kernel(
-    int64,
-    READ_INT64,
-    READ_UINT32,
-    READ_UINT32,
-    int64,
-    int64,
-    int64,
-    UINT32,
-    UINT32,
-    UINT32,
-    INT64,
-    INT64,
-    int64,
+class GridExpansion(NamedTuple):
+    """The task of a large part of a frontier.
+
+    Attributes:
+        row_offsets, columns, frontier, source_first, row_first, visited, parents, found: see ``grid_kernels.top_down``.
+        chunk: places of a list that a thread reserves at a time.
+        sharing: with the ranks of the grid's row as owners.
+    """
+
+    row_offsets: NDArray[np.int64]
+    columns: NDArray[np.uint32]
+    frontier: NDArray[np.uint32]
+    source_first: int
+    row_first: int
+    visited: NDArray[np.uint32]
+    parents: NDArray[np.uint32]
+    found: NDArray[np.uint32]
+    chunk: int
+    sharing: Sharing
+
+
+class GridSearch(NamedTuple):
+    """The task of a large bottom-up level, on all rows of a rank.
+
+    Attributes:
+        row_offsets, columns, frontier_bits, empty, visited, grid_column, grid_columns, parents, found: see
+            ``grid_kernels.bottom_up``.
+        room: uint32[n_local], scratch space.
+        sharing: with one owner.
+    """
+
+    row_offsets: NDArray[np.int64]
+    columns: NDArray[np.uint32]
+    frontier_bits: NDArray[np.uint32]
+    empty: NDArray[np.uint32]
+    visited: NDArray[np.uint32]
+    grid_column: int
+    grid_columns: int
+    parents: NDArray[np.uint32]
+    found: NDArray[np.uint32]
+    room: NDArray[np.uint32]
+    sharing: Sharing
+
+
+class GridContraction(NamedTuple):
+    """The task of a large list.
+
+    Attributes:
+        rows, claimed, own_visited, finder, distance, distances, finders, degrees, frontier: see
+            ``grid_kernels.contract``.
+        chunk: places of ``frontier`` that a thread reserves at a time.
+        sharing: with one owner.
+    """
+
+    rows: NDArray[np.uint32]
+    claimed: int
+    own_visited: NDArray[np.uint32]
+    finder: int
+    distance: int
+    distances: NDArray[np.int32]
+    finders: NDArray[np.uint16]
+    degrees: NDArray[np.int64]
+    frontier: NDArray[np.uint32]
+    chunk: int
+    sharing: Sharing
+
+
+GRID_EXPANSION: Final = named(
+    GridExpansion, READ_INT64, *(READ_UINT32,) * 2, int64, int64, *(UINT32,) * 3, int64, SHARING
 )
-def expand(row_offsets, columns, frontier, step, source_first, row_first, visited, parents, found, shared, own, chunk):
+GRID_SEARCHING: Final = named(
+    GridSearch, READ_INT64, *(READ_UINT32,) * 3, UINT32, int64, int64, *(UINT32,) * 3, SHARING
+)
+GRID_CONTRACTION: Final = named(
+    *(GridContraction, READ_UINT32, int64, UINT32, int64, int64, INT32, UINT16, READ_INT64, UINT32, int64, SHARING)
+)
+
+
+@kernel(int64, GRID_EXPANSION, int64)
+def expand(task, thread):
     """Do a thread's part of ``grid_kernels.top_down``; return the edges that it inspected.
 
     A thread that finds a list full stops, and leaves over the rows that it has taken and not finished. A row that was
     begun counts no edges then: the call that finishes the row inspects all of its edges.
-
-    Args:
-        row_offsets, columns, frontier, source_first, row_first, visited, parents, found: see ``top_down``.
-        step: rows that a thread takes at a time.
-        shared, own: see ``cpu_team_kernels``, with the ranks of the grid's row as owners.
-        chunk: places of a list that a thread reserves at a time.
     """
+    row_offsets, columns, frontier = task.row_offsets, task.columns, task.frontier
+    visited, parents, found = task.visited, task.parents, task.found
+    shared, own, step = task.sharing.shared, own_part(task.sharing, thread), task.sharing.step
     width = np.uint32(row_offsets.size - 1)
     room = np.int64(width)
-    source, first = np.uint32(source_first), np.uint32(row_first)
+    source, first = np.uint32(task.source_first), np.uint32(task.row_first)
     owners = (own.size - 2) // 2
     edges = 0
     while True:
@@ -65,7 +129,7 @@ def expand(row_offsets, columns, frontier, step, source_first, row_first, visite
                 if visited[word] & bit:
                     continue
                 owner = np.int64(place // width)
-                if own[owner] == own[owners + owner] and not reserve(shared, own, owner, chunk, room):
+                if own[owner] == own[owners + owner] and not reserve(shared, own, owner, task.chunk, room):
                     own[2 * owners], own[2 * owners + 1] = i, stop
                     return edges
                 if fetch_or(visited, word, bit) & bit:
@@ -78,44 +142,11 @@ def expand(row_offsets, columns, frontier, step, source_first, row_first, visite
             i += 1
 
 
-@kernel(
-    types.UniTuple(int64, 2),
-    READ_INT64,
-    READ_UINT32,
-    READ_UINT32,
-    READ_UINT32,
-    int64,
-    UINT32,
-    int64,
-    int64,
-    UINT32,
-    UINT32,
-    INT64,
-    UINT32,
-)
-def search(
-    row_offsets,
-    columns,
-    frontier_bits,
-    empty,
-    step,
-    visited,
-    grid_column,
-    grid_columns,
-    parents,
-    found,
-    shared,
-    room,
-):
-    """Do a thread's part of ``grid_kernels.bottom_up`` on all rows of a rank; return the same counts, of this thread.
-
-    Args:
-        row_offsets, columns, frontier_bits, empty, visited, grid_column, grid_columns, parents, found: see
-            ``bottom_up``.
-        step: words of the bitmaps that a thread takes at a time.
-        shared: see ``cpu_team_kernels``, with one owner.
-        room: uint32[n_local], scratch space.
-    """
+@kernel(types.UniTuple(int64, 2), GRID_SEARCHING)
+def search(task):
+    """Do a thread's part of ``grid_kernels.bottom_up``; return the same counts, of this thread."""
+    row_offsets, visited, room = task.row_offsets, task.visited, task.room
+    shared, step = task.sharing.shared, task.sharing.step
     n_local = row_offsets.size - 1
     edges = 0
     total = 0
@@ -127,53 +158,32 @@ def search(
         first, stop = word * _WORD_BITS, end * _WORD_BITS
         inspected, count = bottom_up(
             row_offsets[first : stop + 1],
-            columns,
-            frontier_bits,
-            empty[word:end],
+            task.columns,
+            task.frontier_bits,
+            task.empty[word:end],
             visited[word:end],
             n_local,
-            grid_column,
-            grid_columns,
-            parents[first:stop],
+            task.grid_column,
+            task.grid_columns,
+            task.parents[first:stop],
             room[first:stop],
         )
         at = fetch_add(shared, 0, count)
         for i in range(count):
-            found[at + i] = room[first + i] + np.uint32(first)
+            task.found[at + i] = room[first + i] + np.uint32(first)
         edges += inspected
         total += count
 
 
-@kernel(
-    types.UniTuple(int64, 2),
-    READ_UINT32,
-    types.boolean,
-    int64,
-    UINT32,
-    INT64,
-    INT64,
-    int64,
-    int64,
-    int64,
-    INT32,
-    UINT16,
-    READ_INT64,
-    UINT32,
-)
-def contract(
-    rows, claimed, step, own_visited, shared, own, chunk, finder, distance, distances, finders, degrees, frontier
-):
+@kernel(types.UniTuple(int64, 2), GRID_CONTRACTION, int64)
+def contract(task, thread):
     """Do a thread's part of ``grid_kernels.contract``; return the same counts, of this thread.
 
     A thread that finds ``frontier`` full stops, and leaves over the entries that it has taken and not looked at. If all
     rows are new, each has the same place in ``frontier`` as in ``rows``.
-
-    Args:
-        rows, claimed, own_visited, finder, distance, distances, finders, degrees, frontier: see ``contract`` there.
-        step: entries that a thread takes at a time.
-        shared, own: see ``cpu_team_kernels``, with one owner.
-        chunk: places of ``frontier`` that a thread reserves at a time.
     """
+    rows, own_visited, frontier = task.rows, task.own_visited, task.frontier
+    shared, own, step = task.sharing.shared, own_part(task.sharing, thread), task.sharing.step
     count = 0
     total = 0
     while True:
@@ -184,20 +194,20 @@ def contract(
         for i in range(first, stop):
             row = rows[i]
             at = i
-            if not claimed:
+            if not task.claimed:
                 word = np.int64(row >> np.uint32(5))
                 bit = np.uint32(1) << (row & np.uint32(31))
                 if own_visited[word] & bit:
                     continue
-                if own[0] == own[1] and not reserve(shared, own, 0, chunk, frontier.size):
+                if own[0] == own[1] and not reserve(shared, own, 0, task.chunk, frontier.size):
                     own[2], own[3] = i, stop
                     return count, total
                 if fetch_or(own_visited, word, bit) & bit:
                     continue
                 at = own[0]
                 own[0] = at + 1
-            distances[row] = distance
-            finders[row] = finder
+            task.distances[row] = task.distance
+            task.finders[row] = task.finder
             frontier[at] = row
             count += 1
-            total += degrees[row]
+            total += task.degrees[row]
