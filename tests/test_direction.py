@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.direction import ALPHA, bottom_up_pays, expected_search_share
+from dbfs_workers.direction import ALPHA, bottom_up_pays, bottom_up_pays_batch, expected_search_share
 from dbfs_workers.jit import kernel, void
 from dbfs_workers.levels.record_types import STATES
 from dbfs_workers.levels.state import State, bound_frontier, turn
@@ -79,6 +79,18 @@ def test_the_share_of_the_last_bottom_up_level_is_expected_of_the_next() -> None
     assert expected_search_share(900, 1000) == 0.9
     assert bottom_up_pays(after_a_level(1000, 1, 2000, 10))
     assert not bottom_up_pays(after_a_level(1000, 1, 2000, 10, expected_search_share(900, 1000)))
+
+
+def test_a_batch_goes_bottom_up_where_a_third_of_all_edges_is_in_the_frontier() -> None:
+    # The frontier does not grow, and what is unexplored does not count.
+    state = after_a_level(1100, 1100, 0, 160)
+    assert bottom_up_pays_batch(state, 3240, 0)
+    assert not bottom_up_pays_batch(state, 3300, 0)
+    state.bottom_up = True
+    for searched, most in ((100, 110), (1000, 1010), (3000, 1010)):
+        for frontier, pays in ((most, False), (most + 1, True)):
+            state.frontier_edges = frontier
+            assert bottom_up_pays_batch(state, 3000, searched) == pays, (searched, frontier)
 
 
 @pytest.mark.parametrize("share", [1 / ALPHA, 0.5, 1.0])

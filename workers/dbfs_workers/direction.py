@@ -20,6 +20,9 @@ from typing import Final, Protocol
 ALPHA: Final = 20
 ROWS_PER_EDGE: Final = 16
 
+BATCH_SHARE: Final = 1 / 3
+"""Share of all edges that a bottom-up level of a batch is expected to look at, at most."""
+
 # Of the resident kernel on GPUs, whose rule ``cuda/kernels/resident/direction.cuh`` describes. Measured:
 # docs/decisions/direction.md.
 GPU_ALPHA: Final = 40.0
@@ -46,11 +49,24 @@ class Sums(Protocol):
     """What the rule reads of a traversal's state: see ``state.State``."""
 
     n: int
+    bottom_up: bool
     exact: bool
     frontier_edges: int
     expanded_edges: int
     unexplored_edges: int
     search_share: float
+
+
+def looks_at_fewer(edges: int, others: int, share: float, n: int) -> bool:
+    """Return whether a bottom-up level is expected to look at fewer edges than a top-down one.
+
+    Args:
+        edges: sum of the frontier's degrees.
+        others: edges of the rows that a bottom-up level searches.
+        share: share of ``others`` that the level is expected to look at.
+        n: vertices of the graph.
+    """
+    return edges > others * share + n / ROWS_PER_EDGE
 
 
 def bottom_up_pays(state: Sums) -> bool:
@@ -65,8 +81,24 @@ def bottom_up_pays(state: Sums) -> bool:
     edges = state.frontier_edges
     others = state.unexplored_edges - edges
     # In this order, since a division takes as long as the rest.
-    searches_fewer = edges > others * state.search_share + state.n / ROWS_PER_EDGE
-    if not searches_fewer or not state.exact:
-        return searches_fewer
+    fewer = looks_at_fewer(edges, others, state.search_share, state.n)
+    if not fewer or not state.exact:
+        return fewer
     growth = edges / max(1, state.expanded_edges)
     return edges * (1 + growth) > others
+
+
+def bottom_up_pays_batch(state: Sums, all_edges: int, searched: int) -> bool:
+    """Return whether the next level of a batch of sources is faster bottom-up.
+
+    A row is searched for as long as it lacks a source of the frontier, so most rows are searched in most bottom-up
+    levels: no edges are explored for good, and no rest of them is there to be reached. A row's search also ends late,
+    with its last source; once a level has shown how late, the next one is expected to look at no more.
+
+    Args:
+        state: the traversal, after a level.
+        all_edges: the graph's edges.
+        searched: edges that the last level looked at.
+    """
+    share = min(BATCH_SHARE, searched / max(1, all_edges)) if state.bottom_up else BATCH_SHARE
+    return looks_at_fewer(state.frontier_edges, all_edges, share, state.n)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import batch_kernels as kernels
+from dbfs_workers.direction import bottom_up_pays_batch
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.loop import LevelLoop
@@ -28,10 +29,6 @@ from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.batch import BatchScratch, RankBatch, width_of
 from dbfs_workers.storage.labels import RankLabels
 
-# A level is bottom-up if the frontier has more than this share of the graph's edges.
-_BOTTOM_UP_SHARE: Final = 1 / 3
-# Edges that cost a top-down level as much as a row costs a bottom-up one.
-_ROW_EDGES: Final = 1 / 8
 # Levels before the first look whether the sources share enough. Graphs of small diameter have fewer.
 _LEVELS: Final = 16
 # Until so many levels, the look also waits for this share of the vertices.
@@ -80,7 +77,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """See ``RankLevels``."""
         assert isinstance(labels, RankBatch)
         self._spec, self._kept, self._adaptive = spec, labels, state.adaptive
-        # This class chooses directions itself, and targets end nothing.
+        # Directions are those of ``bottom_up_pays_batch``, and targets end nothing.
         state.adaptive = state.measuring = state.measured = state.targets = False
         self._counts: list[NDArray[np.int64]] = []
         # Over all ranks: vertices of all frontiers, and their bits.
@@ -168,11 +165,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._vertices += sums[0]
         self._bits += sums[2]
         if self._adaptive:
-            # A bottom-up level looks at fewer edges than the last one, and at every row.
-            most = _BOTTOM_UP_SHARE * self._edges
-            if state.bottom_up:
-                most = min(most, sums[4] + _ROW_EDGES * state.n)
-            state.bottom_up = sums[1] > most
+            state.bottom_up = bottom_up_pays_batch(state, self._edges, sums[4])
         if not over(state) and not self._shares(state):
             self._shared, state.frontier = False, 0
         return bits, edges

@@ -22,7 +22,7 @@ ROW: Final = ROWS.dtype
 """One of them."""
 
 for function in (
-    *(direction.bottom_up_pays, direction.expected_search_share, state.bound_frontier, state.choose, state.end_level),
-    *(state.is_small, state.may_pay, state.over, state.turn),
+    *(direction.bottom_up_pays, direction.expected_search_share, direction.looks_at_fewer, state.bound_frontier),
+    *(state.choose, state.end_level, state.is_small, state.may_pay, state.over, state.turn),
 ):
     register_jitable(function)
