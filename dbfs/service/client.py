@@ -206,13 +206,9 @@ class ServiceClient:
         client = self.client.id
         try:
             yield
-        except (LateError, OutcomeUnknownError):
-            self.send(CancelRun(run_id, client))
-            raise
-        except DbfsError:
-            raise
-        except BaseException:
-            self.send(CancelRun(run_id, client))
+        except BaseException as error:
+            if not isinstance(error, DbfsError) or isinstance(error, LateError | OutcomeUnknownError):
+                self.send(CancelRun(run_id, client))
             raise
 
     def look(self, run_id: str, progress: Callable[[RunProgress], None]) -> None:

@@ -24,8 +24,8 @@ from dbfs.errors import (
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.messages import UpdateReport
 from dbfs.units import format_seconds
-from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.partition import GraphTotals
+from dbfs_workers.turns.messages import Doors
 from dbfs_workers.turns.requests import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
@@ -49,21 +49,6 @@ class Reservation:
     client: str
     addresses: tuple[str, ...]
     name: str | None
-
-
-@dataclass(frozen=True)
-class Doors:
-    """Where ranks 1 to p - 1 of a gang take rank 0's lines.
-
-    Attributes:
-        addresses: the doors, by rank.
-        token: what rank 0 shows there.
-        epoch: the attempt that opened them.
-    """
-
-    addresses: tuple[Address, ...]
-    token: bytes
-    epoch: int
 
 
 @dataclass(frozen=True)

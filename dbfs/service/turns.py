@@ -21,7 +21,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.service import forming
-from dbfs.service.entries import Doors, GraphEntry, RunEntry, name_rank
+from dbfs.service.entries import GraphEntry, RunEntry, name_rank
 from dbfs.service.history import History
 from dbfs.service.messages import Led, TurnGrant
 from dbfs.service.run_watch import RunWatch
@@ -29,7 +29,7 @@ from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import new_token
 from dbfs_workers.rpc import LATE_SECONDS, A, Pickled
-from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.turns.messages import BeginTurn, Begun, Doors, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.turns.notes import NotedRun, NoteRuns
 from dbfs_workers.turns.requests import Work
 
@@ -241,9 +241,7 @@ class Turns:
             work=None if token and run.traversals > 1 else work,
             token=token,
             addresses=record.addresses[1:],
-            doors=doors.addresses,
-            doors_token=doors.token,
-            epoch=doors.epoch,
+            doors=doors,
             seconds=run.remaining,
             order_key=record.order_key,
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -39,7 +38,6 @@ class GangCalls:
         self._addresses = addresses
         self._loop = asyncio.get_running_loop()
         self._order = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def abort(self, number: int, cause: Cause, message: str) -> None:
         """Abort a run on all ranks."""
@@ -73,25 +71,19 @@ class GangCalls:
                     return rpc.unpack(address, update, answer)
 
     def _call_peers(self, message: WorkerMessage[None]) -> None:
-        for address in self._addresses:
-            self._in_loop(self._start, address, message)
+        calling = self._send_to_peers(message)
+        try:
+            asyncio.run_coroutine_threadsafe(calling, self._loop)
+        except RuntimeError:
+            # The loop of a worker that closes is closed.
+            calling.close()
 
-    def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
-        # The loop of a worker that closes is closed.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-    def _start(self, address: str, message: WorkerMessage[None]) -> None:
-        self._spawn(self._send(self._worker.rpc(address), message))
+    async def _send_to_peers(self, message: WorkerMessage[None]) -> None:
+        await asyncio.gather(*(self._send(self._worker.rpc(address), message) for address in self._addresses))
 
     async def _send_in_order(self, notes: NoteRuns) -> None:
         async with self._order:
             await self._send(self._worker.scheduler, notes)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     @staticmethod
     async def _send(server: Any, message: rpc.Message[None]) -> None:

@@ -26,6 +26,21 @@ class TurnEnd:
 
 
 @dataclass(frozen=True)
+class Doors:
+    """Where ranks 1 to p - 1 of a gang take rank 0's lines.
+
+    Attributes:
+        addresses: the doors, by rank.
+        token: what rank 0 shows there.
+        epoch: the attempt that opened them. Rank 0 keeps lines of the same epoch, and opens new ones under a later one.
+    """
+
+    addresses: tuple[Address, ...]
+    token: bytes
+    epoch: int
+
+
+@dataclass(frozen=True)
 class OpenDoor(WorkerMessage[Address]):
     """Admit rank 0's line to this rank, in place of the one before; return the address of the worker's door.
 
@@ -70,9 +85,7 @@ class BeginTurn(WorkerMessage[Begun]):
         work: what to make at once; None if the client sends it over its line.
         token: the token that the client will show, to hold the turn after that; empty if it gets no line.
         addresses: workers of the other ranks.
-        doors: answers to ``OpenDoor`` of the other ranks.
-        doors_token: the token of those doors.
-        epoch: the attempt of those doors. Rank 0 keeps lines of the same epoch, and opens new ones under a later one.
+        doors: those of the other ranks.
         seconds: time until the run's deadline.
         order_key: Dask key of the graph's order by degree, which this worker has; None if the graph has none.
 
@@ -89,9 +102,7 @@ class BeginTurn(WorkerMessage[Begun]):
     work: Pickled[Work] | None
     token: bytes
     addresses: tuple[str, ...]
-    doors: tuple[Address, ...]
-    doors_token: bytes
-    epoch: int
+    doors: Doors
     seconds: float
     order_key: Hashable | None
 

@@ -14,7 +14,7 @@ from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
 from dbfs_workers.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.turns.leader import Leader
-from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.turns.messages import BeginTurn, Begun, Doors, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.turns.ranks import Follower, Peer
 from dbfs_workers.turns.requests import (
     Answers,
@@ -70,9 +70,9 @@ class WorkerTurns:
         member, graph_id = self._member(message.graph_id), message.graph_id
         end = time.monotonic() + message.seconds
         self._require_later(message)
-        if self._leaders.get(graph_id, (None, 0))[1] != message.epoch:
+        if self._leaders.get(graph_id, (None, 0))[1] != message.doors.epoch:
             self._drop_leader(graph_id)
-            self._leaders[graph_id] = await self._new_leader(message, member), message.epoch
+            self._leaders[graph_id] = await self._new_leader(message, member), message.doors.epoch
             # Meanwhile the scheduler may have ended the turn.
             self._require_later(message)
         leader = self._leaders[graph_id][0]
@@ -96,9 +96,7 @@ class WorkerTurns:
         order = None if message.order_key is None else self._worker.data.get(message.order_key)
         if order is None and message.order_key is not None:
             raise ExchangeUnavailableError(f"{self._worker.address} has lost the order by degree; load the graph again")
-        lines = await asyncio.to_thread(
-            _open_lines, self._door.opener(), message.doors, message.doors_token, message.seconds
-        )
+        lines = await asyncio.to_thread(_open_lines, self._door.opener(), message.doors, message.seconds)
         if member.closed:
             # The graph was unloaded meanwhile.
             for line in lines:
@@ -195,15 +193,8 @@ class WorkerTurns:
             if isinstance(part, Burst):
                 with member.in_use:
                     reports = member.make_burst(
-                        rows,
-                        part.number,
-                        part.client,
-                        part.specs,
-                        part.deadline,
-                        part.dropped,
-                        part.first,
-                        part.following,
-                        stops,
+                        *(rows, part.number, part.client, part.specs, part.deadline, part.dropped),
+                        *(part.first, part.following, stops),
                     )
                     yield from answers_of_run(part, reports)
             elif isinstance(part, BeginUpdate):
@@ -222,14 +213,12 @@ def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> N
     serve(line)
 
 
-def _open_lines(
-    open_line: Callable[[Address, bytes, float], Line], doors: tuple[Address, ...], token: bytes, seconds: float
-) -> list[Line]:
+def _open_lines(open_line: Callable[[Address, bytes, float], Line], doors: Doors, seconds: float) -> list[Line]:
     lines: list[Line] = []
     end = time.monotonic() + seconds
     try:
-        for address in doors:
-            lines.append(open_line(address, token, max(1e-3, end - time.monotonic())))
+        for address in doors.addresses:
+            lines.append(open_line(address, doors.token, max(1e-3, end - time.monotonic())))
             lines[-1].notice_silence()
     except BaseException as error:
         for line in lines:
