@@ -19,11 +19,10 @@ from dbfs_workers.jit import INT64, READ_INT64, READ_UINT32, UINT32, allocating_
 from dbfs_workers.storage.labels import LabelArrays
 from dbfs_workers.storage.partition import Rows
 from dbfs_workers.storage.row_kernels import ROWS
+from dbfs_workers.storage.stripe import WORD_BITS
 
 STEP: Final = 16
 """Words between two that threads write."""
-
-_WORD_BITS = 32
 
 
 class Sharing(NamedTuple):
@@ -231,7 +230,7 @@ def search(task):
         end = min(word + step, own_visited.size)
         if word >= end:
             return edges, total, degrees
-        first, stop = word * _WORD_BITS, end * _WORD_BITS
+        first, stop = word * WORD_BITS, end * WORD_BITS
         inspected, count, degree = bottom_up(
             in_starts[first:stop],
             in_ends[first:stop],

@@ -14,8 +14,7 @@ from dbfs_workers.backends.cpu_team_kernels import SHARING, STEP, Sharing, own_p
 from dbfs_workers.backends.grid_kernels import bottom_up
 from dbfs_workers.intrinsics import fetch_add, fetch_or, prefetch
 from dbfs_workers.jit import INT32, READ_INT64, READ_UINT32, UINT16, UINT32, int64, kernel, named
-
-_WORD_BITS = 32
+from dbfs_workers.storage.stripe import WORD_BITS
 
 
 class GridExpansion(NamedTuple):
@@ -155,7 +154,7 @@ def search(task):
         end = min(word + step, visited.size)
         if word >= end:
             return edges, total
-        first, stop = word * _WORD_BITS, end * _WORD_BITS
+        first, stop = word * WORD_BITS, end * WORD_BITS
         inspected, count = bottom_up(
             row_offsets[first : stop + 1],
             task.columns,

@@ -234,8 +234,7 @@ class Leader:
             note = RunNote(request.run_id, time.time(), 0, update=work.spec.kind, led=led)
             making = self._change(request, work, note, line)
         self._begun.set()
-        if not self._awake.is_set():
-            self._awake.set()
+        self._awake.set()
         try:
             with closing(making):
                 for answer in making:
@@ -258,12 +257,11 @@ class Leader:
         self, request: Request, change: Change, note: RunNote, line: Line | None
     ) -> Generator[Answer, None, None]:
         """Change the graph by an update; yield the one answer. Not ended early: the client may leave."""
-
-        def gave_up() -> bool:
-            return self._end_run is not None or (line is not None and line.hung_up)
-
         end = time.monotonic() + request.deadline
-        rounds = rounds_of(request, change, self._graph_id, self._client, note.began, time.monotonic, gave_up)
+        rounds = rounds_of(
+            *(request, change, self._graph_id, self._client, note.began, time.monotonic),
+            gave_up=lambda: self._end_run is not None or (line is not None and line.hung_up),
+        )
         try:
             half, until = next(rounds)
             while True:
