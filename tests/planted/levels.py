@@ -95,6 +95,12 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/direction.py",
+        " if state.bottom_up else BATCH_SHARE",
+        "",
+        ("tests/test_direction.py::test_a_batch_goes_bottom_up_where_a_third_of_all_edges_is_in_the_frontier",),
+    ),
+    Fault(
+        "workers/dbfs_workers/direction.py",
         "    return edges * (1 + growth) > others",
         "    return True",
         ("tests/test_direction.py::test_a_level_goes_bottom_up_only_where_the_frontier_reaches_the_rest",),
