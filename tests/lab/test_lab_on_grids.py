@@ -1,7 +1,8 @@
 """The strategies on several ranks in a grid: Krajecki's scan along a row, and Merrill's sort into bins."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import distributed
 import numpy as np
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import DeadlineExceededError
+from dbfs_workers.lab.device import Device, Gpu
+from dbfs_workers.lab.enactor import policy_constants
 from dbfs_workers.lab.radix_bins import RadixBins
 from dbfs_workers.lab.strategies import CULLING, GATHERING, Policy
+from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
@@ -21,6 +25,15 @@ from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
 from tests.support.parity import Way, loaded
 
 GRID = Way("resident", layout="2d")
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+
+
+def emulated(seed: int, _policy: Policy) -> Device:
+    return EmulatedGpu(seed)
+
+
+def real(_seed: int, policy: Policy) -> Device:
+    return Gpu(Tuning().threads, policy_constants(policy))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +100,9 @@ def test_a_run_by_scans_ends_at_its_deadline(nine: distributed.Client) -> None:
         graph.bfs(0, strategy="row-scan", deadline=0.3)
 
 
-@pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+@pytest.mark.parametrize(
+    "made", [pytest.param(emulated, marks=needs_compiler), pytest.param(real, marks=needs_gpu("cupy"))]
+)
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 999),
@@ -97,7 +112,7 @@ def test_a_run_by_scans_ends_at_its_deadline(nine: distributed.Client) -> None:
     culling=st.sampled_from(CULLING),
 )
 def test_the_bins_have_every_new_neighbour_in_the_order_of_the_queue(
-    seed: int, owners: int, edges: int, gathering: str, culling: str
+    made: Callable[[int, Policy], Device], seed: int, owners: int, edges: int, gathering: str, culling: str
 ) -> None:
     n_local, rows, random = 64, 100, np.random.default_rng(seed)
     first_id = 64 * int(random.integers(3))
@@ -106,22 +121,24 @@ def test_the_bins_have_every_new_neighbour_in_the_order_of_the_queue(
     offsets = np.searchsorted(sources, np.arange(rows + 1)).astype(np.int64)
     columns = (first_id + random.integers(0, n, edges)).astype(np.uint32)
     policy = Policy("radix-bins", gathering=gathering, culling=culling)
+    device = made(seed, policy)
+    there: Any = device.xp.asarray
     one = {"first_id": first_id, "n_local": n_local, "owners": owners, "policy": policy}
-    sort = RadixBins(EmulatedGpu(seed), offsets, columns, **one)
+    sort = RadixBins(device, there(offsets), there(columns), **one)
     bits = random.integers(0, 1 << 32, n // 32, dtype=np.uint32)
-    sort.visit(bits)
+    sort.visit(there(bits))
     marked = np.unpackbits(bits.view(np.uint8), bitorder="little").astype(bool)
     visited = marked.copy()
     for frontier in np.array_split(random.permutation(rows).astype(np.uint32), 3):
-        inspected, bins = sort.sort(frontier)
+        inspected, bins = sort.sort(there(frontier))
         queue = np.concatenate([columns[offsets[row] : offsets[row + 1]] for row in frontier]) - first_id
         assert (inspected, len(bins)) == (queue.size, owners)
-        for owner, found in enumerate(bins):
-            there = queue[queue // n_local == owner] - owner * n_local
+        for owner, found in enumerate(map(device.read, bins)):
+            of_owner = queue[queue // n_local == owner] - owner * n_local
             # Of the bits that blocks set in the same launch, some may be lost.
-            new, unmarked = (set(there[~before[owner * n_local :][there]]) for before in (visited, marked))
+            new, unmarked = (set(of_owner[~before[owner * n_local :][of_owner]]) for before in (visited, marked))
             assert new <= set(found) <= unmarked
-            in_order = iter(sort._edges[:inspected] - np.uint32(first_id + owner * n_local))
+            in_order = iter(device.read(sort._edges[:inspected]) - np.uint32(first_id + owner * n_local))
             assert all(row in in_order for row in found)
         visited[queue] = True
 
