@@ -111,7 +111,7 @@ def test_a_run_by_scans_ends_at_its_deadline(nine: distributed.Client) -> None:
     gathering=st.sampled_from(GATHERING),
     culling=st.sampled_from(CULLING),
 )
-def test_the_bins_have_every_new_neighbour_in_the_order_of_the_queue(
+def test_bins_have_every_new_neighbour(
     made: Callable[[int, Policy], Device], seed: int, owners: int, edges: int, gathering: str, culling: str
 ) -> None:
     n_local, rows, random = 64, 100, np.random.default_rng(seed)
