@@ -129,7 +129,7 @@ def test_a_checkpoint_of_something_else_is_refused(client: distributed.Client, g
     for call, options, words in [
         (graph.harmonic_centrality, {}, "another measure: closeness_centrality, not harmonic_centrality;"),
         (graph.closeness_centrality, {"sample": 40}, "not closeness_centrality by sums;"),
-        (graph.closeness_centrality, {"vertices": range(80)}, "another vertices: 81 sources"),
+        (graph.closeness_centrality, {"vertices": range(80)}, "another set of sources: 81 sources"),
     ]:
         with pytest.raises(InvalidOptionError, match=words):
             call(checkpoint=path, **options)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import dask
 import distributed
@@ -356,7 +357,7 @@ def test_level_counts(gpus: distributed.Client, predecessors: bool, ranks: int) 
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_measures_by_one_traversal_after_another(gpus: distributed.Client, ranks: int) -> None:
+def test_measures_by_one_traversal_after_another(gpus: distributed.Client, ranks: int, tmp_path: Path) -> None:
     path = nx.path_graph(60)
     with dbfs.load("path:n=60", client=gpus, ranks=ranks) as graph:
         seen: list[RunProgress] = []
@@ -365,6 +366,11 @@ def test_measures_by_one_traversal_after_another(gpus: distributed.Client, ranks
         assert (seen[-1].traversals, seen[-1].finished) == (60, 60)
         assert [made.finished for made in seen] == sorted(made.finished for made in seen)
         assert graph.wiener_index() == nx.wiener_index(path)
+        assert graph.khop_sizes(2, [0, 30]).to_dict() == {0: 3, 30: 5}
+        assert (graph.diameter(), graph.radius()) == (59, 30)
+        assert [each.tolist() for each in graph.landmarks(3).bounds(59, [0, 59])] == [[59, 0], [59, 0]]
+        kept = tmp_path / "kept.npz"
+        assert graph.wiener_index(checkpoint=kept) == graph.wiener_index(checkpoint=kept) == nx.wiener_index(path)
         with pytest.raises(InvalidOptionError, match="is on GPUs"):
             graph.harmonic_centrality(sample=5)
 

@@ -88,7 +88,7 @@ class Checkpoint:
         self._told = {
             "measure": measure,
             "graph": f"{kind}, {graph.n} vertices, edges {_edge_digest(graph):016x}",
-            "vertices": f"{made_of[0].size} sources, digest {vertices.hexdigest()}",
+            "set of sources": f"{made_of[0].size} sources, digest {vertices.hexdigest()}",
         }
         self.finished, self.state = self._read(begin)
         self._saved, self._due = -1, 0.0

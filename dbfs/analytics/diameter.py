@@ -5,8 +5,10 @@ diameter of massive graphs", 2009). The eccentricity of the farthest vertex of a
 The eccentricity of the middle of the longest path found is small. Two vertices are no farther apart than the sum of
 their distances from the middle, which gives the upper bound.
 
-The exact values are those of Takes and Kosters ("Computing the eccentricity distribution of large graphs", 2013): every
-traversal bounds the eccentricities of all vertices, and vertices that can't change the measure get no traversal.
+The exact values are those of Takes and Kosters ("Computing the eccentricity distribution of large graphs", 2013):
+every traversal bounds the eccentricities of all vertices, and vertices that can't change the measure get no traversal.
+For the diameter, distances by way of a centre bound those of pairs, as in iFUB (Crescenzi et al., "On computing the
+diameter of real-world undirected graphs", 2013).
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ def eccentricities(graph: Graph, measure: Measure, progress: Progress = None) ->
         return measures.eccentricity(graph, None, measures.Options(progress=progress)).values
     lower, upper = np.zeros(left.size, np.int64), np.full(left.size, np.iinfo(np.int64).max)
     central, smallest, before = np.empty(0, np.int32), left.size, left.size
-    vertex = hub(graph)
+    vertex, of_all, pays = hub(graph), False, measure is Measure.LARGEST
     sweeps = of_one_version(graph, (traverse(graph, [(vertex,)], progress=progress)[0] for _ in itertools.count()))
     for step, sweep in enumerate(sweeps, 1):
         if sweep.reached < left.size and step == 1:
@@ -173,13 +175,12 @@ def eccentricities(graph: Graph, measure: Measure, progress: Progress = None) ->
         np.maximum(lower, np.maximum(distances, most - distances), out=lower)
         np.minimum(upper, most + distances, out=upper)
         lower[vertex] = upper[vertex] = most
+        pays = pays and (most < smallest or not of_all)
         if most < smallest:
             central, smallest = distances, most
         left = _undecided(left, lower, upper, measure)
-        if measure is Measure.LARGEST and left.size:
-            # Two vertices farther apart than all pairs so far are both left, and no farther than by way of the centre.
-            ways = central[left]
-            left = left[ways + ways.max() > lower.max()]
+        if measure is Measure.LARGEST:
+            left = _may_be_ends(left, central[left], int(lower.max()))
         if step % ROUND_TRAVERSALS == 0:
             if left.size and before - left.size < PLAIN_TRAVERSALS:
                 some = left[:PLAIN_TRAVERSALS]
@@ -190,9 +191,27 @@ def eccentricities(graph: Graph, measure: Measure, progress: Progress = None) ->
             before = left.size
         if not left.size:
             break
-        # The farthest vertex and the most central one by turns.
-        vertex = int(left[np.argmax(upper[left]) if step % 2 else np.argmin(lower[left])])
+        # The farthest vertex and the most central one by turns: for the diameter the most central of all, as long as
+        # such a vertex is a better centre than those before.
+        of_all = pays and step % 2 == 0 and bool(lower.min() < smallest)
+        if of_all:
+            vertex = int(lower.argmin())
+        else:
+            vertex = int(left[np.argmax(upper[left]) if step % 2 else np.argmin(lower[left])])
     return lower if measure in (Measure.LARGEST, Measure.LARGEST_EACH) else upper
+
+
+def _may_be_ends(left: NDArray[np.int64], ways: NDArray[np.int32], largest: int) -> NDArray[np.int64]:
+    """Return the vertices that may be farther apart than ``largest``, of those that were ``left``.
+
+    Both ends of such a pair are left, and no farther apart than the ``ways`` from the centre to both.
+    """
+    while left.size:
+        ends = ways + ways.max() > largest
+        if ends.all():
+            break
+        left, ways = left[ends], ways[ends]
+    return left
 
 
 def _undecided(
