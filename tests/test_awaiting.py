@@ -4,7 +4,7 @@ import asyncio
 import concurrent.futures
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 import dbfs
 from dbfs.cluster import awaiting
 from dbfs.cluster.awaiting import sync, sync_to_end
-from dbfs.errors import ClientError
+from dbfs.engines.resident import ResidentEngine
+from dbfs.errors import ClientError, RunCancelledError
 from tests.support.runs import ENDLESS, Background
 
 
@@ -60,6 +61,22 @@ def test_a_client_closed_in_a_run_of_another_thread(client: distributed.Client, 
         error = run.join()
     assert isinstance(error, ClientError), error
     assert "connect and load again" in str(error)
+
+
+def test_a_run_that_the_scheduler_cancels_before_the_clients_loop_ends(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        graph = dbfs.load("path:n=9", client=other, ranks=1)
+
+        def cancelled(*_: object) -> Iterator[object]:
+            other.close()
+            yield from ()
+            raise RunCancelledError("run 7: its client left")
+
+        monkeypatch.setattr(ResidentEngine, "traverse", cancelled)
+        with pytest.raises(ClientError, match="connect and load again"):
+            graph.bfs(0)
 
 
 def test_a_loop_that_ended_before_the_coroutine_began(recwarn: pytest.WarningsRecorder) -> None:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dbfs import engines
+from dbfs.cluster.awaiting import require_open
 from dbfs.cluster.deadline import of_call
-from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, WorkerLostError
+from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
 from dbfs.graph.result import BFSResult
 from dbfs.integers import whole_count
 from dbfs.lab import STRATEGIES, parse
@@ -97,6 +98,10 @@ def finished(
                 for spec, made in zip(run, outcomes, strict=True):
                     version = made.version
                     yield spec, made
+    except RunCancelledError:
+        # The scheduler cancels the runs of a client that closes, and its answer may come before the client's loop ends.
+        require_open(graph.gang.client)
+        raise
     except WorkerLostError as error:
         if why := ServiceClient.of(graph.gang.client).why_lost(graph.record.graph_id):
             raise WorkerLostError(f"{error}; {why}") from error
