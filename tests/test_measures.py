@@ -1,6 +1,7 @@
 """Measures of many sources against NetworkX, exact and sampled, and what they refuse."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import distributed
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 import dbfs
 from dbfs.analytics import diameter, sweeps
 from dbfs.analytics.diameter import Measure
-from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.errors import (
+    DisconnectedGraphError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    InvalidOptionTypeError,
+    InvalidVertexError,
+)
+from dbfs.graph import batch
 from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
 from dbfs.records import RunProgress
@@ -229,6 +237,18 @@ def test_a_matrix_of_distances(client: distributed.Client, monkeypatch: pytest.M
         assert seen[-1].traversals == (10 if directed else 2)
         with pytest.raises(InvalidVertexError, match="target 40"):
             ours.distance_matrix([0], [40])
+        # The workers of the same process have room.
+        free = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=2 * 4 * 40))
+        monkeypatch.setattr(batch, "psutil", free)
+        assert ours.distance_matrix(range(20), [5, 3]).shape == (20, 2)
+        with pytest.raises(GraphTooLargeError, match=r"distances of 41 pairs need about 328 bytes.*take fewer sources"):
+            ours.distance_matrix([*range(40), 0], [5])
+        kept = ours.bfs_batch([1, 2, 3, 4, 5], keep="distances")
+        with pytest.raises(
+            GraphTooLargeError, match=r"the distances of .*to_dask_array\(\) leaves them on the workers"
+        ):
+            kept.distances()
+    monkeypatch.undo()
     with dbfs.load([("a", "b"), ("c", "d")], client=client, ranks=2) as named:
         assert named.distance_matrix(["b", "d"], ["a", "c"]).tolist() == [[1, -1], [-1, 1]]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError
-from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
+from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch, require_room
 from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import stream, traverse
 from dbfs.progress import ProgressOption, run_reporter
@@ -75,6 +75,8 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     rows, columns = graph.vertices_named(sources, "source"), graph.vertices_named(targets, "target")
     if not rows or not columns:
         return np.empty((len(rows), len(columns)), np.int32)
+    entries = len(rows) * len(columns)
+    require_room(2 * 4 * entries, f"the distances of {entries:,} pairs", "take fewer sources or targets at a time")
     turned = not graph.directed and len(set(columns)) < len(set(rows))
     if turned:
         rows, columns = columns, rows

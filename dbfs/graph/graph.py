@@ -686,6 +686,7 @@ class Graph(StaysHere, GraphCounts):
         Raises:
             InvalidVertexError: a source or a target is not in the graph, or was deleted.
             InvalidOptionError: the graph is on GPUs, or another client updated the graph in between.
+            GraphTooLargeError: this machine has no memory for the array.
             Other errors as for ``bfs_batch``.
         """
         from dbfs.analytics.sweeps import distance_matrix
