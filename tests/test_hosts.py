@@ -22,6 +22,7 @@ from dbfs.errors import ExchangeUnavailableError, WorkerLostError
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
 from tests.support.hosts import Host, network
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
@@ -40,6 +41,8 @@ def cluster(
         for host in others:
             options = ("--nworkers", "2", "--nthreads", "1", "--preload", "dbfs.preload")
             host.start("dask", "worker", address, *options, environment=environment, own_pids=own_pids)
+        # A client that is refused at first waits for a random time, at worst beyond its own deadline.
+        eventually(lambda: "Scheduler at:" in first.log())
         with distributed.Client(address, timeout=30, set_as_default=False) as client:
             client.wait_for_workers(4, timeout=60)
             yield client, others

@@ -43,6 +43,10 @@ class Host:
                 )
             )
 
+    def log(self) -> str:
+        """Return what the processes wrote so far."""
+        return (self.logs / f"{self.namespace}.log").read_text()
+
     def unplug(self) -> None:
         """Cut the link without closing any connection, as a pulled cable does."""
         ip("-n", self.namespace, "link", "set", "dev", "eth0", "down")
