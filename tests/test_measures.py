@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs import memory
 from dbfs.analytics import diameter, sweeps
 from dbfs.analytics.diameter import Measure
 from dbfs.errors import (
@@ -21,7 +22,6 @@ from dbfs.errors import (
     InvalidOptionTypeError,
     InvalidVertexError,
 )
-from dbfs.graph import batch
 from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
 from dbfs.records import RunProgress
@@ -239,7 +239,7 @@ def test_a_matrix_of_distances(client: distributed.Client, monkeypatch: pytest.M
             ours.distance_matrix([0], [40])
         # The workers of the same process have room.
         free = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=2 * 4 * 40))
-        monkeypatch.setattr(batch, "psutil", free)
+        monkeypatch.setattr(memory, "psutil", free)
         assert ours.distance_matrix(range(20), [5, 3]).shape == (20, 2)
         with pytest.raises(GraphTooLargeError, match=r"distances of 41 pairs need about 328 bytes.*take fewer sources"):
             ours.distance_matrix([*range(40), 0], [5])

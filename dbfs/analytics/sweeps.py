@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError
-from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch, require_room
+from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
 from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import stream, traverse
+from dbfs.memory import require_room
 from dbfs.progress import ProgressOption, run_reporter
 from dbfs.records import RunProgress
 
@@ -76,7 +77,7 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     if not rows or not columns:
         return np.empty((len(rows), len(columns)), np.int32)
     entries = len(rows) * len(columns)
-    require_room(2 * 4 * entries, f"the distances of {entries:,} pairs", "take fewer sources or targets at a time")
+    require_room(2 * 4 * entries, f"the distances of {entries:,} pairs need", "take fewer sources or targets at a time")
     turned = not graph.directed and len(set(columns)) < len(set(rows))
     if turned:
         rows, columns = columns, rows

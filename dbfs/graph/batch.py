@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from dbfs import engines
@@ -18,16 +17,16 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentLabels
 from dbfs.errors import (
-    GraphTooLargeError,
     InvalidOptionError,
     InvalidVertexError,
     NoRoomForLabelsError,
     ResultReleasedError,
 )
 from dbfs.graph.traversing import finished, require_options
+from dbfs.memory import require_room
 from dbfs.progress import ProgressOption
 from dbfs.records import RunProgress
-from dbfs.units import format_bytes, format_seconds
+from dbfs.units import format_seconds
 from dbfs.validation.validate import Columns, validate
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.batch import WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
@@ -300,7 +299,9 @@ class BatchResult(StaysHere):
         self._require(label)
         columns = len(self.sources) * self._type.itemsize if label == "distances" else -(-len(self.sources) // 8)
         # The parts of the ranks, and their rows by vertex.
-        require_room(2 * self.graph.n * columns, f"the {label} of {self}", "to_dask_array() leaves them on the workers")
+        require_room(
+            2 * self.graph.n * columns, f"the {label} of {self} need", "to_dask_array() leaves them on the workers"
+        )
         return self._in_order([joined(label, parts, self._places, self._type) for parts in self._fetch(label)])
 
     def _in_order(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -311,16 +312,6 @@ class BatchResult(StaysHere):
             places = slice(rank, None, len(parts))
             rows[places if order is None else order.vertex[places]] = part
         return rows
-
-
-def require_room(nbytes: int, what: str, instead: str) -> None:
-    """Raise ``GraphTooLargeError`` if fewer bytes of memory are free on this machine; ``instead`` says what to do."""
-    free = psutil.virtual_memory().available
-    if nbytes > free:
-        raise GraphTooLargeError(
-            f"{what} need about {nbytes} bytes ({format_bytes(nbytes)}) in this process, and {free} bytes "
-            f"({format_bytes(free)}) are free; {instead}"
-        )
 
 
 def _labels_of(made: Outcome) -> ResidentLabels:

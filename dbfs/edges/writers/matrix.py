@@ -8,15 +8,14 @@ import json
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from dbfs.edges.writers.stream import EdgeStream, Survey, Written
 from dbfs.edges.writers.target import Sink
-from dbfs.errors import GraphTooLargeError, InvalidOptionError
-from dbfs.units import format_bytes
+from dbfs.errors import InvalidOptionError
+from dbfs.memory import require_room
 
 # Peak bytes of an entry: the pieces' ids and their concatenation, or the rows, columns and values of both the
 # coordinates and the CSR.
@@ -85,12 +84,9 @@ def _matrix(stream: EdgeStream, survey: Survey, *, simple: bool) -> Any:
     Raise ``GraphTooLargeError`` if the memory will not hold it.
     """
     entries = survey.m * (1 if stream.edges.directed else 2)
-    needed, free = entries * _ENTRY_BYTES + survey.n * _ROW_BYTES, psutil.virtual_memory().available
-    if needed > free:
-        raise GraphTooLargeError(
-            f"{stream.edges.name}: a matrix of {entries} entries takes about {needed} bytes ({format_bytes(needed)}) "
-            f"while it is made, and {free} bytes ({format_bytes(free)}) are free; an edge list, .mtx or .gr needs none"
-        )
+    what = f"{stream.edges.name}: a matrix of {entries} entries takes"
+    needed = entries * _ENTRY_BYTES + survey.n * _ROW_BYTES
+    require_room(needed, what, "an edge list, .mtx or .gr needs none")
     pieces = [(np.empty(0, np.int64), np.empty(0, np.int64)), *stream.numbered(survey)]
     rows, columns = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
     del pieces
