@@ -64,6 +64,7 @@ def list_(as_json: bool) -> None:
 @click.option("--source", required=True, help="Id to start from, as the file has it; the columns of a tuple by commas.")
 @click.option("--strategy", required=True, help="Name, and options after a colon: two-phase:gathering=scan.")
 @click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
+@click.option("--ranks", type=click.IntRange(1), default=1, show_default=True, help="Number of workers, in a grid.")
 @backend_option("Device of the strategy resident.")
 @scheduler_option
 @json_option
@@ -72,26 +73,31 @@ def run(
     source: str,
     strategy: str,
     predecessors: bool,
+    ranks: int,
     backend: str,
     scheduler: str | None,
     as_json: bool,
 ) -> None:
-    """Traverse GRAPH by a strategy, on one rank unless --ranks says more, validate the result, and print its counters.
+    """Traverse GRAPH by a strategy, validate the result, and print its counters.
+
+    A strategy for grids takes the layout 2d, on as many ranks as --ranks says; the others take one rank.
 
     \b
     Examples:
       dbfs lab run kronecker:scale=16 --source 1 --strategy sequential
       dbfs lab run road.gr.xz --source 1 --strategy two-phase:culling=none
+      dbfs lab run kronecker:scale=16 --source 1 --strategy row-scan --ranks 4
     """
     # Before the connection, so that a wrong name is reported at once.
-    device = STRATEGIES[parse(strategy).strategy].device
-    backend = {"cpu": "cpu", "gpu": "cuda"}.get(device, backend)
+    found = STRATEGIES[parse(strategy).strategy]
+    backend = {"cpu": "cpu", "gpu": "cuda"}.get(found.device, backend)
     edges = edge_list(graph)
     if within := fits_within_process(scheduler, backend, edges):
         backend = "cpu"
     with ExitStack() as stack:
-        client = stack.enter_context(connect(scheduler, 1, backend, processes=not within))
-        built = stack.enter_context(dbfs.load(edges, client=client, ranks=1, backend=backend))
+        client = stack.enter_context(connect(scheduler, ranks, backend, processes=not within))
+        layout = "2d" if found.grid else "1d"
+        built = stack.enter_context(dbfs.load(edges, client=client, ranks=ranks, layout=layout, backend=backend))
         result = built.bfs(
             parse_id(source, built.id_type, "source"), strategy=strategy, predecessors=predecessors, validate=True
         )

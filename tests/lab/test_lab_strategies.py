@@ -135,6 +135,14 @@ def test_a_run_is_validated(client: distributed.Client) -> None:
     assert (found["validated"], found["counters"]) == (True, {"edges": 80})
 
 
+def test_a_run_on_a_grid_is_validated(client: distributed.Client) -> None:
+    words = ["lab", "run", "grid2d:side=5", "--source", "0", "--strategy", "row-scan", "--ranks", "3", "--predecessors"]
+    answer = CliRunner().invoke(main, [*words, "--scheduler", client.scheduler.address])
+    assert answer.exit_code == 0, answer.output
+    assert "by row-scan on cpu: 25 reached, depth 8" in answer.stdout
+    assert "the result is valid" in answer.stdout
+
+
 def test_an_unknown_strategy_is_reported_before_a_connection() -> None:
     answer = CliRunner().invoke(main, ["lab", "run", "grid2d:side=5", "--source", "0", "--strategy", "fast"])
     assert answer.exit_code == 2
