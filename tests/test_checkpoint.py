@@ -22,7 +22,7 @@ from dbfs.errors import FormatError, InvalidOptionError, OutputError, Unreadable
 from dbfs.graph.graph import Graph
 from dbfs.records import RunProgress
 
-# A process that measures, tells of every run of a few sources, and waits to be killed before the third.
+# The process measures, and prints a line after each run of a few sources. Before the third run it waits to be killed.
 KILLED = """
 import sys, dbfs
 from dbfs.analytics import checkpoint, sweeps

@@ -135,7 +135,7 @@ def test_a_loaded_graph(invoke: Invoke, client: distributed.Client) -> None:
         (["wiener", "path:n=5", "--out", "x.csv"], 2, "--out is for tables, and wiener is one number"),
         (["closeness", "path:n=5", "--out", "x.npy"], 2, "--out x.npy: the name must end in .parquet or .csv"),
         (["eccentricity", "uniform:n=9,m=0"], 2, "is not connected: 0 reaches 1 of 9 vertices"),
-        (["closeness", "nobody", "--loaded"], 2, "nobody"),
+        (["closeness", "nobody", "--loaded"], 2, "no graph is named 'nobody'"),
         (["closeness", "path:n=5", "--deadline", "soon"], 2, "soon"),
     ],
 )

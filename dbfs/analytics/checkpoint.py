@@ -92,7 +92,7 @@ class Checkpoint:
         }
         self.finished, self.state = self._read(begin)
         self._saved, self._due = -1, 0.0
-        # A file that can't be written is told of before the work.
+        # The first save shows whether the file can be written, before the work begins.
         self.save()
 
     def take(self, finished: int, state: Array) -> None:
