@@ -48,12 +48,13 @@ class BatchTime:
 @options.graph
 @options.order("degree")
 @options.ranks(2)
+@options.backend
 @click.option("--sources", "counts", type=click.IntRange(1), multiple=True, default=SOURCES, show_default=True)
 @options.value("--keep", "counts", "What the batch keeps.", click.Choice(KEPT))
 @options.count("--rounds", 3, "Turns that count.")
 @options.json
 def batch(
-    graph: str, order: str, ranks: int, counts: tuple[int, ...], keep: str, rounds: int, file: str | None
+    graph: str, order: str, ranks: int, backend: str, counts: tuple[int, ...], keep: str, rounds: int, file: str | None
 ) -> None:
     """Measure traversals from many sources, together and one after another.
 
@@ -61,7 +62,7 @@ def batch(
 
     Example: dbfs bench batch --graph grid2d:side=700 --order given
     """
-    with Results("batch", file) as results, connect(ranks, "cpu") as client:
+    with Results("batch", file) as results, connect(ranks, backend) as client:
         rows = bench_batch(client, graph, order, ranks, counts, keep, rounds)
         results.take("batches", rows, f"{graph} by {order}, {ranks} ranks")
 

@@ -153,13 +153,6 @@ def test_bad_input(client: distributed.Client) -> None:
                 read()
 
 
-def test_a_graph_on_gpus_is_told_to_use_bfs_many(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    with loaded(client, ranks=1) as graph:
-        monkeypatch.setattr(graph, "backend", "cuda")
-        with pytest.raises(InvalidOptionError, match=r"on GPUs; graph.bfs_many\(sources\)"):
-            graph.bfs_batch([0])
-
-
 def test_groups_become_smaller_until_they_fit(client: distributed.Client) -> None:
     """Distances of 150 sources fit beside bits of 64; a limit below that refuses the batch."""
     n = 200_000
@@ -194,7 +187,11 @@ def test_groups_before_one_that_does_not_fit_are_dropped(
 
 
 def test_a_batch_is_cancelled_by_its_next_level(client: distributed.Client) -> None:
-    with dbfs.load("path:n=1000000", client=client, ranks=2) as graph:
+    assert_cancelled(client, ranks=2)
+
+
+def assert_cancelled(client: distributed.Client, ranks: int) -> None:
+    with dbfs.load("path:n=1000000", client=client, ranks=ranks) as graph:
         errors: list[BaseException] = []
         levels = threading.Event()
 

@@ -36,13 +36,12 @@ def counts_of(
 ) -> Iterator[NDArray[np.int64]]:
     """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance up to ``max_depth``.
 
-    The first ``finished`` sources are left out. Sources of a graph on GPUs, which has no batches, are traversed from
-    one after another; so is one source.
+    The first ``finished`` sources are left out. One source is traversed from by itself.
 
     Raises:
         InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
     """
-    if graph.backend == "cpu" and sources.size > 1:
+    if sources.size > 1:
         for result in _batches(graph, sources, progress, finished=finished, max_depth=max_depth):
             yield result.counts
         return

@@ -62,11 +62,6 @@ def batch(
     require_options(graph, direction, max_depth)
     if keep not in KEPT:
         raise InvalidOptionError(f"unknown keep={keep!r}; choose one of {', '.join(KEPT)}")
-    if graph.backend != "cpu":
-        raise InvalidOptionError(
-            f"bfs_batch needs a graph on CPU cores, and {graph.name} is on GPUs; "
-            "graph.bfs_many(sources) traverses from the same sources one after another"
-        )
     if not sources:
         raise InvalidVertexError("bfs_batch needs at least one source")
     # In this order the first of several nearest sources is the smallest.
@@ -141,9 +136,13 @@ class BatchResult(StaysHere):
         self._ordered = np.concatenate([np.array(part, np.int64) for part in run.sources])
         self._places = np.searchsorted(self._ordered, sources)
         self._kept = [_labels_of(made).publish_as(*run.options.batch) for made in outcomes]
-        by_group = [np.sum(ranks, axis=0) for ranks in zip(*self._fetch("counts"), strict=True)]
-        most = max(map(len, by_group))
-        counts = np.hstack([np.pad(one, ((0, most - len(one)), (0, 0))) for one in by_group])
+        parts = self._fetch("counts")
+        # A rank on a GPU counts up to its own largest distance where sources were traversed from one by one.
+        most = max(len(one) for ranks in parts for one in ranks)
+        by_group = [
+            sum(np.pad(one, ((0, most - len(one)), (0, 0))) for one in ranks) for ranks in zip(*parts, strict=True)
+        ]
+        counts = np.hstack(by_group)
         self._type = distance_type(most - 1)
         self.depth = int(np.flatnonzero(counts.any(axis=1))[-1])
         self.counts: NDArray[np.int64] = np.ascontiguousarray(counts[: self.depth + 1, self._places].T)

@@ -338,7 +338,6 @@ class Graph(StaysHere, GraphCounts):
         """Traverse from many vertices at once, each by itself: one look at an edge serves up to 512 sources.
 
         Where the sources share few levels (a road network), they are traversed from one after another in the same run.
-        Only graphs on CPU cores have batches; ``bfs_many`` makes the same traversals on GPUs.
 
         Args:
             sources: ids, each once.
@@ -354,7 +353,7 @@ class Graph(StaysHere, GraphCounts):
 
         Raises:
             InvalidVertexError: there is no source, one is given twice, or a source or a target is not in the graph.
-            InvalidOptionError: the graph is on GPUs, or an option's value is not one of its choices.
+            InvalidOptionError: an option's value is not one of its choices.
             NoRoomForLabelsError: the batch does not fit in the workers' memory, even in groups of 64 sources.
             Other errors as for ``bfs``.
         """
@@ -574,8 +573,7 @@ class Graph(StaysHere, GraphCounts):
             deadline, progress, checkpoint: see ``eccentricity``.
 
         Raises:
-            InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0; or the graph is on GPUs,
-                and is directed or has a ``sample``.
+            InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0.
             InvalidOptionTypeError: ``sample`` or ``seed`` is not an integer.
             Other errors as for ``eccentricity``, but a graph need not be connected.
         """
@@ -685,7 +683,7 @@ class Graph(StaysHere, GraphCounts):
 
         Raises:
             InvalidVertexError: a source or a target is not in the graph, or was deleted.
-            InvalidOptionError: the graph is on GPUs, or another client updated the graph in between.
+            InvalidOptionError: another client updated the graph in between.
             GraphTooLargeError: this machine has no memory for the array.
             Other errors as for ``bfs_batch``.
         """

@@ -73,16 +73,21 @@ class EmulatedGrid(CudaGrid):
         return {name: launcher(self._library, f"grid_{name}") for name in grid_cuda.KERNELS}
 
 
-def emulated(folder: Path) -> EmulatedPhases:
+def compiled(folder: Path, program: str) -> ctypes.PyDLL:
+    """Return the library of an emulator's program."""
     emulator = Path(cuda_on_cpu.__file__).parent
     for header in REPLACED:
         (folder / header).parent.mkdir(exist_ok=True)
         (folder / header).touch()
     includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-    built = folder / "grid.so"
-    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / "grid.cpp"), "-o", str(built)], check=True)
+    built = folder / f"{program}.so"
+    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / f"{program}.cpp"), "-o", str(built)], check=True)
     # With the interpreter locked: the emulator runs one grid at a time.
-    return EmulatedPhases(ctypes.PyDLL(str(built)))
+    return ctypes.PyDLL(str(built))
+
+
+def emulated(folder: Path) -> EmulatedPhases:
+    return EmulatedPhases(compiled(folder, "grid"))
 
 
 @pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])

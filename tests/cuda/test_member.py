@@ -261,11 +261,12 @@ def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(membe
         )
         member._engines.append(engine)
     offer: Any = member.offer()
-    assert offer == ("without", "with")
-    member.connect([offer, ("peer's", "peer's")])
+    of_peer: Any = ("peer's", "peer's"), None
+    assert offer == (("without", "with"), None)
+    member.connect([offer, of_peer])
     # The peers have mapped what was offered first.
-    assert member.offer() is offer
-    member.connect([offer, ("peer's", "peer's")])
+    assert member.offer()[0] is offer[0]
+    member.connect([offer, of_peer])
     member.disconnect()
     mapped = [["without", "peer's"], ["with", "peer's"]]
     assert calls == [*["info"] * 2, *mapped, *["recover"] * 2, *["disconnect"] * 2]

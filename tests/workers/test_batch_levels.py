@@ -11,12 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers import compiling
+from dbfs_workers import backends, compiling
+from dbfs_workers.backends.batch_cpu import CpuBatch
 from dbfs_workers.errors import NoRoomForLabelsError
-from dbfs_workers.levels import batch_levels, loop
-from dbfs_workers.levels.batch_levels import BatchLevels
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.levels import loop
+from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.batch import RankBatch, distance_type, in_type
+from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
@@ -28,6 +31,14 @@ EVERYTHING = ("counts", "reached", "distances", "targets", "nearest")
 EMPTY = np.iinfo(np.int64).max
 
 
+Levels = Callable[[Partition, SharedMemoryExchange, Callable[[], int]], BatchLevels]
+
+
+def on_cpu(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
+    """Return what runs the levels of a rank's batches."""
+    return levels_of_batches(levels_of(Scratch(part, np), end)(), backends.get("cpu"), end, free)
+
+
 def run(
     arrays: Arrays,
     sources: list[int],
@@ -35,22 +46,28 @@ def run(
     *,
     directed: bool = False,
     free: Callable[[], int] = lambda: EMPTY,
+    levels: Levels = on_cpu,
+    backend: str = "cpu",
+    staged: bool = False,
     **options: Any,
 ) -> list[RankBatch]:
-    """Make one batch; return what the ranks keep."""
+    """Make two batches, of some sources and of one; return what the ranks keep of the first."""
     compiling.prepare(compiling.BATCHES)
     n, src, dst = arrays
     stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
-    ends, parts = shared_memory(stripe), partitions(n, src, dst, p, directed=directed)
-    spec = TraversalSpec("1", tuple(sources), False, "cpu", batch=EVERYTHING, **options)
+    ends = shared_memory(stripe, entries=stripe.n_local if staged else None)
+    parts = partitions(n, src, dst, p, directed=directed)
+    specs = [
+        TraversalSpec("1", tuple(some), False, backend, batch=EVERYTHING, **options) for some in (sources, sources[:1])
+    ]
 
     def traverse(rank: int) -> RankBatch:
-        def levels() -> BatchLevels:
-            return BatchLevels(levels_of(Scratch(parts[rank], np), ends[rank])(), ends[rank], free, together=True)
+        def of_rank() -> BatchLevels:
+            return levels(parts[rank], ends[rank], free)
 
-        (made,) = loop.traverse(levels, [spec], ends[rank], watch=loop.Watch(1), deadline=deadline)
+        made, _ = loop.traverse(of_rank, specs, ends[rank], watch=loop.Watch(1), deadline=deadline)
         assert isinstance(made.labels, RankBatch)
-        return made.labels
+        return made.labels.to_host()
 
     try:
         with ThreadPoolExecutor(p) as pool:
@@ -127,7 +144,7 @@ def test_any_batch_has_scipys_distances(batch: dict[str, Any]) -> None:
 @pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
 def test_a_path_is_right_together_and_one_by_one(monkeypatch: pytest.MonkeyPatch, p: int, together: bool) -> None:
     """300 levels: distances take a byte at first, and two from distance 255 on."""
-    monkeypatch.setattr(batch_levels, "_LEAST_SHARED", 0.0 if together else 1e9)
+    monkeypatch.setattr(CpuBatch, "pays", lambda self, shared: together)
     ways: list[int] = []
     alone = BatchLevels._run_alone
     monkeypatch.setattr(BatchLevels, "_run_alone", lambda self, state: (ways.append(p), alone(self, state))[1])

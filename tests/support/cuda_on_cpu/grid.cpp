@@ -1,7 +1,5 @@
 // The kernels of phases/grid.cu on a CPU, and `mark` of phases/levels.cu. Some of their headers are PTX; the little that
 // the kernels take of them is here.
-#include <tuple>
-
 #include "cuda_on_cpu.h"
 
 namespace dbfs {
@@ -40,25 +38,8 @@ using namespace dbfs;
 #define __match_any_sync(mask, value) 1u
 #include "phases/levels.cu"
 #include "phases/grid.cu"
+#include "run.h"
 
-// Run a kernel; `arguments` has a pointer to each argument, as for CUDA's launches.
-template <class... Types, size_t... Places>
-const char* run(void (*kernel)(Types...), std::index_sequence<Places...>, unsigned blocks, unsigned threads,
-                unsigned long long seed, void** arguments) {
-  static std::string said;
-  said = cuda_on_cpu::run(blocks, threads, seed, [=] { kernel(*static_cast<Types*>(arguments[Places])...); });
-  return said.c_str();
-}
-template <class... Types>
-const char* run(void (*kernel)(Types...), unsigned blocks, unsigned threads, unsigned long long seed,
-                void** arguments) {
-  return run(kernel, std::index_sequence_for<Types...>(), blocks, threads, seed, arguments);
-}
-
-#define RUN(name)                                                                                                  \
-  extern "C" const char* run_##name(unsigned blocks, unsigned threads, unsigned long long seed, void** arguments) { \
-    return run(dbfs_##name, blocks, threads, seed, arguments);                                                      \
-  }
 RUN(mark)
 RUN(grid_top_down)
 RUN(grid_bottom_up)

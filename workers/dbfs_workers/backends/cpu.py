@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dbfs_workers.backends import cpu_kernels as kernels
 from dbfs_workers.backends import cpu_resident_kernels as resident_kernels
 from dbfs_workers.backends import cpu_team, cpu_team_calls
+from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.storage.labels import RankLabels
@@ -37,6 +38,12 @@ class CpuBackend:
         from dbfs_workers.backends.grid_cpu import CpuGrid
 
         return CpuGrid()
+
+    def batch(self) -> BatchOperators:
+        """See ``Backend``."""
+        from dbfs_workers.backends.batch_cpu import CpuBatch
+
+        return CpuBatch()
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""

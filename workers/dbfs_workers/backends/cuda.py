@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.cuda_sizes import (
     LINE_WORDS,
     MOST_BLOCKS,
@@ -62,6 +63,12 @@ class CudaBackend:
         from dbfs_workers.backends.grid_cuda import CudaGrid
 
         return CudaGrid(self.xp, self.frontier_edges)
+
+    def batch(self) -> BatchOperators:
+        """See ``Backend``."""
+        from dbfs_workers.backends.batch_cuda import CudaBatch
+
+        return CudaBatch(self.xp, self.frontier_edges)
 
     def expand(self, edges: Csr, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""

@@ -20,7 +20,7 @@ from dbfs_workers.backends.cuda_sizes import (
     blocks_for,
 )
 from dbfs_workers.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
-from dbfs_workers.cuda.module import PLAIN_DEFINES, Launch, load
+from dbfs_workers.cuda.module import PLAIN_DEFINES, Launches, load
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
@@ -73,13 +73,13 @@ class CudaMessages:
         self._incoming_place, self._own_header = self.incoming.ctypes.data, self.incoming[rank].ctypes.data
         self._result_places = [row.ctypes.data for row in self.results]
         self._level_places: tuple[int, ...] = ()
-        self._kernels = {
-            name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
-            for source, names in KERNELS.items()
-            for name in names
-        }
-        # By kernel, its arguments, and the launch that reads them there.
-        self._launches: dict[str, tuple[NDArray[np.int64], Launch]] = {}
+        self._launch = Launches(
+            {
+                name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
+                for source, names in KERNELS.items()
+                for name in names
+            }
+        )
 
     def most_ahead(self, max_degree: int) -> int:
         """See ``communicator.Messages``."""
@@ -214,18 +214,6 @@ class CudaMessages:
             *(frontier, _place(starts), _place(ends), size, columns, scratch.first_id, self._n_local, visited),
             *(rows, parents, distance, distances, predecessors, queue_places[1 - scratch.current], self._sums_place),
         )
-
-    def _launch(self, name: str, blocks: int, threads: int, *arguments: int) -> None:
-        """Launch a kernel on the current stream. All arguments are integers or addresses.
-
-        Each has 8 bytes in host memory. CUDA takes as many of them as the kernel's parameter has, the lowest first.
-        """
-        if name not in self._launches:
-            structure = np.zeros(1, [(f"argument{place}", np.int64) for place in range(len(arguments))])
-            self._launches[name] = structure.view(np.int64), Launch(self._kernels[name], structure)
-        values, launch = self._launches[name]
-        values[:] = arguments
-        launch(blocks, threads, 0, self.xp.cuda.get_current_stream().ptr)
 
 
 def queues(scratch: Scratch, ahead: int) -> tuple[int, int]:

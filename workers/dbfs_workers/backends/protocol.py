@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition, host_bytes
@@ -81,6 +82,10 @@ class Backend(Protocol):
     @property
     def grid(self) -> GridOperators:
         """See the class."""
+        ...
+
+    def batch(self) -> BatchOperators:
+        """Return operators of the levels of a batch, for one scratch."""
         ...
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:

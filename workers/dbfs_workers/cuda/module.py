@@ -13,7 +13,7 @@ import hashlib
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -302,3 +302,31 @@ class Launch:
             self._driver.launchCooperativeKernel(self._function, *shape, shared_bytes, stream, places)
         else:
             self._driver.launchKernel(self._function, *shape, shared_bytes, stream, places, 0)
+
+
+class Launches:
+    """Kernels whose arguments are integers and addresses, launched on the current stream.
+
+    Args:
+        kernels: the kernels by name, from ``cupy.RawModule.get_function``.
+    """
+
+    def __init__(self, kernels: Mapping[str, Any]) -> None:
+        import cupy
+
+        self._kernels, self._stream = kernels, cupy.cuda.get_current_stream
+        # By kernel, its arguments, and the launch that reads them there.
+        self._launches: dict[str, tuple[np.ndarray[Any, Any], Launch]] = {}
+
+    def __call__(self, name: str, blocks: int, threads: int, *arguments: int) -> None:
+        """Launch a kernel.
+
+        Each argument has 8 bytes in host memory. CUDA takes as many of them as the kernel's parameter has, the lowest
+        first.
+        """
+        if name not in self._launches:
+            structure = np.zeros(1, [(f"argument{place}", np.int64) for place in range(len(arguments))])
+            self._launches[name] = structure.view(np.int64), Launch(self._kernels[name], structure)
+        values, launch = self._launches[name]
+        values[:] = arguments
+        launch(blocks, threads, 0, self._stream().ptr)

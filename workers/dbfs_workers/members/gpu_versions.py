@@ -11,7 +11,7 @@ from dbfs_workers.cuda import device_memory, failures
 from dbfs_workers.members.member import Member, OwnedLabels
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.labels import ChangedRows
+from dbfs_workers.storage.labels import ChangedRows, RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.update_spec import UpdateSpec
 
@@ -32,6 +32,10 @@ class MemberOnGpu(Member):
     def pooled_bytes(self) -> int:
         """See ``Member``."""
         return device_memory.pooled_bytes()
+
+    def fetch(self, labels: RankLabels) -> RankLabels:
+        """Copy labels from the GPU."""
+        return labels.to_host()
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None

@@ -91,10 +91,11 @@ def require(
     if held + needed <= 2 * label_bytes(stripe, predecessors=True):
         return
     pooled = pooled_bytes()
-    if needed <= pooled and not options.batch:
+    labels_only = options.batch and options.backend == "cpu"
+    if needed <= pooled and not labels_only:
         return
-    # Memory of the pool serves labels only.
-    free = free_bytes() - (pooled if options.batch else 0)
+    # The pool of a CPU rank serves labels only.
+    free = free_bytes() - (pooled if labels_only else 0)
     if needed > free:
         raise NoRoomForLabelsError(
             f"{where}: {what} need {needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps "

@@ -125,13 +125,17 @@ class LoopMember(Member):
 
     def _batch_levels(self, partition: Any) -> "RankLevels[Any]":
         """Return what runs the levels of batches."""
-        from dbfs_workers import compiling
-        from dbfs_workers.levels.batch_levels import BatchLevels
+        from dbfs_workers.levels.batch_levels import levels_of_batches
 
-        # Few graphs have batches, so that the first batch compiles.
-        compiling.prepare(compiling.BATCHES)
-        alone, together = self._levels(partition), isinstance(partition, Partition)
-        return BatchLevels(alone, self._loop_exchange, self.room.free_bytes, together=together)
+        backend = backends.get(self.backend)
+        if self.backend == "cpu":
+            from dbfs_workers import compiling
+
+            # Few graphs have batches, so that the first batch compiles.
+            compiling.prepare(compiling.BATCHES)
+        # Not ``self.free_bytes``: the pool of a CPU rank serves labels only.
+        free_bytes = self.room.free_bytes if self.backend == "cpu" else self.free_bytes
+        return levels_of_batches(self._levels(partition), backend, self._loop_exchange, free_bytes)
 
     def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.

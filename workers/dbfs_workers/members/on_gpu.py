@@ -9,11 +9,11 @@ the middle of a run.
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -32,17 +32,26 @@ from dbfs_workers.errors import (
     StaleRunError,
 )
 from dbfs_workers.exchange.protocol import Cause, abort_error
+from dbfs_workers.levels.batch_words import MappedMemory
+from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
 from dbfs_workers.members import laboratory
 from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.reports import RankProgress, RankRun
 from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.storage.batch import BatchScratch
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import GraphTotals, Partition, require_present
+from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.storage.update_spec import UpdateSpec
 
 if TYPE_CHECKING:
+    from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+    from dbfs_workers.levels.batch_levels import BatchLevels
     from dbfs_workers.storage.living import Updated
+
+# Entries of a bin of the barrier: the handles of a batch's arrays.
+_BARRIER_ENTRIES: Final = 64
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,
@@ -52,6 +61,9 @@ DIRECTIONS = {
 
 Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
 """Records of the engine without predecessors, and of the engine with them."""
+
+Offers = tuple[Infos, Any]
+"""What a rank offers: its engines, and its end of the barrier of batches, which a rank alone does not offer."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,12 @@ class CudaMember(MemberOnGpu):
         self._running: ResidentKernel | None = None
         self._index = 0
         self._stop: tuple[int, Cause, str] | None = None
+        # Of batches: the barrier, what peers map, what runs the levels while batches follow one another, and the run.
+        self._barrier: SharedMemoryExchange | None = None
+        self._memory = MappedMemory()
+        self._batches: BatchLevels | None = None
+        self._watch: Watch | None = None
+        self._deadline = 0.0
 
     def make(self, partition: Partition) -> None:
         """Allocate the engines. Compiles the kernels that the cache lacks."""
@@ -111,14 +129,17 @@ class CudaMember(MemberOnGpu):
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
                 self._engines.append(ResidentKernel(self._graph, self._graph_id, predecessors=predecessors))
+            if stripe.p > 1:
+                self._barrier = barrier_of(stripe, self.rank, self._graph_id)
 
-    def offer(self) -> Infos:
+    def offer(self) -> Offers:
         """See ``Member``. The kernel of the run before has ended. The peers map what was offered first."""
         if self._infos is None:
             self._infos = (self._engines[0].info(), self._engines[1].info())
-        return self._infos
+        self._memory.unmap()
+        return self._infos, None if self._barrier is None else self._barrier.offer()
 
-    def connect(self, offers: Sequence[Infos]) -> None:
+    def connect(self, offers: Sequence[Offers]) -> None:
         """Map the windows of all ranks; if they are mapped, clear the state of a failed run.
 
         The kernels of all ranks have ended: a running kernel would write to cleared memory.
@@ -129,12 +150,17 @@ class CudaMember(MemberOnGpu):
         """
         import cupy
 
+        self._batches = None
+        self._memory.free()
+        if self._barrier is not None:
+            self._barrier.connect([barrier for _, barrier in offers])
         if self._connected:
             for engine in self._engines:
                 engine.recover()
             return
         try:
-            for engine, records_of_ranks in zip(self._engines, zip(*offers, strict=True), strict=True):
+            infos = zip(*(infos for infos, _ in offers), strict=True)
+            for engine, records_of_ranks in zip(self._engines, infos, strict=True):
                 engine.connect(records_of_ranks)
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
@@ -154,10 +180,15 @@ class CudaMember(MemberOnGpu):
                 )
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
+                if not specs.options.batch:
+                    self._close_batches(number, specs, deadline)
                 self.require_room(partition.stripe, specs)
                 if specs.options.repairs:
                     for spec in specs:
                         yield self._repair(partition, number, spec, deadline)
+                    return
+                if specs.options.batch:
+                    yield from self._make_batches(partition, number, specs, deadline)
                     return
                 with closing(self._traverse_all(number, specs, deadline)) as runs:
                     for run in runs:
@@ -168,15 +199,10 @@ class CudaMember(MemberOnGpu):
 
     def progress(self, number: int) -> RankProgress | None:
         """See ``Member``."""
+        if self._watch is not None and self._watch.number == number:
+            return self._watch.progress()
         engine, index = self._running, self._index
         return None if engine is None or number != self.number else engine.progress(index)
-
-    def fetch(self, labels: RankLabels) -> RankLabels:
-        """Copy labels from the GPU."""
-        import cupy
-
-        parents = labels.predecessors
-        return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
@@ -202,6 +228,8 @@ class CudaMember(MemberOnGpu):
             self._stop = (number, cause, message)
             if self._running is not None and number == self.number:
                 self._running.abort()
+            if self._barrier is not None and self._watch is not None and self._watch.number == number:
+                self._barrier.abort(number, cause, message)
 
     def peer_lost(self, number: int, rank: int) -> None:
         """Stop the run, because the lost rank will not arrive at its barriers."""
@@ -209,8 +237,72 @@ class CudaMember(MemberOnGpu):
 
     def disconnect(self) -> None:
         """See ``Member``."""
+        self._memory.unmap()
         for engine in self._engines:
             engine.disconnect()
+
+    def _make_batches(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
+        """Make the batches of a run. Kernels are launched level by level, and ranks cross on the host."""
+        from dbfs_workers.levels.loop import traverse
+
+        if self._barrier is None:
+            self._barrier = barrier_of(partition.stripe, self.rank, self._graph_id)
+            self._barrier.connect([self._barrier.offer()])
+        with self._lock:
+            self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
+            self._watch = Watch(number)
+        self._deadline = deadline
+        try:
+            runs = traverse(
+                *(lambda: self._batch_levels(partition), specs, self._barrier),
+                watch=self._watch,
+                deadline=deadline,
+                stops=self._stops,
+            )
+        except BaseException:
+            if self._batches is not None:
+                self._batches.scratch.reset()
+            raise
+        return [replace(run, version=partition.version) for run in runs]
+
+    def _close_batches(self, number: int, specs: RunSpec, deadline: float) -> None:
+        """Free what the peers have mapped of batches before this run, on all ranks together."""
+        if self._batches is not None and self._barrier is not None:
+            self._barrier.begin(specs.options.run_id, number, deadline)
+            self._batches.close()
+            self._batches = None
+
+    def _batch_levels(self, partition: Partition) -> "BatchLevels":
+        """Return what runs the levels of batches. Arrays that the peers map stay while batches follow one another."""
+        if self._batches is not None and self._batches.scratch.partition is not partition:
+            self._batches.close()
+            self._batches = None
+        if self._batches is None:
+            levels = self._new_batch_levels(partition)
+            if partition.stripe.p == 1:
+                return levels
+            self._batches = levels
+        return self._batches
+
+    def _new_batch_levels(self, partition: Partition) -> "BatchLevels":
+        import cupy
+
+        from dbfs_workers import backends
+        from dbfs_workers.levels.batch_levels import Alone, BatchLevels
+        from dbfs_workers.levels.batch_words import MappedWords, PackedWords
+
+        def alone(specs: RunSpec) -> Iterator[Alone]:
+            for run in self._traverse_all(self.number, specs, self._deadline):
+                yield Alone(run.labels.distances, run.depth, run.reached, run.edges)
+
+        assert self._barrier is not None
+        operators, mapped = backends.get("cuda").batch(), partition.stripe.p > 1
+        zeros = self._memory.zeros if mapped else cupy.zeros
+        scratch = BatchScratch(partition, cupy, zeros, in_edges=partition.parents is not None, together=True)
+        words: Any = PackedWords(scratch, operators, self._barrier)
+        if mapped:
+            words = MappedWords(scratch, operators, self._barrier, self._memory)
+        return BatchLevels(scratch, operators, self._barrier, words, self.free_bytes, alone, together=True)
 
     def _traverse_all(self, number: int, specs: RunSpec, deadline: float) -> Generator[RankRun, None, None]:
         """Make the traversals of a run. While a kernel runs, the next ones are launched, and reports are made."""
@@ -336,10 +428,25 @@ class CudaMember(MemberOnGpu):
         shared = any(engine.shared for engine in self._engines)
         for engine in self._engines:
             engine.close()
+        self._batches = None
+        self._memory.unmap()
+        self._memory.free()
+        if self._barrier is not None:
+            self._barrier.close()
         self._engines = []
         self._graph = self._summary = None
         if not shared:
             cupy.get_default_memory_pool().free_all_blocks()
+
+
+def barrier_of(stripe: Stripe, rank: int, graph_id: str) -> "SharedMemoryExchange":
+    """Return a rank's end of the barrier at which the ranks of one host cross in batches."""
+    from dbfs_workers import compiling
+
+    compiling.prepare(("dbfs_workers.exchange.barrier_kernels",))
+    from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+
+    return SharedMemoryExchange(stripe, rank, graph_id, entries=_BARRIER_ENTRIES)
 
 
 def on_device(partition: Partition) -> DeviceGraph:

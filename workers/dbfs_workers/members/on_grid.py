@@ -17,7 +17,7 @@ from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import GridPartition
 from dbfs_workers.storage.grid import nbytes as partition_nbytes
-from dbfs_workers.storage.labels import LabelPool, RankLabels, label_bytes
+from dbfs_workers.storage.labels import LabelPool, label_bytes
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.stripe import Stripe
 
@@ -121,13 +121,6 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
             finally:
                 # The peers may write their next messages in place of those that this rank has read.
                 cupy.cuda.get_current_stream().synchronize()
-
-    def fetch(self, labels: RankLabels) -> RankLabels:
-        """Copy labels from the GPU."""
-        import cupy
-
-        parents = labels.predecessors
-        return RankLabels(cupy.asnumpy(labels.distances), None if parents is None else cupy.asnumpy(parents))
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         if self._graph_id is None:

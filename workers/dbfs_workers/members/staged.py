@@ -22,7 +22,6 @@ from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage import scratch
-from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
@@ -51,11 +50,6 @@ class StagedMember(MemberOnGpu, LoopMember):
             anew = replace(specs, options=replace(specs.options, repairs=None))
             runs = super().traverse(partition, number, anew, deadline)
             return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=False)]
-
-    def fetch(self, labels: RankLabels) -> RankLabels:
-        """Copy labels from the GPU."""
-        to_host, parents = backends.get(self.backend).to_host, labels.predecessors
-        return RankLabels(to_host(labels.distances), None if parents is None else to_host(parents))
 
     def _exchange_bytes(self, stripe: Stripe) -> int:
         """Return the bytes of the exchange's arrays on the GPU."""

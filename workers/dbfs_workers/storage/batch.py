@@ -1,7 +1,7 @@
 """What a rank keeps of a batch, and its working memory: a bit for each vertex and source, in words of 64."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition, require_present
+from dbfs_workers.storage.labels import RankLabels, set_bits
+from dbfs_workers.storage.partition import Partition, on_host, require_present
 from dbfs_workers.storage.stripe import Stripe, own_rows
 
 WORD_SOURCES: Final = 64
@@ -20,9 +20,10 @@ WORD_SOURCES: Final = 64
 _SUMMED_ROWS: Final = 2**10
 
 
-def width_of(sources: int) -> int:
-    """Return the words of a vertex."""
-    return -(-sources // WORD_SOURCES)
+def width_of(sources: int, backend: str) -> int:
+    """Return the words of a vertex: on GPUs a power of two, since as many lanes of a warp take a vertex."""
+    words = -(-sources // WORD_SOURCES)
+    return words if backend == "cpu" else 1 << (words - 1).bit_length()
 
 
 def distance_type(largest: int) -> np.dtype[Any]:
@@ -35,7 +36,7 @@ def in_type(distances: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if distances.dtype == dtype:
         return distances
     wide = distances.astype(dtype)
-    wide[distances == np.iinfo(distances.dtype).max] = np.array(-1).astype(dtype)
+    wide[distances == np.iinfo(distances.dtype).max] = -1 if dtype.kind == "i" else np.iinfo(dtype).max
     return wide
 
 
@@ -96,18 +97,19 @@ def batch_bytes(stripe: Stripe, spec: TraversalSpec, sources: int) -> tuple[int,
 
     Distances are counted with a byte each: see ``RankBatch.hold``.
     """
-    n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources)
-    working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8
+    n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources, spec.backend)
+    working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8 + 4 * n_local * (spec.backend == "cuda")
     each_row = 8 * words * ("reached" in spec.batch) + sources * ("distances" in spec.batch)
     return working, n_local * (each_row + 8 * ("nearest" in spec.batch)) + 4 * len(spec.targets) * sources
 
 
 @dataclass
 class RankBatch(RankLabels):
-    """What a rank keeps of a batch, padding included. Arrays that are not kept are empty.
+    """What a rank keeps of a batch, padding included, on its device but for ``counts``. Arrays not kept are empty.
 
     Attributes:
         distances: [n_local, sources] of a type of ``distance_type``.
+        sources: number of sources.
         keeps: see ``TraversalSpec.batch``.
         counts: int64[distances, sources], the rank's vertices at each distance; complete at the end.
         seen: uint64[n_local * width], the sources that have reached each row.
@@ -117,6 +119,7 @@ class RankBatch(RankLabels):
     """
 
     distances: NDArray[Any]
+    sources: int
     keeps: tuple[str, ...]
     counts: NDArray[np.int64]
     seen: NDArray[np.uint64]
@@ -125,22 +128,23 @@ class RankBatch(RankLabels):
     nearest: NDArray[np.int32]
 
     @classmethod
-    def empty(cls, stripe: Stripe, rank: int, spec: TraversalSpec) -> "RankBatch":
-        """Return what a rank keeps of a batch that has reached nothing."""
+    def empty(cls, xp: Any, stripe: Stripe, rank: int, spec: TraversalSpec) -> "RankBatch":
+        """Return what a rank keeps of a batch that has reached nothing, as arrays of ``xp`` (NumPy, CuPy)."""
         sources, keeps, targets = len(spec.sources), spec.batch, own_rows(stripe, rank, spec.targets)
 
         def rows(name: str) -> int:
             return stripe.n_local if name in keeps else 0
 
         return cls(
-            distances=np.full((rows("distances"), sources), 255, np.uint8),
+            distances=xp.full((rows("distances"), sources), 255, np.uint8),
             predecessors=None,
+            sources=sources,
             keeps=keeps,
             counts=np.zeros((0, sources), np.int64),
-            seen=np.zeros(rows("reached") * width_of(sources), np.uint64),
-            target_rows=targets,
-            at_targets=np.full((targets.size, sources), -1, np.int32),
-            nearest=np.full((rows("nearest"), 2), -1, np.int32),
+            seen=xp.zeros(rows("reached") * width_of(sources, spec.backend), np.uint64),
+            target_rows=xp.asarray(targets),
+            at_targets=xp.full((targets.size, sources), -1, np.int32),
+            nearest=xp.full((rows("nearest"), 2), -1, np.int32),
         )
 
     @property
@@ -148,11 +152,19 @@ class RankBatch(RankLabels):
         """Bytes of the arrays."""
         return sum(each.nbytes for each in (self.distances, self.counts, self.seen, self.at_targets, self.nearest))
 
-    def hold(self, largest: int, free_bytes: Callable[[], int]) -> tuple[NDArray[np.uint8], int, NDArray[np.int32]]:
-        """Make room for distances up to ``largest``.
+    @property
+    def flat(self) -> tuple[NDArray[np.uint8], int, NDArray[np.int32]]:
+        """The bytes of ``distances``, the bytes of one of them, and ``nearest``, all flat, as kernels take them."""
+        flat = self.distances.reshape(-1)
+        return flat.view(np.uint8), flat.itemsize, self.nearest.reshape(-1)
 
-        Returns:
-            The bytes of ``distances``, the bytes of one of them, and ``nearest``, all flat, as kernels take them.
+    def to_host(self) -> "RankBatch":
+        """See ``RankLabels``."""
+        names = "distances", "seen", "target_rows", "at_targets", "nearest"
+        return replace(self, **{name: on_host(getattr(self, name)) for name in names})
+
+    def hold(self, largest: int, free_bytes: Callable[[], int]) -> None:
+        """Make room for distances up to ``largest``.
 
         Raises:
             NoRoomForLabelsError: distances of that size do not fit.
@@ -166,13 +178,11 @@ class RankBatch(RankLabels):
                     f"{needed:,} bytes, {max(0, free):,} bytes are free; make it of fewer sources, or keep less"
                 )
             self.distances = in_type(self.distances, dtype)
-        flat = self.distances.reshape(-1)
-        return flat.view(np.uint8), flat.itemsize, self.nearest.reshape(-1)
 
     def by_name(self, stripe: Stripe, rank: int) -> dict[str, NDArray[Any]]:
         """See ``RankLabels``: all of ``keeps``; ``reached`` is uint8[rows, bytes], with a bit for each source."""
-        owned, sources = stripe.owned(rank), self.counts.shape[1]
-        reached = self.seen.view(np.uint8).reshape(-1, 8 * width_of(sources))[:owned, : -(-sources // 8)]
+        owned = stripe.owned(rank)
+        reached = self.seen.view(np.uint8).reshape(stripe.n_local, -1)[:owned, : -(-self.sources // 8)]
         kept: dict[str, NDArray[Any]] = {
             "counts": self.counts,
             "reached": reached,
@@ -183,41 +193,52 @@ class RankBatch(RankLabels):
         return {name: kept[name] for name in self.keeps}
 
 
-def _zeros(words: int) -> NDArray[np.uint64]:
+Zeros = Callable[[int, Any], Any]
+"""Makes an array of so many zeros of a type, in a memory that fits its use."""
+
+
+def zeros_in_lines(size: int, dtype: Any) -> NDArray[Any]:
     """Return zeros that begin with a line of the caches, so that a vertex has as few lines as may be."""
-    memory = np.zeros(words + 8, np.uint64)
-    first = -memory.ctypes.data % 64 // 8
-    return memory[first : first + words]
+    nbytes = size * np.dtype(dtype).itemsize
+    memory = np.zeros(nbytes + 64, np.uint8)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + nbytes].view(dtype)
 
 
 class BatchScratch:
-    """One rank's working memory of a batch: see ``backends.batch_kernels``.
+    """One rank's working memory of a batch: see ``backends.batch``.
 
     Args:
         partition: the rank's edges.
-        max_degree: the largest degree of the rank's rows.
+        xp: the module of all arrays, NumPy or CuPy.
+        zeros: makes the bitmaps and words.
         in_edges: whether the partition has what bottom-up levels need.
         together: whether sources share levels. Else nothing here is used.
 
     Attributes:
-        partition, max_degree: see above.
-        xp: the module of all arrays.
+        partition, xp: see above.
+        max_degree: 0; a batch does without.
         first_id: internal id of the rank's row 0.
         width: words of a vertex.
         live: uint32[words], bitmap of the frontier: of the rank's rows, and of others in a bottom-up level.
         front: uint64[ids * width], the frontier's words.
         marked, found: the same of what a level finds.
+        turned: whether the two pairs have changed places an odd number of times.
         seen: uint64[n_local * width], the sources that have reached each row.
+        queue: uint32[n_local], the rank's frontier: ``queued`` rows with ``queued_edges`` edges. None on CPUs.
         frontier_bits: the same as ``live`` if the partition has what bottom-up levels need; else None.
     """
 
-    def __init__(self, partition: Partition, max_degree: int, *, in_edges: bool, together: bool) -> None:
-        self.partition, self.max_degree = partition, max_degree
-        self.xp, self.first_id = np, partition.rank * partition.stripe.n_local
-        self.width, self._together = 0, together
-        self.live, self.marked = (np.zeros(partition.stripe.words, np.uint32) for _ in (0, 1))
-        self.frontier_bits = self.live if in_edges else None
+    max_degree = 0
+
+    def __init__(self, partition: Partition, xp: Any, zeros: Zeros, *, in_edges: bool, together: bool) -> None:
+        self.partition, self.xp, self._zeros, self._together = partition, xp, zeros, together
+        self.first_id, self.width, self.turned = partition.rank * partition.stripe.n_local, 0, False
+        self.live = self.marked = np.empty(0, np.uint32)
         self.front = self.found = self.seen = np.empty(0, np.uint64)
+        self.frontier_bits = self.live if in_edges else None
+        self.queue: Any = None
+        self.queued = self.queued_edges = 0
 
     @property
     def own_words(self) -> slice:
@@ -225,16 +246,22 @@ class BatchScratch:
         words = self.partition.stripe.words_local
         return slice(self.partition.rank * words, (self.partition.rank + 1) * words)
 
+    def own(self, words: Any) -> Any:
+        """Return the part of ``front`` or ``found`` with the rank's rows."""
+        return words[self.first_id * self.width : (self.first_id + self.partition.stripe.n_local) * self.width]
+
     @property
     def frontier(self) -> NDArray[np.uint32]:
         """The rank's vertices of the frontier, as local ids."""
+        if self.queue is not None:
+            return self.queue[: self.queued]  # type: ignore[no-any-return]
         return np.flatnonzero(np.unpackbits(self.live[self.own_words].view(np.uint8), bitorder="little")).astype(
             np.uint32
         )
 
     def labels_for(self, spec: TraversalSpec) -> RankBatch:
         """Return what the rank is to keep of a batch that ``start`` begins."""
-        return RankBatch.empty(self.partition.stripe, self.partition.rank, spec)
+        return RankBatch.empty(self.xp, self.partition.stripe, self.partition.rank, spec)
 
     def start(self, spec: TraversalSpec, labels: RankLabels) -> RankBatch:
         """Give each source its bit. ``BatchLevels.end`` has cleared the frontier of the group before.
@@ -243,30 +270,44 @@ class BatchScratch:
             InvalidVertexError: a source was deleted.
         """
         assert isinstance(labels, RankBatch)
+        self.queued = 0
         if not self._together:
             return labels
         require_present(self.partition, spec.sources)
-        stripe, rank = self.partition.stripe, self.partition.rank
-        self.width = width = width_of(len(spec.sources))
+        stripe, rank, xp = self.partition.stripe, self.partition.rank, self.xp
+        self.width = width = width_of(len(spec.sources), spec.backend)
         ids = stripe.p * stripe.n_local
         # What the group before has touched stays: the first write to a new page takes longer than all later ones.
         if self.front.size != ids * width:
-            self.front, self.found = (_zeros(ids * width) for _ in (0, 1))
+            self.live, self.marked = (self._zeros(stripe.words, np.uint32) for _ in (0, 1))
+            self.front, self.found = (self._zeros(ids * width, np.uint64) for _ in (0, 1))
         if labels.seen.size:
             self.seen = labels.seen
         elif self.seen.size != stripe.n_local * width:
-            self.seen = np.zeros(stripe.n_local * width, np.uint64)
+            self.seen = xp.zeros(stripe.n_local * width, np.uint64)
         else:
             self.seen[:] = 0
         sources = np.asarray(spec.sources, np.int64)
         places = np.flatnonzero(stripe.owner(sources) == rank)
         vertices = stripe.internal(sources[places])
-        np.bitwise_or.at(self.marked, vertices // 32, np.uint32(1) << (vertices % 32).astype(np.uint32))
+        set_bits(xp, self.marked, vertices)
         bits = np.uint64(1) << (places % WORD_SOURCES).astype(np.uint64)
-        np.bitwise_or.at(self.found, vertices * width + places // WORD_SOURCES, bits)
+        self.found[xp.asarray(vertices * width + places // WORD_SOURCES)] = xp.asarray(bits)
         return labels
 
+    def release(self) -> None:
+        """Forget the bitmaps and words."""
+        self.live = self.marked = np.empty(0, np.uint32)
+        self.front = self.found = np.empty(0, np.uint64)
+        self.turned = False
+
+    def reset(self) -> None:
+        """Clear the bitmaps and words that a run has left when its end was an error."""
+        for array in (self.live, self.marked, self.front, self.found):
+            array[:] = 0
+
     def advance(self) -> None:
-        """Make what a level has found the frontier. The frontier before is cleared already."""
+        """Make what a level has found the frontier; the frontier before takes its place."""
         self.live, self.marked = self.marked, self.live
         self.front, self.found = self.found, self.front
+        self.turned = not self.turned

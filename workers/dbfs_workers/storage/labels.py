@@ -146,6 +146,11 @@ class RankLabels:
         """The labels, on the CPU, as kernels take them."""
         return LabelArrays(self.distances, _NONE if self.predecessors is None else self.predecessors)
 
+    def to_host(self) -> "RankLabels":
+        """Return the labels as NumPy arrays: themselves if they are."""
+        parents = self.predecessors
+        return RankLabels(on_host(self.distances), None if parents is None else on_host(parents))
+
     @classmethod
     def begun(cls, pool: LabelPool, owner: object, *, predecessors: bool) -> "RankLabels":
         """Return labels that are unreached in the rows without in-edges; see ``LabelPool.begun``."""

@@ -1,0 +1,136 @@
+"""Batches on GPUs against SciPy's distances, and the kernels compiled for this CPU in the place of a GPU.
+
+There CuPy is a stand-in on NumPy, and so are the sums of a frontier's degrees. The ranks are threads of this process.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dbfs_workers import backends
+from dbfs_workers.backends import batch_cuda
+from dbfs_workers.backends.batch import BatchOperators
+from dbfs_workers.backends.batch_cuda import CudaBatch
+from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.exchange.staged import StagedExchange
+from dbfs_workers.levels import loop
+from dbfs_workers.levels.batch_levels import Alone, BatchLevels
+from dbfs_workers.levels.batch_words import MappedMemory, MappedWords, PackedWords
+from dbfs_workers.spec import RunSpec
+from dbfs_workers.storage.batch import BatchScratch
+from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.scratch import Scratch
+from tests.cuda.test_cuda_grid import EmulatedPhases, compiled, launcher, needs_compiler
+from tests.support import graphs, standin
+from tests.support.gang import levels_of
+from tests.support.gpus import on_gpu
+from tests.workers.test_batch_levels import Levels, assert_right, batches
+
+
+class EmulatedBackend(EmulatedPhases):
+    """The backend whose phases of batches are emulated."""
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self.xp, self.library = standin.Cupy(), library
+
+    def batch(self) -> BatchOperators:
+        return EmulatedBatch(self.library, self)
+
+
+class EmulatedBatch(CudaBatch):
+    def __init__(self, library: ctypes.PyDLL, phases: EmulatedPhases) -> None:
+        self._library = library
+        super().__init__(phases.xp, phases.frontier_edges)
+
+    def _load(self) -> Callable[..., None]:
+        def launch(name: str, blocks: int, threads: int, *arguments: Any) -> None:
+            launcher(self._library, f"batch_{name}")((blocks,), (threads,), arguments)
+
+        return launch
+
+
+@pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    if request.param == "gpu":
+        return backends.get("cuda")
+    return EmulatedBackend(compiled(tmp_path_factory.mktemp("batch"), "batch"))
+
+
+@pytest.fixture(autouse=True)
+def few_edges_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_cuda, "_ALONE_EDGES", 3)
+
+
+def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
+    """Return what makes the levels of batches on a backend. The CPU traverses from one source."""
+
+    def levels(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
+        def alone(specs: RunSpec) -> Iterator[Alone]:
+            for spec in specs:
+                made = loop.LevelLoop(levels_of(Scratch(part, np), end)(), spec, counted=False)
+                made.run()
+                labels = backend.to_device(made.labels.distances)
+                yield Alone(labels, made.state.level, made.state.reached, made.state.edges)
+
+        xp, operators, memory = backend.xp, backend.batch(), MappedMemory()
+        scratch = BatchScratch(
+            part.on(xp), xp, memory.zeros if mapped else xp.zeros, in_edges=part.parents is not None, together=True
+        )
+        if mapped:
+            words: Any = MappedWords(scratch, operators, end, memory)
+            return BatchLevels(scratch, operators, end, words, free, alone, together=True)
+        exchange = StagedExchange(end, part.stripe, backend)
+        words = PackedWords(scratch, operators, exchange)
+        return BatchLevels(scratch, operators, exchange, words, free, alone, together=True)
+
+    return levels
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(batch=batches())
+def test_any_batch_has_scipys_distances(backend: Backend, batch: dict[str, Any]) -> None:
+    assert_right(**batch, levels=levels_on(backend), backend="cuda", staged=True)
+
+
+@pytest.mark.parametrize("p", [1, 2, 4])
+@pytest.mark.parametrize("direction", ["auto", "bottom-up", "top-down"])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+def test_ranks_that_map_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, direction: str, directed: bool
+) -> None:
+    standin.install(monkeypatch, mapped=True)
+    emulated = EmulatedBackend(compiled(tmp_path, "batch"))
+    levels, sources = levels_on(emulated, mapped=True), list(range(0, 300, 4))
+    assert_right(
+        graphs.random(300, 900, 3), sources, p, directed=directed, direction=direction, levels=levels, backend="cuda"
+    )
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
+def test_a_path_is_right_together_and_one_by_one(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, p: int, together: bool
+) -> None:
+    monkeypatch.setattr(CudaBatch, "pays", lambda self, shared: together)
+    arrays = 300, np.arange(299), np.arange(1, 300)
+    kept = assert_right(
+        arrays, [0, 1, 150, 299], p, targets=(5, 298, 5), levels=levels_on(backend), backend="cuda", staged=True
+    )
+    assert kept[0].distances.dtype == np.uint16
+
+
+@pytest.mark.parametrize("sources", [64, 65, 200, 700])
+def test_widths(backend: Backend, sources: int) -> None:
+    """Words of a vertex: 1, 2, 4 and 16. A hub has more edges than its lanes look at alone."""
+    hub = np.zeros(800, np.int64), np.arange(1, 801)
+    n, src, dst = graphs.random(900, 1500, 1)
+    arrays = n, np.concatenate([src, hub[0]]), np.concatenate([dst, hub[1]])
+    assert_right(arrays, list(range(sources)), 1, levels=levels_on(backend), backend="cuda", staged=True)
