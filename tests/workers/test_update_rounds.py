@@ -31,7 +31,7 @@ from dbfs_workers.turns.requests import (
     answer_well,
     read_answer,
 )
-from dbfs_workers.turns.rounds import rounds_of
+from dbfs_workers.turns.rounds import make_update
 from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update, update_in
 
 Stops = Callable[[], bool]
@@ -256,14 +256,19 @@ def test_a_rank_that_is_late_in_the_second_round(refused: int, prepared_at: floa
     clock = [0.0]
     request = update_in(1, strict=True)
     assert isinstance(request.work, Change)
-    rounds = rounds_of(request, request.work, "graph", "me", 0.0, lambda: clock[0], lambda: False)
-    first, end = next(rounds)
+    asked: list[tuple[BeginUpdate | EndUpdate, float]] = []
+
+    def ask(half: BeginUpdate | EndUpdate, end: float) -> list[bytes]:
+        asked.append((half, end))
+        if isinstance(half, BeginUpdate):
+            clock[0] = prepared_at
+            return [answer_well(replace(prepared(rank), refused=refused)) for rank in (0, 1)]
+        return [answer_well(None), answer_error(LateError("no answer from rank 1"))]
+
+    outcome = make_update(request, request.work, "graph", "me", 0.0, ask, lambda: clock[0], lambda: False)
+    (first, end), second = asked
     assert (type(first), end) == (BeginUpdate, 5.0)
-    clock[0] = prepared_at
-    second, end = rounds.send([answer_well(replace(prepared(rank), refused=refused)) for rank in (0, 1)])
-    assert (second, end) == (FORGET if refused else COMMIT, until)
-    with pytest.raises(StopIteration) as ended:
-        rounds.send([answer_well(None), answer_error(LateError("no answer from rank 1"))])
-    outcome = ended.value.value
+    assert second == (FORGET if refused else COMMIT, until)
+    assert outcome.entry is not None
     assert (outcome.errors, outcome.over) == ((), True)
     assert (outcome.entry.applied, outcome.entry.settled, outcome.entry.torn) == (not refused, bool(refused), "")

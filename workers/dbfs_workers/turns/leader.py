@@ -16,7 +16,7 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
 from typing import Any, Final
@@ -30,13 +30,15 @@ from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.turns.calls import GangCalls
 from dbfs_workers.turns.messages import TurnEnd
 from dbfs_workers.turns.notes import EnterUpdate, NoteRuns, RunNote
-from dbfs_workers.turns.ranks import SEND_SECONDS, Peer, ask_all
+from dbfs_workers.turns.ranks import SEND_SECONDS, Peer
 from dbfs_workers.turns.requests import (
     REFUSAL,
     Answer,
     Answers,
+    BeginUpdate,
     Burst,
     Change,
+    EndUpdate,
     Make,
     RankRequest,
     Request,
@@ -46,7 +48,7 @@ from dbfs_workers.turns.requests import (
     failed,
     more_follow,
 )
-from dbfs_workers.turns.rounds import rounds_of
+from dbfs_workers.turns.rounds import make_update
 
 WATCH_SECONDS: Final = 0.05
 
@@ -114,6 +116,8 @@ class Leader:
         # The latest update that the scheduler is to enter.
         self._entering: Future[Pickled[Any]] | None = None
         self._last = 0.0
+        # When the burst under way began, or was answered last.
+        self._answered = 0.0
         # Time of rank 0's own part in the latest burst.
         self._rank_seconds = 0.0
         # Time of a traversal in the latest burst; 0 before the turn's first.
@@ -186,9 +190,8 @@ class Leader:
         try:
             while True:
                 request: Request = pickle.loads(line.receive(None))
-                with self._busy, closing(self._answers(request, line)) as answers:
-                    for answer in answers:
-                        line.send(pickle.dumps(answer, protocol=5), SEND_SECONDS)
+                with self._busy:
+                    _send(line, self._answer(request, line))
         except LineClosedError:
             # The client left, or it gave up the turn.
             if line is self._holder:
@@ -199,8 +202,7 @@ class Leader:
     def lead(self, request: Request) -> Answer:
         """Make a run for the scheduler, and return the one answer. Not called in the event loop."""
         with self._busy:
-            (answer,) = self._answers(request, None)
-        return answer
+            return self._answer(request, None)
 
     def close(self) -> None:
         """End the turn and close the lines."""
@@ -219,27 +221,27 @@ class Leader:
             self._revoked = self._failed = True
         return self._failed
 
-    def _answers(self, request: Request, line: Line | None) -> Generator[Answer, None, None]:
-        """Make a run or an update, and yield the answers: for the client at the end of ``line``, or the scheduler."""
+    def _answer(self, request: Request, line: Line | None) -> Answer:
+        """Make a run or an update for the client at the end of ``line``, or for the scheduler; return the last answer.
+
+        The earlier ones are sent over the line.
+        """
         if self._revoked or request.turn != self._turn or self._lines_broke():
-            yield REFUSAL
-            return
+            return REFUSAL
         work, led = request.work, line is None
         self._holder = line
         if isinstance(work, Run):
             note = RunNote(request.run_id, time.time(), len(work.specs), shown=request.run_id == self._listed, led=led)
             self._under_way = note
-            making = self._run(request, work, note)
         else:
             note = RunNote(request.run_id, time.time(), 0, update=work.spec.kind, led=led)
-            making = self._change(request, work, note, line)
         self._begun.set()
         self._awake.set()
         try:
-            with closing(making):
-                for answer in making:
-                    if not answer.last:
-                        yield answer
+            if isinstance(work, Run):
+                answer = self._run(request, work, note, line)
+            else:
+                answer = self._change(request, work, note, line)
         finally:
             note.ended = time.time()
             self._last = time.monotonic()
@@ -251,24 +253,20 @@ class Leader:
             noted = self._send_notes(None)
             if noted is not None:
                 wait([noted], timeout=max(0.0, note.began + request.deadline + LATE_SECONDS - time.time()))
-        yield answer
+        return answer
 
-    def _change(
-        self, request: Request, change: Change, note: RunNote, line: Line | None
-    ) -> Generator[Answer, None, None]:
-        """Change the graph by an update; yield the one answer. Not ended early: the client may leave."""
+    def _change(self, request: Request, change: Change, note: RunNote, line: Line | None) -> Answer:
+        """Change the graph by an update. Not ended early: the client may leave."""
         end = time.monotonic() + request.deadline
-        rounds = rounds_of(
-            *(request, change, self._graph_id, self._client, note.began, time.monotonic),
+
+        def ask(half: BeginUpdate | EndUpdate, until: float) -> list[bytes]:
+            ((ranks, _),) = self._of_all(request, half, until)
+            return ranks
+
+        outcome = make_update(
+            *(request, change, self._graph_id, self._client, note.began, ask, time.monotonic),
             gave_up=lambda: self._end_run is not None or (line is not None and line.hung_up),
         )
-        try:
-            half, until = next(rounds)
-            while True:
-                ((ranks, _),) = self._of_all(request, half, until)
-                half, until = rounds.send(ranks)
-        except StopIteration as ended:
-            outcome = ended.value
         answers = outcome.errors
         if outcome.entry is None:
             note.answers.append(list(answers))
@@ -279,7 +277,7 @@ class Leader:
             answers = answers if answers and not failed(report) else (report,)
         if outcome.over:
             self._revoked = self._failed = True
-        yield Answer(answers, last=True, over=self._revoked)
+        return Answer(answers, last=True, over=self._revoked)
 
     def _entered(self, entry: EnterUpdate, end: float) -> bytes:
         """Have the scheduler enter an update; return what the client gets."""
@@ -299,14 +297,14 @@ class Leader:
         except Exception as error:  # the client raises it
             return answer_error(error)
 
-    def _run(self, request: Request, run: Run, note: RunNote) -> Generator[Answer, None, None]:
-        """Make a run in bursts; yield the answers of each burst."""
+    def _run(self, request: Request, run: Run, note: RunNote, line: Line | None) -> Answer:
+        """Make a run in bursts; send all answers but the last."""
         end = time.monotonic() + request.deadline
-        length = len(run.specs) if note.led else self._traversals_in(self._burst_seconds)
+        length = len(run.specs) if line is None else self._traversals_in(self._burst_seconds)
         while True:
             specs = run.specs[note.finished : note.finished + length]
             finished = note.finished
-            began = answered = time.perf_counter()
+            began = self._answered = time.perf_counter()
             burst = Burst(
                 turn=request.turn,
                 number=self._number,
@@ -316,53 +314,50 @@ class Leader:
                 following=len(run.specs) - finished - len(specs),
                 deadline=max(1e-3, end - time.monotonic()),
                 dropped=() if finished else run.dropped,
-                each=self._traversals_in(self._answer_seconds) if self._answer_seconds and not note.led else 0,
+                each=self._traversals_in(self._answer_seconds) if self._answer_seconds and line is not None else 0,
             )
-            with closing(self._burst(request, burst, note, end)) as made:
-                for ranks in made:
-                    if more_follow(ranks[0]) and not self._failed:
-                        yield self._reports(ranks, answered, last=False)
-                        answered = time.perf_counter()
+            ranks = self._burst(request, burst, note, end, line)
             if not self._failed:
                 self._each_seconds = max(time.perf_counter() - began, 1e-6) / (note.finished - finished)
-            if self._revoked or note.finished == len(run.specs):
-                break
-            yield self._reports(ranks, answered, last=False)
+            # What the scheduler leads is one burst.
+            if self._revoked or note.finished == len(run.specs) or line is None:
+                return self._reports(ranks, last=True)
+            _send(line, self._reports(ranks, last=False))
             length = min(2 * length, self._traversals_in(self._burst_seconds))
-        yield self._reports(ranks, answered, last=True)
 
     def _traversals_in(self, seconds: float) -> int:
         """Return how many traversals take about so long, at least 1."""
         return max(1, int(seconds / self._each_seconds)) if self._each_seconds else 1
 
-    def _reports(self, ranks: list[bytes], began: float, *, last: bool) -> Answer:
-        return Answer(tuple(ranks), last, self._revoked, time.perf_counter() - began, self._rank_seconds)
+    def _reports(self, ranks: list[bytes], *, last: bool) -> Answer:
+        return Answer(tuple(ranks), last, self._revoked, time.perf_counter() - self._answered, self._rank_seconds)
 
-    def _burst(self, request: Request, burst: Burst, note: RunNote, end: float) -> Generator[list[bytes], None, None]:
-        """Make a burst on all ranks; yield their answers. If one of them is an error, the turn is over."""
+    def _burst(self, request: Request, burst: Burst, note: RunNote, end: float, line: Line | None) -> list[bytes]:
+        """Make a burst on all ranks; send all answers but the last. If one of them is an error, the turn is over."""
         note.number = self._number
         self._number += 1
         if self._end_run is not None:
             self._end_run(note.number)
-        try:
-            with closing(self._of_all(request, burst, end + LATE_SECONDS)) as made:
-                for ranks, count in made:
-                    note.answers.append(ranks)
-                    if any(map(failed, ranks)):
+        with closing(self._of_all(request, burst, end + LATE_SECONDS)) as made:
+            for ranks, count in made:
+                note.answers.append(ranks)
+                if any(map(failed, ranks)):
+                    self._revoked = self._failed = True
+                    if more_follow(ranks[0]):
+                        self._calls.abort(burst.number, Cause.FAILED, "another rank failed first")
+                    break
+                note.finished += count
+                if more_follow(ranks[0]) and line is not None:
+                    try:
+                        _send(line, self._reports(ranks, last=False))
+                    except LineClosedError:
                         self._revoked = self._failed = True
-                        if more_follow(ranks[0]):
-                            self._calls.abort(burst.number, Cause.FAILED, "another rank failed first")
-                    else:
-                        note.finished += count
-                    yield ranks
-                    if self._failed:
-                        break
-        except GeneratorExit:
-            # The client left before its last answer.
-            self._revoked = self._failed = True
-            note.answers.append([answer_error(RunCancelledError(f"run {request.run_id}: its client left"))])
-            self._calls.abort(burst.number, Cause.CANCELLED, "its client left")
-            raise
+                        left = RunCancelledError(f"run {request.run_id}: its client left")
+                        note.answers.append([answer_error(left)])
+                        self._calls.abort(burst.number, Cause.CANCELLED, "its client left")
+                        raise
+                    self._answered = time.perf_counter()
+        return ranks
 
     def _of_all(
         self, request: Request, part: RankRequest, end: float
@@ -372,11 +367,8 @@ class Leader:
         Rank 0 waits for them until ``end``.
         """
         ranks: list[bytes] = []
-
-        def answer_of(peer: Peer) -> bytes:
-            return lost.get(peer.rank) or peer.answer(request.run_id, request.deadline, end)
-
-        lost = ask_all(self._peers, request.run_id, part)
+        frame = pickle.dumps(part, protocol=5) if self._peers else b""
+        lost = [peer.rank for peer in self._peers if not peer.ask(request.run_id, frame)]
         try:
             with closing(self._own_answers(request, part, lost)) as own_answers:
                 began = time.perf_counter()
@@ -384,21 +376,21 @@ class Leader:
                     self._rank_seconds = time.perf_counter() - began
                     if isinstance(part, Burst) and failed(own):
                         end = min(end, time.monotonic() + _END_SECONDS)
-                    ranks = [own, *map(answer_of, self._peers)]
+                    ranks = [own, *(peer.answer(request, end) for peer in self._peers)]
                     yield ranks, made
                     began = time.perf_counter()
         finally:
             # A late answer would be taken for the answer to the next request.
             for peer, answer in zip(self._peers, ranks[1:], strict=False):
                 while more_follow(answer):
-                    answer = answer_of(peer)
+                    answer = peer.answer(request, end)
 
-    def _own_answers(self, request: Request, part: RankRequest, lost: Mapping[int, bytes]) -> Answers:
+    def _own_answers(self, request: Request, part: RankRequest, lost: list[int]) -> Answers:
         """Take rank 0's part. A burst is not made if ranks are lost."""
         burst = part if isinstance(part, Burst) else None
         if burst is not None and lost:
-            self._calls.peer_lost(burst.number, min(lost))
-            yield answer_error(WorkerLostError(f"run {request.run_id}: lost rank {min(lost)}; load the graph again")), 0
+            self._calls.peer_lost(burst.number, lost[0])
+            yield answer_error(WorkerLostError(f"run {request.run_id}: lost rank {lost[0]}; load the graph again")), 0
             return
         try:
             yield from self._make(part, (lambda: self._revoked) if burst is not None else never)
@@ -455,3 +447,7 @@ class Leader:
                 self._calls.peer_lost(note.number, peer.rank)
             else:
                 self._calls.abort(note.number, Cause.FAILED, f"rank {peer.rank} failed first: {error}")
+
+
+def _send(line: Line, answer: Answer) -> None:
+    line.send(pickle.dumps(answer, protocol=5), SEND_SECONDS)

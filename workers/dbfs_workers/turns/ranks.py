@@ -4,7 +4,7 @@ import contextlib
 import pickle
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from dbfs_workers.errors import LateError, StaleRunError, WorkerLostError
@@ -17,6 +17,7 @@ from dbfs_workers.turns.requests import (
     EndUpdate,
     Make,
     RankRequest,
+    Request,
     answer_error,
     error_of,
     more_follow,
@@ -36,23 +37,18 @@ class Peer:
         self._answer: bytes | None = None
         self._asked = False
 
-    def ask(self, frame: bytes) -> None:
-        """Send a request.
-
-        Raises:
-            LineClosedError: the line broke.
-        """
+    def ask(self, run_id: str, frame: bytes) -> bool:
+        """Send a request of a run; return False if the line is broken: then the answer is that the rank is lost."""
+        try:
+            self.line.send(frame, SEND_SECONDS)
+        except LineClosedError as error:
+            self._answer = self._lost(run_id, error)
+            return False
         self._asked = True
-        self.line.send(frame, SEND_SECONDS)
+        return True
 
-    def answer(self, run_id: str, deadline: float, end: float) -> bytes:
-        """Wait until ``end``, in seconds of ``time.monotonic()``; return the next answer, or why none came.
-
-        Args:
-            run_id: the run.
-            deadline: seconds that the run may take.
-            end: when to give up.
-        """
+    def answer(self, request: Request, end: float) -> bytes:
+        """Wait until ``end``, in seconds of ``time.monotonic()``; return the next answer, or why none came."""
         try:
             with self._lock:
                 answer = self._answer
@@ -63,13 +59,12 @@ class Peer:
         except TimeoutError:
             # A late answer would be taken for the answer to the next request.
             self.line.close()
-            late = f"run {run_id}: not done after {deadline:g} s; no answer from rank {self.rank}"
+            late = f"run {request.run_id}: not done after {request.deadline:g} s; no answer from rank {self.rank}"
             return answer_error(LateError(late))
         except LineClosedError as error:
-            return self.lost(run_id, error)
+            return self._lost(request.run_id, error)
 
-    def lost(self, run_id: str, error: BaseException) -> bytes:
-        """Return the answer that stands for this rank in a run during which the line broke."""
+    def _lost(self, run_id: str, error: BaseException) -> bytes:
         return answer_error(WorkerLostError(f"run {run_id}: lost rank {self.rank}: {error}; load the graph again"))
 
     def early_error(self) -> BaseException | None:
@@ -85,18 +80,6 @@ class Peer:
             return LineClosedError(str(error))
         finally:
             self._lock.release()
-
-
-def ask_all(peers: Sequence[Peer], run_id: str, request: RankRequest) -> dict[int, bytes]:
-    """Send the other ranks a request of a run; return the answers that stand for the ranks whose line broke."""
-    lost = {}
-    frame = pickle.dumps(request, protocol=5) if peers else b""
-    for peer in peers:
-        try:
-            peer.ask(frame)
-        except LineClosedError as error:
-            lost[peer.rank] = peer.lost(run_id, error)
-    return lost
 
 
 class Follower:

@@ -7,7 +7,7 @@ version is the graph's. A rank that is late then commits the version when it goe
 The scheduler enters the version into its record afterwards.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbfs_workers.errors import DeadlineExceededError, LateError, WorkerLostError
@@ -41,44 +41,45 @@ class Outcome:
     over: bool
 
 
-Rounds = Generator[tuple[BeginUpdate | EndUpdate, float], list[bytes], Outcome]
-"""Yields a request to all ranks, and when to give up waiting for the answers, in seconds of ``now``. Takes the answers
-by rank."""
+Ask = Callable[[BeginUpdate | EndUpdate, float], list[bytes]]
+"""Sends a request to all ranks, and waits for the answers until a time in seconds of ``now``; returns them by rank."""
 
 
-def rounds_of(
+def make_update(
     request: Request,
     change: Change,
     graph_id: str,
     client: str,
     began: float,
+    ask: Ask,
     now: Callable[[], float],
     gave_up: Callable[[], bool],
-) -> Rounds:
-    """Yield the rounds of an update, after which the graph is changed on all ranks or on none.
+) -> Outcome:
+    """Make the rounds of an update, after which the graph is changed on all ranks or on none.
 
     Args:
         request, change: the update.
         graph_id: the graph.
         client: id of the client.
         began: when the update came, in seconds since the epoch.
+        ask: asks all ranks.
         now: returns the time in seconds.
         gave_up: returns whether the client has left or given up, or the turn was stopped.
     """
     run_id, end = request.run_id, now() + request.deadline
-    answers = yield BeginUpdate(request.turn, run_id, change.spec, change.collections), end
+    answers = ask(BeginUpdate(request.turn, run_id, change.spec, change.collections), end)
     wrong = tuple(filter(failed, answers))
     if not wrong and (now() > end or gave_up()):
         late = f"run {run_id}: not done after {request.deadline:g} s; the graph has no new version"
         wrong = (answer_error(DeadlineExceededError(late)),)
     if wrong:
-        forgot = yield EndUpdate(run_id, None), now() + LATE_SECONDS
+        forgot = ask(EndUpdate(run_id, None), now() + LATE_SECONDS)
         return Outcome(wrong, None, over=any(map(_is_away, map(error_of, (*wrong, *forgot)))))
     kind = change.spec.kind
     ranks: tuple[RankUpdate, ...] = tuple(map(read_answer, answers))
     applied = not (change.strict and (refused_of(kind, ranks) or ranks[0].absent))
     # The commit has some time, though the deadline may be near; and the scheduler has its own after that.
-    ended = yield EndUpdate(run_id, totals_of(ranks) if applied else None), max(end, now() + LATE_SECONDS)
+    ended = ask(EndUpdate(run_id, totals_of(ranks) if applied else None), max(end, now() + LATE_SECONDS))
     errors = [error_of(answer) for answer in ended if failed(answer)]
     torn = "" if all(map(_is_away, errors)) or not applied else str(errors[0])
     entry = EnterUpdate(
