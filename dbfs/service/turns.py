@@ -70,9 +70,9 @@ class Turn:
         self.run: RunEntry | None = None
         self.watch: RunWatch | None = None
 
-    def message(self, cause: Cause | None = None, message: str = "", lost: int = 0) -> EndTurn:
+    def message(self, cause: Cause | None = None, message: str = "", rank: int | None = None) -> EndTurn:
         """Return the message that ends the turn."""
-        return EndTurn(self.graph.record.graph_id, self.serial, cause, message, lost)
+        return EndTurn(self.graph.record.graph_id, self.serial, cause, message, rank)
 
 
 class Turns:
@@ -154,15 +154,15 @@ class Turns:
                 turn.ending = asyncio.ensure_future(self._end(turn, turn.message()))
         return bool(held)
 
-    async def stop(self, graph_id: str, cause: Cause, message: str, lost: int = 0) -> None:
-        """End the turn on a gang, if there is one, and its run under way at once."""
+    async def stop(self, graph_id: str, cause: Cause, message: str, rank: int | None = None) -> None:
+        """End the turn on a gang, if there is one, and its run under way at once; arguments as of ``EndTurn``."""
         turn = self._held.get(graph_id)
         if turn is None:
             return
         if cause is not Cause.DEADLINE and turn.why is None:
             lost_rank = WorkerLostError(f"{message}; load the graph again")
             turn.why = lost_rank if cause is Cause.LOST else RunCancelledError(f"cancelled: {message}")
-        ending = turn.message(cause, message, lost)
+        ending = turn.message(cause, message, rank)
         # A rank that is stopped does not answer, and must not delay the message to rank 0.
         others = asyncio.ensure_future(self._workers.call_all(turn.graph.record.addresses[1:], ending))
         stopping = asyncio.ensure_future(self._end(turn, ending))

@@ -122,7 +122,7 @@ def test_an_aborted_run_says_why(member: CudaMember, cause: Cause, error: type[E
 
 def test_a_lost_peer(member: CudaMember) -> None:
     with pytest.raises(WorkerLostError, match="rank 2, level 7, merge step: lost rank 0; load the graph again"):
-        run(member, lambda engine: member.peer_lost(1, 0))
+        run(member, lambda engine: member.abort(1, Cause.LOST, "lost rank 0", 0))
 
 
 def test_an_abort_that_comes_before_the_launch(member: CudaMember) -> None:

@@ -77,8 +77,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/turns/leader.py",
-        "            if self._revoked or note.finished == len(run.specs):",
-        "            if note.finished == len(run.specs):",
+        "            if self._revoked or note.finished == len(run.specs) or line is None:",
+        "            if note.finished == len(run.specs) or line is None:",
         ("tests/workers/test_lines.py::test_a_batch_is_made_in_bursts_and_ends_early_if_its_turn_is_revoked",),
     ),
     Fault(

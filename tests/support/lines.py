@@ -66,16 +66,16 @@ class Calls(GangCalls):
 
     def __init__(self) -> None:
         self.aborts: list[tuple[int, Cause]] = []
-        self.lost: list[tuple[int, int]] = []
+        self.lost: list[tuple[int, int | None]] = []
         self.notes: list[NoteRuns] = []
         self.entered: list[EnterUpdate] = []
         self.answer: Pickled[Any] | Exception | None = Pickled.of("report")
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        self.aborts.append((number, cause))
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        self.lost.append((number, rank))
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
+        if cause is Cause.LOST:
+            self.lost.append((number, rank))
+        else:
+            self.aborts.append((number, cause))
 
     def note(self, notes: NoteRuns) -> Future[None]:
         self.notes.append(notes)

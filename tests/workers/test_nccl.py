@@ -137,7 +137,7 @@ def test_a_lost_rank_ends_the_wait() -> None:
     with by_nccl(3) as gang:
         waiting = endless(gang)
         del gang.messages.ends[0]
-        gang.exchanges[1].peer_lost(gang.number, 0)
+        gang.exchanges[1].abort(gang.number, Cause.LOST, "lost rank 0", 0)
         for rank, raised in zip((1, 2), errors(waiting), strict=True):
             assert isinstance(raised, WorkerLostError)
             assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0; load the graph again"
@@ -176,7 +176,7 @@ def test_a_connection_that_breaks_with_its_worker_is_a_lost_worker() -> None:
         del gang.messages.ends[0]
         # The service learns of the loss a moment later.
         time.sleep(0.05)
-        gang.exchanges[1].peer_lost(gang.number, 0)
+        gang.exchanges[1].abort(gang.number, Cause.LOST, "lost rank 0", 0)
         for rank, raised in zip((1, 2), errors(waiting), strict=True):
             assert isinstance(raised, WorkerLostError)
             assert str(raised) == f"run run, rank {rank}, level 7, test: lost rank 0; load the graph again"

@@ -161,29 +161,14 @@ class AbortRun(WorkerMessage[None]):
     Attributes:
         graph_id: the graph.
         number: serial number of the run.
-        cause: why the run ends.
-        message: why the run ends, in words.
+        cause, message, rank: see ``Exchange.abort``.
     """
 
     graph_id: str
     number: int
     cause: Cause
     message: str
-
-
-@dataclass(frozen=True)
-class ReportLostPeer(WorkerMessage[None]):
-    """End a run on the worker's rank, because the worker of another rank is lost.
-
-    Attributes:
-        graph_id: the graph.
-        number: serial number of the run.
-        rank: the lost rank.
-    """
-
-    graph_id: str
-    number: int
-    rank: int
+    rank: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ from dbfs_workers.messages import (
     LeaveGang,
     OfferExchange,
     PublishRankLabels,
-    ReportLostPeer,
 )
 from dbfs_workers.reads.server import Reads
 from dbfs_workers.reads.subgraphs import EdgeReads
@@ -212,14 +211,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``AbortRun``."""
         member = self.members.get(message.graph_id)
         if member is not None:
-            member.abort(message.number, message.cause, message.message)
-
-    @ReportLostPeer.handler
-    async def report_lost_peer(self, message: ReportLostPeer) -> None:
-        """See ``ReportLostPeer``."""
-        member = self.members.get(message.graph_id)
-        if member is not None:
-            member.peer_lost(message.number, message.rank)
+            member.abort(message.number, message.cause, message.message, message.rank)
 
     @ForgetBatch.handler
     async def forget_batch(self, message: ForgetBatch) -> None:

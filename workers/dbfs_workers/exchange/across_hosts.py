@@ -200,13 +200,15 @@ class EnvoyExchange(SharedMemoryExchange):
         rows = self._rows[parity][source][place]
         return [rows, self._parents[parity][source][place]] if self._predecessors else [rows]
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """See ``Exchange.abort``."""
-        self._end(number, cause, message, self.rank)
-
-    def peer_lost(self, number: int, peer: int) -> None:
-        """See ``Exchange.peer_lost``: a host that fell silent may be noticed here first."""
-        self._end(number, Cause.LOST, "", peer)
+        super().abort(number, cause, message, rank)
+        # A thread that crosses looks for aborts while it waits, and sends this one itself.
+        if self._using.acquire(blocking=False):
+            try:
+                self._send_abort(number)
+            finally:
+                self._using.release()
 
     def close(self) -> None:
         """See ``Exchange.close``."""
@@ -226,15 +228,6 @@ class EnvoyExchange(SharedMemoryExchange):
         with self._line_came:
             self._lines.clear()
             self._line_came.notify_all()
-
-    def _end(self, number: int, cause: Cause, message: str, rank: int) -> None:
-        self._abort(number, cause, message, rank)
-        # A thread that crosses looks for aborts while it waits, and sends this one itself.
-        if self._using.acquire(blocking=False):
-            try:
-                self._send_abort(number)
-            finally:
-                self._using.release()
 
     def _send_abort(self, number: int) -> None:
         """Send the abort of a run to the other hosts, unless it came from there or was sent before."""

@@ -53,7 +53,7 @@ class Abort:
 
 
 class Exchange(Protocol):
-    """One rank's end of the exchange. Only ``abort`` and ``peer_lost`` may be called from another thread.
+    """One rank's end of the exchange. Only ``abort`` may be called from another thread.
 
     Attributes:
         rank: this rank.
@@ -127,17 +127,16 @@ class Exchange(Protocol):
         """
         ...
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Stop a run on all ranks by their next crossing.
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
+        """Stop a run on all ranks by their next crossing. From any thread; the run may not have begun here yet.
 
         The first cause counts: an abort of a run that was aborted before, or of an earlier run, is ignored.
-        """
-        ...
 
-    def peer_lost(self, number: int, peer: int) -> None:
-        """End a run because the worker of rank ``peer`` is lost.
-
-        From any thread; the run may not have begun here yet.
+        Args:
+            number: the gang's serial number of the run.
+            cause: why the run ends.
+            message: the same in words.
+            rank: the rank that caused the end, such as a lost one; None for this rank.
         """
         ...
 

@@ -284,13 +284,9 @@ class SharedMemoryExchange:
         """See ``Exchange.slice_of``."""
         return self._slices[self._crossing & 1][source]
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """See ``Exchange.abort``."""
-        self._abort(number, cause, message, self.rank)
-
-    def peer_lost(self, number: int, peer: int) -> None:
-        """See ``Exchange.peer_lost``. Ranks that share memory notice a dead process themselves, but no broken line."""
-        self._abort(number, Cause.LOST, "", peer)
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
+        """See ``Exchange.abort``. Ranks that share memory notice a dead process themselves, but no broken line."""
+        self._abort(number, cause, message, self.rank if rank is None else rank)
 
     def close(self) -> None:
         """See ``Exchange.close``. The kernel frees the memory when every rank has closed, or its process has ended."""

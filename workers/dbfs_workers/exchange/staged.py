@@ -86,13 +86,9 @@ class StagedExchange:
         """See ``Exchange.slice_of``."""
         return self._slice if source == self.rank else self._backend.to_device(self._host.slice_of(source))
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """See ``Exchange.abort``."""
-        self._host.abort(number, cause, message)
-
-    def peer_lost(self, number: int, peer: int) -> None:
-        """See ``Exchange.peer_lost``."""
-        self._host.peer_lost(number, peer)
+        self._host.abort(number, cause, message, rank)
 
     def close(self) -> None:
         """See ``Exchange.close``."""

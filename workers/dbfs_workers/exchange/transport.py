@@ -21,7 +21,7 @@ Send = Callable[[int, Abort], None]
 
 
 class AbortMessages:
-    """The base of such exchanges. ``abort``, ``peer_lost`` and ``receive`` may be called from any thread."""
+    """The base of such exchanges. ``abort`` and ``receive`` may be called from any thread."""
 
     def __init__(self, p: int, rank: int, send: Send) -> None:
         self.rank = rank
@@ -32,20 +32,13 @@ class AbortMessages:
         self._changed = threading.Condition()
         self._abort: Abort | None = None
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """See ``Exchange.abort``."""
-        abort = Abort(number, cause, self.rank, message)
+        abort = Abort(number, cause, self.rank if rank is None else rank, message)
         if self.receive(abort):
             for peer in self._peers:
-                self._send(peer, abort)
-
-    def peer_lost(self, number: int, peer: int) -> None:
-        """See ``Exchange.peer_lost``."""
-        abort = Abort(number, Cause.LOST, peer, f"lost rank {peer}")
-        if self.receive(abort):
-            for other in self._peers:
-                if other != peer:
-                    self._send(other, abort)
+                if peer != rank:
+                    self._send(peer, abort)
 
     def receive(self, abort: Abort) -> bool:
         """Take a message of a peer. Return False if it is ignored: of an earlier run, or not the run's first abort."""
@@ -67,7 +60,7 @@ class DaskTransport:
     """Sends the messages of one rank, over Dask's connections. Made in the worker's event loop.
 
     Attributes:
-        exchange: the exchange whose ``peer_lost`` is called if a message can't be delivered.
+        exchange: the exchange whose run ends if a message can't be delivered.
     """
 
     OPERATION = "dbfs_deliver"
@@ -96,4 +89,4 @@ class DaskTransport:
             await deliver(reply=False, graph_id=self._graph_id, message=pickle.dumps(abort))
         except OSError as error:
             logger.info("dbfs: can't send to rank %d at %s: %s", peer, address, error)
-            self.exchange.peer_lost(abort.number, peer)
+            self.exchange.abort(abort.number, Cause.LOST, f"lost rank {peer}", peer)

@@ -331,15 +331,11 @@ class Member(ABC):
         """Return labels as NumPy arrays."""
 
     @abstractmethod
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Stop a run by its next level, on this rank at least. From any thread.
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
+        """Stop a run by its next level, on this rank at least; arguments as of ``Exchange.abort``. From any thread.
 
         Ignored if this run was aborted before, or is over.
         """
-
-    @abstractmethod
-    def peer_lost(self, number: int, rank: int) -> None:
-        """End a run because the worker of ``rank`` is lost."""
 
     @abstractmethod
     def _free(self) -> None:

@@ -94,13 +94,9 @@ class LoopMember(Member):
         """See ``Member``."""
         return 0 if self._pool is None else self._pool.nbytes
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """Stop a run on all ranks by their next crossing."""
-        self.exchange.abort(number, cause, message)
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        """See ``Exchange.peer_lost``."""
-        self.exchange.peer_lost(number, rank)
+        self.exchange.abort(number, cause, message, rank)
 
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
         from dbfs_workers.storage.scratch import Scratch

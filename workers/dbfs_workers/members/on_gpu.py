@@ -31,7 +31,7 @@ from dbfs_workers.errors import (
     RunAbortedError,
     StaleRunError,
 )
-from dbfs_workers.exchange.protocol import Cause, abort_error
+from dbfs_workers.exchange.protocol import Abort, Cause, abort_error
 from dbfs_workers.levels.batch_words import MappedMemory
 from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
@@ -103,7 +103,7 @@ class CudaMember(MemberOnGpu):
         self._ended = 0
         self._running: ResidentKernel | None = None
         self._index = 0
-        self._stop: tuple[int, Cause, str] | None = None
+        self._stop: Abort | None = None
         # Of batches: the barrier, what peers map, what runs the levels while batches follow one another, and the run.
         self._barrier: SharedMemoryExchange | None = None
         self._memory = MappedMemory()
@@ -220,20 +220,16 @@ class CudaMember(MemberOnGpu):
             for engine in self._engines:
                 engine.take_over(self._graph, totals)
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """Stop this rank's kernel. The caller aborts each peer by itself, since kernels do not stop each other."""
         with self._lock:
-            if number <= self._ended or (self._stop is not None and self._stop[0] == number):
+            if number <= self._ended or (self._stop is not None and self._stop.number == number):
                 return
-            self._stop = (number, cause, message)
+            self._stop = Abort(number, cause, self.rank if rank is None else rank, message)
             if self._running is not None and number == self.number:
                 self._running.abort()
             if self._barrier is not None and self._watch is not None and self._watch.number == number:
-                self._barrier.abort(number, cause, message)
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        """Stop the run, because the lost rank will not arrive at its barriers."""
-        self.abort(number, Cause.LOST, f"lost rank {rank}")
+                self._barrier.abort(number, cause, message, rank)
 
     def disconnect(self) -> None:
         """See ``Member``."""
@@ -391,11 +387,11 @@ class CudaMember(MemberOnGpu):
 
     def _raise_if_stopped(self, number: int, where: str) -> None:
         """Raise the error of the run if it was aborted."""
-        if self._stop is None or self._stop[0] != number:
+        stop = self._stop
+        if stop is None or stop.number != number:
             return
-        _, cause, message = self._stop
-        error: DbfsError = abort_error(cause, where, self.rank, message)
-        raise RunAbortedError(f"{where}: {message}") if cause is Cause.FAILED else error
+        error: DbfsError = abort_error(stop.cause, where, stop.rank, stop.message)
+        raise RunAbortedError(f"{where}: {stop.message}") if stop.cause is Cause.FAILED else error
 
     def _report(self, engine: ResidentKernel, launched: "_Launched", outcome: cuda_run.KernelOutcome) -> RankRun:
         labels = launched.labels

@@ -10,7 +10,7 @@ import distributed
 from dbfs_workers import rpc
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.members.member import Member
-from dbfs_workers.messages import AbortRun, ReportLostPeer, WorkerMessage
+from dbfs_workers.messages import AbortRun
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
 
@@ -39,15 +39,15 @@ class GangCalls:
         self._loop = asyncio.get_running_loop()
         self._order = asyncio.Lock()
 
-    def abort(self, number: int, cause: Cause, message: str) -> None:
-        """Abort a run on all ranks."""
-        self._member.abort(number, cause, message)
-        self._call_peers(AbortRun(self._graph_id, number, cause, message))
-
-    def peer_lost(self, number: int, rank: int) -> None:
-        """End a run on all ranks, because the worker of ``rank`` is lost."""
-        self._member.peer_lost(number, rank)
-        self._call_peers(ReportLostPeer(self._graph_id, number, rank))
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
+        """Abort a run on all ranks; arguments as of ``Exchange.abort``."""
+        self._member.abort(number, cause, message, rank)
+        calling = self._send_to_peers(AbortRun(self._graph_id, number, cause, message, rank))
+        try:
+            asyncio.run_coroutine_threadsafe(calling, self._loop)
+        except RuntimeError:
+            # The loop of a worker that closes is closed.
+            calling.close()
 
     def note(self, notes: NoteRuns) -> Future[None]:
         """Send notes to the scheduler, after all earlier ones; the future is done when the scheduler has them."""
@@ -70,15 +70,7 @@ class GangCalls:
                 else:
                     return rpc.unpack(address, update, answer)
 
-    def _call_peers(self, message: WorkerMessage[None]) -> None:
-        calling = self._send_to_peers(message)
-        try:
-            asyncio.run_coroutine_threadsafe(calling, self._loop)
-        except RuntimeError:
-            # The loop of a worker that closes is closed.
-            calling.close()
-
-    async def _send_to_peers(self, message: WorkerMessage[None]) -> None:
+    async def _send_to_peers(self, message: AbortRun) -> None:
         await asyncio.gather(*(self._send(self._worker.rpc(address), message) for address in self._addresses))
 
     async def _send_in_order(self, notes: NoteRuns) -> None:

@@ -389,7 +389,7 @@ class Leader:
         """Take rank 0's part. A burst is not made if ranks are lost."""
         burst = part if isinstance(part, Burst) else None
         if burst is not None and lost:
-            self._calls.peer_lost(burst.number, lost[0])
+            self._calls.abort(burst.number, Cause.LOST, f"lost rank {lost[0]}", lost[0])
             yield answer_error(WorkerLostError(f"run {request.run_id}: lost rank {lost[0]}; load the graph again")), 0
             return
         try:
@@ -444,7 +444,7 @@ class Leader:
                 continue
             self._revoked = True
             if isinstance(error, LineClosedError):
-                self._calls.peer_lost(note.number, peer.rank)
+                self._calls.abort(note.number, Cause.LOST, f"lost rank {peer.rank}", peer.rank)
             else:
                 self._calls.abort(note.number, Cause.FAILED, f"rank {peer.rank} failed first: {error}")
 

@@ -115,8 +115,7 @@ class EndTurn(WorkerMessage[TurnEnd]):
         graph_id: the graph.
         turn: serial number of the turn.
         cause: why the run under way is ended at once; None to end it after its current burst.
-        message: the same in words.
-        lost: the rank whose worker is lost, if the cause is ``LOST``.
+        message, rank: see ``Exchange.abort``.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang.
@@ -126,4 +125,4 @@ class EndTurn(WorkerMessage[TurnEnd]):
     turn: int
     cause: Cause | None = None
     message: str = ""
-    lost: int = 0
+    rank: int | None = None

@@ -8,7 +8,6 @@ from functools import partial
 import distributed
 
 from dbfs_workers.errors import ExchangeUnavailableError, LateError, StaleRunError
-from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import Address, Line, LineClosedError
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
@@ -115,10 +114,8 @@ class WorkerTurns:
         member, graph_id, turn = self._member(message.graph_id), message.graph_id, message.turn
 
         def end_run(number: int) -> None:
-            if message.cause is Cause.LOST:
-                member.peer_lost(number, message.lost)
-            elif message.cause is not None:
-                member.abort(number, message.cause, message.message)
+            if message.cause is not None:
+                member.abort(number, message.cause, message.message, message.rank)
 
         if graph_id in self._followers and message.cause is not None:
             self._followers[graph_id][0].stop(turn, end_run)
