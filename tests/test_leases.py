@@ -248,7 +248,7 @@ def test_a_line_between_ranks_that_broke_is_made_anew(client: distributed.Client
     """A line breaks if a host was silent for a moment. The next run opens a new line, unseen by its caller."""
 
     def close_line(dask_worker: distributed.Worker, graph_id: str) -> None:
-        dask_worker.plugins["dbfs"].turns._followers[graph_id][0].close()
+        dask_worker.plugins["dbfs"].turns._gangs[graph_id].end.close()
 
     with dbfs.load("path:n=50", client=client, ranks=2) as graph:
         for sources in ([0], [1], [0, 1]):

@@ -155,8 +155,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/turns/worker.py",
-        "        if message.turn <= latest:\n",
-        "        if message.turn < latest:\n",
+        "        if turn <= self.latest:\n",
+        "        if turn < self.latest:\n",
         ("tests/workers/test_worker_turns.py::test_a_turn_that_was_ended_before_it_began_is_refused",),
     ),
     Fault(

@@ -13,6 +13,7 @@ from dbfs_workers.errors import StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import Line, new_token
 from dbfs_workers.lines.worker_door import WorkerDoor
+from dbfs_workers.turns.leader import Leader
 from dbfs_workers.turns.messages import BeginTurn, Doors, EndTurn
 from dbfs_workers.turns.worker import WorkerTurns
 
@@ -52,7 +53,8 @@ def test_a_late_end_of_a_turn_leaves_the_next_one_alone() -> None:
     async def overlap() -> None:
         with worker_turns() as turns:
             await turns.begin_turn(begin(1, tokens[0]))
-            (leader, _), resume = turns._leaders["id"], threading.Event()
+            leader, resume = turns._gangs["id"].end, threading.Event()
+            assert isinstance(leader, Leader)
             idle = leader.wait_until_idle
 
             def slowly() -> Any:

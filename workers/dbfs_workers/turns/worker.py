@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import distributed
@@ -28,6 +30,38 @@ from dbfs_workers.turns.requests import (
 from dbfs_workers.updates.worker import Updates
 
 
+@dataclass
+class _Gang:
+    """A gang that this worker has a rank of.
+
+    Attributes:
+        end: this rank's end of the lines; None before they are made.
+        epoch: the epoch of the lines.
+        token: what opens a line to this rank: of rank 0, or on rank 0 of the turn's holder.
+        latest: on rank 0, the serial number of the latest turn that began or was ended at once.
+    """
+
+    end: Leader | Follower | None = None
+    epoch: int = 0
+    token: bytes = b""
+    latest: int = 0
+
+    def require_later(self, turn: int) -> None:
+        """Check that a turn is later than all that began or were ended.
+
+        Raises:
+            StaleRunError: it is not.
+        """
+        if turn <= self.latest:
+            raise StaleRunError(f"rank 0: turn {turn} comes late, after turn {self.latest}")
+
+    def close_lines(self) -> None:
+        """Close the lines; the next turn opens new ones."""
+        if self.end is not None:
+            self.end.close()
+            self.end = None
+
+
 class WorkerTurns:
     """The turns on one worker. The event loop's thread calls all methods.
 
@@ -45,42 +79,40 @@ class WorkerTurns:
         self._door = door
         self._updates = updates
         self._member = member
-        # By graph id, with the token of rank 0's line, and the epoch of the lines.
-        self._followers: dict[str, tuple[Follower, bytes, int]] = {}
-        self._leaders: dict[str, tuple[Leader, int]] = {}
-        # By graph id, the serial number of the latest turn that began or was ended at once, and its holder's token.
-        self._latest: dict[str, tuple[int, bytes]] = {}
+        # By graph id.
+        self._gangs: defaultdict[str, _Gang] = defaultdict(_Gang)
 
     @OpenDoor.handler
     async def open_door(self, message: OpenDoor) -> Address:
         """See ``OpenDoor``."""
-        member = self._member(message.graph_id)
-        epoch = self._followers[message.graph_id][2] if message.graph_id in self._followers else 0
+        member, graph_id = self._member(message.graph_id), message.graph_id
+        epoch = self._gangs[graph_id].epoch
         if message.epoch < epoch:
             raise StaleRunError(f"rank {member.rank}: lines of epoch {message.epoch}, and of {epoch} there are some")
-        self.leave(message.graph_id)
-        follower = Follower(member.rank, self._maker(member, message.graph_id))
-        self._followers[message.graph_id] = follower, message.token, message.epoch
+        self.leave(graph_id)
+        follower = Follower(member.rank, self._maker(member, graph_id))
+        self._gangs[graph_id] = _Gang(follower, message.epoch, message.token)
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
     @BeginTurn.handler
     async def begin_turn(self, message: BeginTurn) -> Begun:
         """See ``BeginTurn``."""
-        member, graph_id = self._member(message.graph_id), message.graph_id
+        member, gang = self._member(message.graph_id), self._gangs[message.graph_id]
         end = time.monotonic() + message.seconds
-        self._require_later(message)
-        if self._leaders.get(graph_id, (None, 0))[1] != message.doors.epoch:
-            self._drop_leader(graph_id)
-            self._leaders[graph_id] = await self._new_leader(message, member), message.doors.epoch
+        gang.require_later(message.turn)
+        if gang.end is None or gang.epoch != message.doors.epoch:
+            gang.close_lines()
+            gang.end, gang.epoch = await self._new_leader(message, member), message.doors.epoch
             # Meanwhile the scheduler may have ended the turn.
-            self._require_later(message)
-        leader = self._leaders[graph_id][0]
+            gang.require_later(message.turn)
+        leader = gang.end
+        assert isinstance(leader, Leader)
         # In a thread, since a run that was ended without an answer may be under way yet.
         listed = "" if message.work else message.run_id
         await asyncio.to_thread(leader.grant, message.turn, message.client, message.number, listed)
-        self._require_later(message)
-        self._refuse_holder(graph_id)
-        self._latest[graph_id] = message.turn, message.token
+        gang.require_later(message.turn)
+        self._door.refuse(gang.token)
+        gang.latest, gang.token = message.turn, message.token
         address = None
         if message.token:
             address = self._door.admit(message.token, partial(_serve_awake, member, leader.serve))
@@ -111,34 +143,31 @@ class WorkerTurns:
     @EndTurn.handler
     async def end_turn(self, message: EndTurn) -> TurnEnd:
         """See ``EndTurn``."""
-        member, graph_id, turn = self._member(message.graph_id), message.graph_id, message.turn
+        member, gang, turn = self._member(message.graph_id), self._gangs[message.graph_id], message.turn
 
         def end_run(number: int) -> None:
             if message.cause is not None:
                 member.abort(number, message.cause, message.message, message.rank)
 
-        if graph_id in self._followers and message.cause is not None:
-            self._followers[graph_id][0].stop(turn, end_run)
-        latest, token = self._latest.get(graph_id, (0, b""))
-        if latest < turn and message.cause is not None:
-            # The turn may begin late: the message that begins it is refused.
-            self._refuse_holder(graph_id)
-            self._latest[graph_id] = turn, b""
-        leader = self._leaders.get(graph_id, (None, 0))[0]
-        if leader is None or latest < turn:
+        if gang.end is not None and message.cause is not None:
+            gang.end.stop(turn, end_run)
+        token, leader = gang.token, gang.end
+        if not isinstance(leader, Leader) or gang.latest < turn:
+            if message.cause is not None and member.rank == 0:
+                # The turn may begin late: the message that begins it is refused.
+                self._door.refuse(token)
+                gang.latest = max(gang.latest, turn)
             return TurnEnd(0, failed=False)
         if message.cause is None:
             await asyncio.to_thread(leader.revoke, turn)
-        else:
-            leader.stop(turn, end_run)
         end, sending = await asyncio.to_thread(leader.wait_until_idle)
         # Not before: the holder may open its line while the turn is revoked. During the wait another message may have
         # ended this turn, and the next one may have begun.
-        if self._latest.get(graph_id) == (turn, token):
-            self._refuse_holder(graph_id)
+        if (gang.latest, gang.token) == (turn, token):
+            self._door.refuse(token)
             if end.failed:
                 # A line may be broken, or have an answer of the failed run under way.
-                self._drop_leader(graph_id)
+                gang.close_lines()
         if sending:
             # The scheduler must have the notes and the updates before it forgets the turn.
             await asyncio.wait([*map(asyncio.wrap_future, sending)], timeout=NOTE_SECONDS)
@@ -146,40 +175,14 @@ class WorkerTurns:
 
     def leave(self, graph_id: str) -> None:
         """End the turns of a gang that this worker leaves."""
-        follower, token, _ = self._followers.pop(graph_id, (None, b"", 0))
-        if follower is not None:
-            follower.close()
-        self._door.refuse(token)
-        self._drop_leader(graph_id)
-        self._refuse_holder(graph_id)
-        self._latest.pop(graph_id, None)
+        gang = self._gangs.pop(graph_id, _Gang())
+        self._door.refuse(gang.token)
+        gang.close_lines()
 
     def close(self) -> None:
         """End all turns."""
-        for graph_id in [*self._followers, *self._leaders]:
+        for graph_id in list(self._gangs):
             self.leave(graph_id)
-
-    def _require_later(self, message: BeginTurn) -> None:
-        """Check that a turn is later than all that began or were ended.
-
-        Raises:
-            StaleRunError: it is not.
-        """
-        latest = self._latest.get(message.graph_id, (0, b""))[0]
-        if message.turn <= latest:
-            raise StaleRunError(f"rank 0: turn {message.turn} comes late, after turn {latest}")
-
-    def _drop_leader(self, graph_id: str) -> None:
-        """Close rank 0's lines to the other ranks; the next turn opens new ones."""
-        leader, _ = self._leaders.pop(graph_id, (None, 0))
-        if leader is not None:
-            leader.close()
-
-    def _refuse_holder(self, graph_id: str) -> None:
-        """Admit the holder's line no more; the serial number stays, for turns that begin late."""
-        turn, token = self._latest.get(graph_id, (0, b""))
-        self._door.refuse(token)
-        self._latest[graph_id] = turn, b""
 
     def _maker(self, member: Member, graph_id: str) -> Make:
         """Return what takes this rank's part in requests."""
