@@ -38,7 +38,7 @@ from dbfs_workers.lines.line import Address, Line
 from dbfs_workers.members.on_cpu import LoopMember
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.turns.messages import Begun, Doors
+from dbfs_workers.turns.messages import Begun
 from dbfs_workers.turns.notes import RunNote
 from dbfs_workers.turns.requests import Run, answer_error
 from dbfs_workers.turns.worker import WorkerTurns, _open_lines
@@ -312,7 +312,7 @@ def test_a_rank_that_is_stopped_while_a_turn_begins_is_late() -> None:
         raise ExchangeUnavailableError("timed out")
 
     with pytest.raises(LateError, match="no line to rank 1 in time: timed out"):
-        _open_lines(open_line, Doors((("127.0.0.1", 1),), b"", 1), 0.01)
+        _open_lines(open_line, [("127.0.0.1", 1)], b"", time.monotonic() + 0.01)
 
 
 def test_a_run_that_is_cancelled_as_its_turn_begins_leaves_the_next_one_alone(

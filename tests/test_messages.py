@@ -71,7 +71,7 @@ from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import GraphName, printable
 from dbfs_workers.turns import messages as turn_messages
-from dbfs_workers.turns.messages import BeginTurn, Doors, EndTurn, OpenDoor
+from dbfs_workers.turns.messages import BeginTurn, EndTurn, OpenDoor
 from dbfs_workers.turns.notes import EnterUpdate, NotedRun, NoteRuns
 from dbfs_workers.turns.requests import Run, Work, answer_error, read_answer
 from dbfs_workers.turns.worker import WorkerTurns
@@ -114,8 +114,8 @@ EXAMPLES: list[Message[Any]] = [
     DisconnectExchange("id"),
     LeaveGang("id", 3),
     OpenDoor("id", b"token", 2),
-    BeginTurn("id", 3, "me", 5, "run", WORK, b"token", ("tcp://a:2",), Doors((("a", 7),), b"other", 2), 1.5, "order"),
-    BeginTurn("id", 3, "me", 5, "run", None, b"", (), Doors((), b"other", 2), 1.5, None),
+    BeginTurn("id", 3, "me", 5, "run", WORK, b"token", ("tcp://a:2",), 2, 1.5, "order"),
+    BeginTurn("id", 3, "me", 5, "run", None, b"", (), 2, 1.5, None),
     EndTurn("id", 3, Cause.LOST, "lost rank 1", 1),
     GetRankProgress("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),

@@ -35,7 +35,7 @@ def run_graph() -> Any:
     return SimpleNamespace(
         record=record,
         numbers=itertools.count(1),
-        doors=None,
+        lines=0,
         last_client="",
         revoked=-math.inf,
         must_recover=False,
@@ -142,7 +142,7 @@ def test_a_turn_that_is_not_stopped_lasts_until_rank_0_answers(
 
     async def end() -> None:
         record = SimpleNamespace(graph_id="id", addresses=("a", "b"))
-        graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), recovers=True, doors=())
+        graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), recovers=True, lines=1)
         workers: Any = SimpleNamespace(call=call)
         history: Any = None
         turns = Turns(workers, [], history, lambda: None)
@@ -246,6 +246,6 @@ def test_a_run_whose_turn_is_stopped_ends_though_rank_0_does_not_answer(cause: C
         ):
             await leading
         assert turns._held == {}
-        assert run.graph.doors is None
+        assert run.graph.lines == 0
 
     asyncio.run(stop())

@@ -25,7 +25,7 @@ from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.rpc import LATE_SECONDS, Pickled
-from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
 from dbfs_workers.turns.notes import NotedRun, NoteRuns
 from dbfs_workers.turns.requests import REFUSAL, Answer
 
@@ -68,7 +68,7 @@ class Rank0:
             self.latest = self.current = message.turn
             self.number, self.revoked = message.number, False
             self.stop.clear()
-            if self.graph.doors is not None and self.game.dice.random() < 0.1:
+            if message.epoch < message.turn and self.game.dice.random() < 0.1:
                 # As a line to another rank broke since the turn before.
                 self.revoked = True
                 self.stop.set()
@@ -125,7 +125,7 @@ class Game:
     @staticmethod
     def graph(name: str, workers: str) -> Any:
         record = SimpleNamespace(graph_id=name, addresses=tuple(workers), name=name, order_key=None)
-        rest = {"doors": None, "last_client": "", "revoked": -math.inf, "must_recover": False, "recovers": False}
+        rest = {"lines": 0, "last_client": "", "revoked": -math.inf, "must_recover": False, "recovers": False}
         return SimpleNamespace(record=record, numbers=itertools.count(1), runs=0, require_whole=lambda *_: None, **rest)
 
     async def call(self, address: str, message: Any, seconds: float) -> Any:
@@ -147,7 +147,7 @@ class Game:
             return await rank.begin(message)
         if isinstance(message, EndTurn):
             return await rank.end(message)
-        return ("door", 1) if isinstance(message, OpenDoor) else None
+        return None
 
     def until(self, end: float) -> Callable[[str, Any], Any]:
         loop = asyncio.get_running_loop()

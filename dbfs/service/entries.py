@@ -25,7 +25,6 @@ from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatu
 from dbfs.service.messages import UpdateReport
 from dbfs.units import format_seconds
 from dbfs_workers.storage.partition import GraphTotals
-from dbfs_workers.turns.messages import Doors
 from dbfs_workers.turns.requests import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
@@ -74,7 +73,7 @@ class GraphEntry:
         decided: the reports of the latest updates, by batch id.
         unsettled: the latest version, if some rank has yet to commit it.
         numbers: serial numbers for the gang's next runs.
-        doors: where ranks 1 to p - 1 take rank 0's lines; None if these lines are to be made.
+        lines: the turn in which rank 0 opened its lines to the other ranks; 0 if the next turn is to open them.
         last_client: id of the client of the last run.
         revoked: when a client's turn on the gang was last revoked, in seconds of ``time.monotonic()``.
     """
@@ -90,7 +89,7 @@ class GraphEntry:
         self.decided: dict[str, UpdateReport] = {}
         self.unsettled: Unsettled | None = None
         self.numbers = itertools.count(1)
-        self.doors: Doors | None = None
+        self.lines = 0
         self.last_client = ""
         self.revoked = -math.inf
 

@@ -18,6 +18,7 @@ from dbfs.errors import (
     LateError,
     RunCancelledError,
     StaleRunError,
+    UnreachableError,
     WorkerLostError,
 )
 from dbfs.service import forming
@@ -28,8 +29,8 @@ from dbfs.service.run_watch import RunWatch
 from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import new_token
-from dbfs_workers.rpc import LATE_SECONDS, A, Pickled
-from dbfs_workers.turns.messages import BeginTurn, Begun, Doors, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
 from dbfs_workers.turns.notes import NotedRun, NoteRuns
 from dbfs_workers.turns.requests import Work
 
@@ -219,19 +220,7 @@ class Turns:
     async def _begin(self, turn: Turn, run: RunEntry, work: Pickled[Work], token: bytes) -> Begun:
         """Begin a turn on rank 0, which makes the work unless the client is to send it. Errors as for ``lead``."""
         graph, record = run.graph, run.graph.record
-        open_door = self._workers.until(run.ends)
-
-        async def of_rank(rank: int, answer: Awaitable[A]) -> A:
-            try:
-                return await answer
-            except (LateError, WorkerLostError) as error:
-                raise name_rank(run, rank, error) from error
-
-        doors = graph.doors
-        if doors is None:
-            opening = OpenDoor(record.graph_id, new_token(), next(forming.EPOCHS))
-            calls = (of_rank(rank, open_door(address, opening)) for rank, address in enumerate(record.addresses[1:], 1))
-            doors = graph.doors = Doors(tuple(await asyncio.gather(*calls)), opening.token, opening.epoch)
+        graph.lines = graph.lines or turn.serial
         beginning = BeginTurn(
             graph_id=record.graph_id,
             turn=turn.serial,
@@ -241,13 +230,16 @@ class Turns:
             work=None if token and run.traversals > 1 else work,
             token=token,
             addresses=record.addresses[1:],
-            doors=doors,
+            epoch=graph.lines,
             seconds=run.remaining,
             order_key=record.order_key,
         )
         # ``_unless_over`` ends before: a late rank is one that has not answered by then.
         begin = self._workers.until(run.ends + GRACE_SECONDS)
-        return await of_rank(0, begin(record.addresses[0], beginning))
+        try:
+            return await begin(record.addresses[0], beginning)
+        except UnreachableError as error:
+            raise name_rank(run, 0, error) from error
 
     async def _unless_over(self, turn: Turn, run: RunEntry, beginning: Awaitable[Begun]) -> Begun:
         """Wait for rank 0's answer, unless the turn is over before, or the deadline passes. Errors as for ``lead``.
@@ -296,7 +288,7 @@ class Turns:
             graph.numbers = itertools.count(end.number)
             graph.must_recover = graph.recovers and end.failed
             if end.failed:
-                graph.doors = None
+                graph.lines = 0
             self._forget_run(turn)
             turn.over.set_result(None)
             self._start_runs()

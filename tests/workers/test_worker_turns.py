@@ -14,7 +14,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import Line, new_token
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.turns.leader import Leader
-from dbfs_workers.turns.messages import BeginTurn, Doors, EndTurn
+from dbfs_workers.turns.messages import BeginTurn, EndTurn
 from dbfs_workers.turns.worker import WorkerTurns
 
 
@@ -24,7 +24,7 @@ async def sent(**_: Any) -> None:
 
 def begin(turn: int, token: bytes) -> BeginTurn:
     """Return the message that begins a turn of a gang of one rank."""
-    return BeginTurn("id", turn, "me", turn, "", None, token, (), Doors((), b"", 1), 1.0, None)
+    return BeginTurn("id", turn, "me", turn, "", None, token, (), 1, 1.0, None)
 
 
 @contextlib.contextmanager

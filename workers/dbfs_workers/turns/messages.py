@@ -26,28 +26,15 @@ class TurnEnd:
 
 
 @dataclass(frozen=True)
-class Doors:
-    """Where ranks 1 to p - 1 of a gang take rank 0's lines.
-
-    Attributes:
-        addresses: the doors, by rank.
-        token: what rank 0 shows there.
-        epoch: the attempt that opened them. Rank 0 keeps lines of the same epoch, and opens new ones under a later one.
-    """
-
-    addresses: tuple[Address, ...]
-    token: bytes
-    epoch: int
-
-
-@dataclass(frozen=True)
 class OpenDoor(WorkerMessage[Address]):
     """Admit rank 0's line to this rank, in place of the one before; return the address of the worker's door.
+
+    From rank 0.
 
     Attributes:
         graph_id: the graph.
         token: what rank 0 will show.
-        epoch: number of the attempt to open the gang's lines; a later one replaces an earlier one.
+        epoch: see ``BeginTurn``; a later one replaces an earlier one.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang, or a later attempt has begun.
@@ -85,13 +72,14 @@ class BeginTurn(WorkerMessage[Begun]):
         work: what to make at once; None if the client sends it over its line.
         token: the token that the client will show, to hold the turn after that; empty if it gets no line.
         addresses: workers of the other ranks.
-        doors: those of the other ranks.
+        epoch: the turn in which the gang's lines were opened, or are to be: rank 0 keeps lines of the same epoch.
         seconds: time until the run's deadline.
         order_key: Dask key of the graph's order by degree, which this worker has; None if the graph has none.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang, or the turn is over, or a later one began.
         ExchangeUnavailableError: the worker can't listen, or can't open a line to another rank.
+        LateError: another rank did not answer in time.
     """
 
     graph_id: str
@@ -102,7 +90,7 @@ class BeginTurn(WorkerMessage[Begun]):
     work: Pickled[Work] | None
     token: bytes
     addresses: tuple[str, ...]
-    doors: Doors
+    epoch: int
     seconds: float
     order_key: Hashable | None
 

@@ -3,19 +3,20 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import distributed
 
+from dbfs_workers import rpc
 from dbfs_workers.errors import ExchangeUnavailableError, LateError, StaleRunError
-from dbfs_workers.lines.line import Address, Line, LineClosedError
+from dbfs_workers.lines.line import Address, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import WorkerDoor
 from dbfs_workers.members.member import Member
 from dbfs_workers.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.turns.leader import Leader
-from dbfs_workers.turns.messages import BeginTurn, Begun, Doors, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.turns.ranks import Follower, Peer
 from dbfs_workers.turns.requests import (
     Answers,
@@ -100,9 +101,9 @@ class WorkerTurns:
         member, gang = self._member(message.graph_id), self._gangs[message.graph_id]
         end = time.monotonic() + message.seconds
         gang.require_later(message.turn)
-        if gang.end is None or gang.epoch != message.doors.epoch:
+        if gang.end is None or gang.epoch != message.epoch:
             gang.close_lines()
-            gang.end, gang.epoch = await self._new_leader(message, member), message.doors.epoch
+            gang.end, gang.epoch = await self._new_leader(message, member, end), message.epoch
             # Meanwhile the scheduler may have ended the turn.
             gang.require_later(message.turn)
         leader = gang.end
@@ -121,13 +122,25 @@ class WorkerTurns:
         request = Request(message.turn, message.run_id, max(1e-3, end - time.monotonic()), message.work.value())
         return Begun(address, await asyncio.to_thread(leader.lead, request))
 
-    async def _new_leader(self, message: BeginTurn, member: Member) -> Leader:
+    async def _new_leader(self, message: BeginTurn, member: Member, end: float) -> Leader:
         """Open rank 0's lines to the other ranks. Errors as for ``BeginTurn``."""
         graph_id = message.graph_id
         order = None if message.order_key is None else self._worker.data.get(message.order_key)
         if order is None and message.order_key is not None:
             raise ExchangeUnavailableError(f"{self._worker.address} has lost the order by degree; load the graph again")
-        lines = await asyncio.to_thread(_open_lines, self._door.opener(), message.doors, message.seconds)
+        opening = OpenDoor(graph_id, new_token(), message.epoch)
+
+        async def door_of(rank: int, address: str) -> Address:
+            try:
+                answer = await rpc.send(self._worker.rpc(address), opening, max(1e-3, end - time.monotonic()))
+            except TimeoutError as error:
+                raise LateError(f"run {message.run_id}: no answer from rank {rank}, {address}") from error
+            except OSError as error:
+                raise ExchangeUnavailableError(f"rank 0 does not reach rank {rank}, {address}: {error}") from error
+            return rpc.unpack(address, opening, answer)
+
+        doors = await asyncio.gather(*(door_of(rank, address) for rank, address in enumerate(message.addresses, 1)))
+        lines = await asyncio.to_thread(_open_lines, self._door.opener(), doors, opening.token, end)
         if member.closed:
             # The graph was unloaded meanwhile.
             for line in lines:
@@ -213,12 +226,13 @@ def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> N
     serve(line)
 
 
-def _open_lines(open_line: Callable[[Address, bytes, float], Line], doors: Doors, seconds: float) -> list[Line]:
+def _open_lines(
+    open_line: Callable[[Address, bytes, float], Line], doors: Sequence[Address], token: bytes, end: float
+) -> list[Line]:
     lines: list[Line] = []
-    end = time.monotonic() + seconds
     try:
-        for address in doors.addresses:
-            lines.append(open_line(address, doors.token, max(1e-3, end - time.monotonic())))
+        for address in doors:
+            lines.append(open_line(address, token, max(1e-3, end - time.monotonic())))
             lines[-1].notice_silence()
     except BaseException as error:
         for line in lines:
