@@ -30,6 +30,7 @@ from dbfs.graph import numbering
 from dbfs.graph.graph import Graph
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
+from dbfs.service.entries import RunEntry
 from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
 from dbfs.service.turns import Turn, Turns
@@ -283,20 +284,19 @@ def test_a_rank_lost_while_a_turn_begins_is_told_although_its_line_breaks_first(
     begin = Turns._begin
     lost = []
 
-    async def lose(graph_id: str) -> None:
-        await plugins["dbfs"]._turns.stop(graph_id, Cause.LOST, "lost rank 1", 1)
+    async def lose(run: RunEntry) -> None:
+        run.stop(WorkerLostError("lost rank 1; load the graph again"))
+        await plugins["dbfs"]._turns.stop(run.graph.record.graph_id, Cause.LOST, "lost rank 1", 1)
 
     async def fail(*arguments: object) -> None:
         raise error
 
-    async def failed(self: Turns, turn: Turn, *arguments: Any) -> Begun:
+    async def failed(self: Turns, turn: Turn, run: RunEntry, *arguments: Any) -> Begun:
         try:
-            return await begin(self, turn, *arguments)
+            return await begin(self, turn, run, *arguments)
         finally:
             # The scheduler hears of the loss after rank 0 has failed.
-            asyncio.get_running_loop().call_soon(
-                lambda: lost.append(asyncio.ensure_future(lose(turn.graph.record.graph_id)))
-            )
+            asyncio.get_running_loop().call_soon(lambda: lost.append(asyncio.ensure_future(lose(run))))
 
     with dbfs.load("path:n=50", client=client) as graph:
         monkeypatch.setattr(WorkerTurns, "_new_leader", fail)

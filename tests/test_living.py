@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from dbfs.errors import (
 from dbfs.graph import living
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import HoldTurn
+from dbfs.service.messages import AwaitEnd, Enqueue
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.halves import at_each_half
@@ -324,13 +323,12 @@ def test_a_rank_that_fails_leaves_the_version_on_all(
 def test_a_client_that_dies_before_its_batch_is_whole(client: distributed.Client) -> None:
     with dbfs.load("path:n=30", client=client, name="street", mutable=True) as graph:
         other = distributed.Client(client.scheduler.address, set_as_default=False)
-        begin = HoldTurn(graph.record.graph_id, other.id, "half", 0, 60.0, "insert-edges")
-        ServiceClient.of(other).call(begin)
+        begin = Enqueue(graph.record.graph_id, other.id, "half", None, 0, 60.0, holds=False, update="insert-edges")
+        assert ServiceClient.of(other).call(begin).waited.startswith("waited ")
         listed = [run.status for run in dbfs.runs(client=client)]
         assert [(status.update, status.version, status.running) for status in listed] == [("insert-edges", 0, True)]
-        # The second message of a run that is over does not queue the run again.
         with pytest.raises(RunNotFoundError, match="it is over"):
-            ServiceClient.of(other).call(replace(begin, run_id="gone", begun=True))
+            ServiceClient.of(other).call(AwaitEnd("gone", other.id))
         other.close()
         assert graph.insert_edges([(0, 29)]).version == 1
         assert graph.bfs(0, validate=True).depth == 15

@@ -17,6 +17,7 @@ from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.messages import (
     AddGraph,
+    AwaitEnd,
     CancelRun,
     ChooseBackend,
     CountBuildTasks,
@@ -27,7 +28,6 @@ from dbfs.service.messages import (
     FreeAll,
     GetGraph,
     GetProgress,
-    HoldTurn,
     ListGraphs,
     ListRuns,
     OpenGraph,
@@ -137,8 +137,8 @@ EXAMPLES: list[Message[Any]] = [
     CountBuildTasks("token", 2),
     Enqueue("id", "me", "run", WORK, 1, 60.0, holds=True),
     Enqueue("id", "me", "run", WORK, 0, 60.0, False, "insert-edges", "batch"),
-    HoldTurn("id", "me", "run", 2, 60.0),
-    HoldTurn("id", "me", "run", 0, 60.0, "freeze", begun=True),
+    Enqueue("id", "me", "run", None, 2, 60.0, holds=False),
+    AwaitEnd("run", "me"),
     TellTurn("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
     TellTurn("run", "me", TurnOver(Pickled.of([]), None)),
     ListRuns(),

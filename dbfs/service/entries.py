@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dbfs.errors import (
+    DbfsError,
     DeadlineExceededError,
     LateError,
     RunAbortedError,
@@ -163,7 +164,8 @@ class RunEntry:
         behind: the runs that the run had to wait for, in words; empty if there was none.
         queued: when the run was queued.
         started: when the run started; None while it waits.
-        turn: done when the run may start; an exception if the run was ended while it waited.
+        turn: done when the run may start.
+        stopped: done with the error with which the run must end, if it must.
         number: the gang's serial number of the run; 0 until it starts.
         progress: the latest look at the ranks; None before the first.
         trail: looks at the traversal under way, oldest first: those that found a frontier.
@@ -171,7 +173,6 @@ class RunEntry:
         of_tasks: whether the client submits the run's levels as Dask tasks.
         update: kind of the update that the run makes; empty for traversals.
         before: number of traversals that earlier bursts of a noted run have made.
-        cancelled: why the run was cancelled after its turn came; empty if it was not.
     """
 
     def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int, deadline: float) -> None:
@@ -186,6 +187,7 @@ class RunEntry:
         self.ends = time.monotonic() + deadline
         self.started: float | None = None
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.stopped: asyncio.Future[DbfsError] = asyncio.get_running_loop().create_future()
         self.number = 0
         self.progress: RunProgress | None = None
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
@@ -193,7 +195,6 @@ class RunEntry:
         self.of_tasks = False
         self.update = ""
         self.before = 0
-        self.cancelled = ""
 
     @classmethod
     def of_note(cls, graph: GraphEntry, client: str, run_id: str, traversals: int, began: float) -> "RunEntry":
@@ -237,15 +238,21 @@ class RunEntry:
                     self.trail.clear()
                 self.trail.append(progress)
 
-    def refuse(self, error: Exception) -> None:
-        """End the run with an error before its turn."""
-        if not self.turn.done():
-            self.turn.set_exception(error)
+    def stop(self, error: DbfsError) -> None:
+        """Have the run end with an error, which names what happened only; the first error counts."""
+        if not self.stopped.done():
+            self.stopped.set_result(error)
+
+    async def wait(self, event: asyncio.Future[Any], seconds: float | None = None) -> None:
+        """Wait until ``event`` is done or the run must end, for at most so many seconds."""
+        either: tuple[asyncio.Future[Any], ...] = (event, self.stopped)
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     def require_going_on(self) -> None:
-        """Raise ``RunCancelledError`` if the run was cancelled after its turn came."""
-        if self.cancelled:
-            raise RunCancelledError(f"run {self.run_id}: cancelled: {self.cancelled}")
+        """Raise the error of ``stop``, with the run's id, if the run must end."""
+        if self.stopped.done():
+            error, where = self.stopped.result(), "" if self.started else ", waiting for its turn"
+            raise type(error)(f"run {self.run_id}{where}: {error}")
 
     def status(self) -> RunStatus:
         """Return the run as ``dbfs.runs()`` lists it."""

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from dbfs.cluster.awaiting import begin, outcome, scheduler_of
@@ -19,7 +18,7 @@ from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
-from dbfs.service.messages import HoldTurn, TellTurn, TurnOver
+from dbfs.service.messages import AwaitEnd, Enqueue, TellTurn, TurnOver
 from dbfs_workers import rpc
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
@@ -37,14 +36,14 @@ class HeldRun:
         reports: by rank, a report of each traversal; the engine sets them before the run ends.
     """
 
-    def __init__(self, service: ServiceClient, holding: HoldTurn) -> None:
+    def __init__(self, service: ServiceClient, run_id: str) -> None:
         self.reports: list[list[RankReport]] = []
         self._service = service
-        self._holding = holding
         self._noted = time.monotonic()
         client = service.client
         self._scheduler = scheduler_of(client)
-        waiting = functools.partial(rpc.send, self._scheduler, holding, of_call().last)
+        self._waiting = AwaitEnd(run_id, client.id)
+        waiting = functools.partial(rpc.send, self._scheduler, self._waiting, of_call().last)
         self._end = begin(waiting, client.loop.asyncio_loop)
 
     def check(self, doing: Callable[[], str]) -> None:
@@ -63,7 +62,7 @@ class HeldRun:
             except OSError as error:
                 raise scheduler_lost(client, doing()) from error
             try:
-                rpc.unpack(self._scheduler.address, self._holding, answer)
+                rpc.unpack(self._scheduler.address, self._waiting, answer)
             except DbfsError as error:
                 raise type(error)(f"{doing()}: {error}") from error
 
@@ -77,7 +76,7 @@ class HeldRun:
         now = time.monotonic()
         if now - self._noted > _NOTE_EVERY:
             self._noted = now
-            self._service.send(TellTurn(self._holding.run_id, self._holding.client, progress))
+            self._service.send(TellTurn(self._waiting.run_id, self._waiting.client, progress))
 
 
 @contextlib.contextmanager
@@ -94,14 +93,14 @@ def held_run(
         deadline: the run's deadline.
         update: kind of the update that the run makes; empty for traversals.
 
-    Errors as for ``HoldTurn``.
+    Errors as for ``Enqueue``.
     """
     client = service.client.id
-    holding = HoldTurn(graph_id, client, run_id, traversals, deadline.remaining, update)
+    message = Enqueue(graph_id, client, run_id, None, traversals, deadline.remaining, holds=False, update=update)
     with service.cancelling(run_id):
-        waited = service.call(holding)
+        waited = service.call(message).waited
     began = time.monotonic()
-    run = HeldRun(service, replace(holding, begun=True))
+    run = HeldRun(service, run_id)
 
     def over(error: DbfsError | None) -> TellTurn:
         return TellTurn(run_id, client, TurnOver(Pickled.of([] if error else run.reports), error))

@@ -204,13 +204,11 @@ class TurnGrant:
         turn: serial number of the turn.
         address: where rank 0 takes the client's line.
         token: the token that opens a line there.
-        waited: how long the run waited in the queue, and behind which runs, in words.
     """
 
     turn: int
     address: Address
     token: bytes
-    waited: str
 
 
 @dataclass(frozen=True)
@@ -218,27 +216,33 @@ class Led:
     """The end of a run, or the turn to make it.
 
     Attributes:
-        answer: rank 0's answer; None if the client is to send the run to rank 0.
-        grant: the turn, if the client holds it from now on.
+        answer: rank 0's answer; None if the client is to send the run to rank 0, or its tasks to the workers.
+        grant: the turn, if the client holds it from now on with a line to rank 0.
+        waited: how long the run waited in the queue, and behind which runs, in words.
     """
 
     answer: Answer | None
     grant: TurnGrant | None
+    waited: str = ""
 
 
 @dataclass(frozen=True)
 class Enqueue(SchedulerMessage[Led]):
     """Queue a run or an update, and wait until it is over.
 
-    Instead of its end, the client may get the turn, and then sends the run to rank 0. The ranks keep the labels until
+    Instead of its end, the client may get the turn, and then sends the run to rank 0. The client of a run of tasks gets
+    the turn in any case. No other run uses the workers then, until that client tells the end by ``TellTurn``.
+
+    The ranks keep the labels until
     these are published or dropped, or the client leaves. An update changes the graph on all ranks at once, or on none:
     after an error the graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
 
     Attributes:
         graph_id: the graph.
         client: id of the client, which owns the labels.
-        run_id: the run's id. An update may have the id of a run that has its turn by ``HoldTurn``.
-        work: what to make. The scheduler passes it on unread.
+        run_id: the run's id. An update may have the id of a run of tasks that has its turn.
+        work: what to make, which the scheduler passes on unread; None for a run whose levels the client submits as Dask
+            tasks.
         traversals: number of traversals; 0 for an update.
         deadline: seconds that the run may take, waiting included.
         holds: whether the client can open a line to rank 0, and so hold the turn.
@@ -259,7 +263,7 @@ class Enqueue(SchedulerMessage[Led]):
     graph_id: str
     client: Identifier
     run_id: Identifier
-    work: Pickled[Work]
+    work: Pickled[Work] | None
     traversals: int
     deadline: float
     holds: bool
@@ -268,29 +272,20 @@ class Enqueue(SchedulerMessage[Led]):
 
 
 @dataclass(frozen=True)
-class HoldTurn(SchedulerMessage[str]):
-    """Queue a run whose levels the client submits as Dask tasks. The answer comes when the run has its turn.
-
-    No other run uses the workers from then on, until the client tells the end by ``TellTurn``. The answer says how long
-    the run waited in the queue, and behind which runs. The client then sends the message again, with ``begun``.
+class AwaitEnd(SchedulerMessage[None]):
+    """Wait until a run of tasks that has its turn is over, or must end early.
 
     Attributes:
-        graph_id, client, run_id, traversals, deadline: as in ``Enqueue``.
-        update: kind of the update that the run makes; empty for traversals.
-        begun: whether the run has its turn. The answer then comes when the run is over, or must end early.
+        run_id: the run's id.
+        client: id of the run's client.
 
     Raises:
-        RunNotFoundError: the run had its turn, and is over.
-        DbfsError: see ``Enqueue``.
+        RunNotFoundError: the run is over.
+        RunCancelledError, WorkerLostError: the run must end.
     """
 
-    graph_id: str
-    client: Identifier
     run_id: Identifier
-    traversals: int
-    deadline: float
-    update: str = ""
-    begun: bool = False
+    client: Identifier
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ A run starts when its workers are free and no earlier run waits for any of them.
 at once, and no two gangs wait for each other.
 """
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
@@ -64,7 +63,7 @@ class RunQueue:
         for run in self.runs:
             if run.noted:
                 continue
-            if run.started is None and not run.turn.done() and not wanted & run.workers:
+            if run.started is None and not run.stopped.done() and not wanted & run.workers:
                 if self._revoke(run):
                     # The end of the turn starts the run.
                     wanted |= run.workers
@@ -91,7 +90,7 @@ class RunQueue:
             DeadlineExceededError: the deadline passed first.
             RunCancelledError, WorkerLostError: the run was ended while it waited.
         """
-        await asyncio.wait([run.turn], timeout=run.remaining)
+        await run.wait(run.turn, run.remaining)
+        run.require_going_on()
         if not run.turn.done():
-            run.refuse(DeadlineExceededError(f"run {run.run_id}: its turn did not come within {run.deadline:g} s"))
-        await run.turn
+            raise DeadlineExceededError(f"run {run.run_id}: its turn did not come within {run.deadline:g} s")

@@ -117,7 +117,8 @@ class RunSender:
                     if led.grant is None:
                         continue
                     try:
-                        turn = _HeldTurn(led.grant, _context(service.client), min(_OPEN_SECONDS, deadline.last))
+                        seconds = min(_OPEN_SECONDS, deadline.last)
+                        turn = _HeldTurn(led.grant, led.waited, _context(service.client), seconds)
                     except LineClosedError:
                         # The turn ended meanwhile.
                         continue
@@ -281,11 +282,11 @@ class _HeldTurn:
         granted: when the turn was granted, in seconds of ``time.monotonic()``.
     """
 
-    def __init__(self, grant: TurnGrant, context: ssl.SSLContext | None, seconds: float) -> None:
+    def __init__(self, grant: TurnGrant, waited: str, context: ssl.SSLContext | None, seconds: float) -> None:
         self.serial = grant.turn
         self.line = Line.open(grant.address, grant.token, context, seconds)
         self.broken = False
-        self.waited = grant.waited
+        self.waited = waited
         self.granted = time.monotonic()
 
 

@@ -34,6 +34,7 @@ from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
 from dbfs.service.messages import (
     AddGraph,
+    AwaitEnd,
     CancelRun,
     ChooseBackend,
     CountBuildTasks,
@@ -44,7 +45,6 @@ from dbfs.service.messages import (
     FreeAll,
     GetGraph,
     GetProgress,
-    HoldTurn,
     Led,
     ListGraphs,
     ListRuns,
@@ -193,28 +193,28 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> Led:
         """See ``Enqueue``."""
+        work, batch_id = message.work, message.batch_id or ""
+        if work is None:
+            begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            self._spawn(self._hold_workers(message, begun))
+            return Led(None, None, await begun)
         if message.update and self._task_runs.holds(message.run_id):
             async with self._task_runs.applying(message.run_id, message.client) as run:
-                return await self._updates.apply(run, message)
+                return await self._updates.apply(run, work, batch_id)
         async with self._turn(message) as run:
             if message.update:
-                led = await self._updates.apply(run, message)
+                led = await self._updates.apply(run, work, batch_id)
             else:
-                led = await self._turns.lead(run, message.work, holds=message.holds)
+                led = await self._turns.lead(run, work, holds=message.holds)
             reports = None if led.answer is None else values_of(led.answer.ranks)
             if reports is not None and not message.update:
                 self.history.add(run, RunSummary.of(reports))
         return led
 
-    @HoldTurn.handler
-    async def hold_turn(self, message: HoldTurn) -> str:
-        """See ``HoldTurn``."""
-        if message.begun:
-            await self._task_runs.wait(message.run_id, message.client)
-            return ""
-        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._spawn(self._hold_workers(message, begun))
-        return await begun
+    @AwaitEnd.handler
+    async def await_end(self, message: AwaitEnd) -> None:
+        """See ``AwaitEnd``."""
+        await self._task_runs.wait(message.run_id, message.client)
 
     @TellTurn.handler
     async def tell_turn(self, message: TellTurn) -> None:
@@ -346,10 +346,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if worker in run.workers and not run.noted:
                 rank = run.graph.record.addresses.index(worker)
                 lost = WorkerLostError(f"lost rank {rank} ({worker}); load the graph again")
-                if run.started is None:
-                    run.refuse(WorkerLostError(f"run {run.run_id}, waiting for its turn: {lost}"))
-                elif run.of_tasks:
-                    self._task_runs.stop(run, lost)
+                run.stop(lost)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         # Dask's hooks must not wait for workers. The set keeps the task from being collected as garbage.
@@ -359,7 +356,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return task
 
     @contextlib.asynccontextmanager
-    async def _turn(self, message: Enqueue | HoldTurn) -> AsyncIterator[RunEntry]:
+    async def _turn(self, message: Enqueue) -> AsyncIterator[RunEntry]:
         """Queue a run and wait for its turn. The run is over when the context ends.
 
         Errors as for ``Enqueue``.
@@ -367,7 +364,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph = self._table.get(message.graph_id)
         self._table.require_client(message.client, f"run {message.run_id}")
         run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
-        run.of_tasks, run.update = isinstance(message, HoldTurn), message.update
+        run.of_tasks, run.update = message.work is None, message.update
         if self._given_up.get(message.run_id) == message.client:
             raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
         try:
@@ -380,7 +377,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self._forget(run.client, graph)
                 self._end_turns(run.client)
 
-    async def _hold_workers(self, message: HoldTurn, begun: asyncio.Future[str]) -> None:
+    async def _hold_workers(self, message: Enqueue, begun: asyncio.Future[str]) -> None:
         """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
         graph = self.graphs.get(message.graph_id)
         try:
@@ -412,21 +409,18 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     async def _stop(self, run: RunEntry, message: str) -> None:
         """Cancel a run, whether it waits, is led by rank 0, or consists of tasks."""
-        if run.started is None:
-            run.refuse(RunCancelledError(f"run {run.run_id}, waiting for its turn: cancelled: {message}"))
-            return
-        run.cancelled = message
-        if run.of_tasks:
-            self._task_runs.stop(run, RunCancelledError(f"cancelled: {message}"))
-        await self._turns.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
+        run.stop(RunCancelledError(f"cancelled: {message}"))
+        if run.started is not None:
+            await self._turns.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
 
     async def _dissolve(self, graph: GraphEntry, why: str) -> None:
         """End a graph's runs and its gang, and free its data; ``why`` goes into the log."""
-        await self._turns.stop(graph.record.graph_id, Cause.CANCELLED, "the graph was unloaded")
-        log.graph_unloaded(graph, why)
-        for run in list(self.runs):
+        unloaded = "the graph was unloaded"
+        for run in self.runs:
             if run.graph is graph:
-                await self._stop(run, "the graph was unloaded")
+                run.stop(RunCancelledError(f"cancelled: {unloaded}"))
+        await self._turns.stop(graph.record.graph_id, Cause.CANCELLED, unloaded)
+        log.graph_unloaded(graph, why)
         await self._table.disband(graph)
 
 

@@ -1,16 +1,15 @@
 """Runs of Dask tasks on the scheduler: runs whose client submits the levels itself, in the one queue of all runs.
 
 Such a run waits for its turn like any other, and then holds its workers until its client ends the run.
-The scheduler cannot stop Dask tasks of a client. So a run that must end early ends between two of its levels: an answer
-to the client's second ``HoldTurn`` carries the error, and the client submits no further level.
+The scheduler cannot stop Dask tasks of a client. So a run that must end early ends between two of its levels: the
+answer to the client's ``AwaitEnd`` is the error, and the client submits no further level.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
-from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
+from dbfs.errors import DeadlineExceededError, RunNotFoundError
 from dbfs.service.entries import RunEntry
 from dbfs.service.messages import TellTurn, TurnOver
 from dbfs.service.worker_calls import GRACE_SECONDS
@@ -23,16 +22,13 @@ class Held:
 
     Attributes:
         run: the run.
-        stopped: the error with which the run must end; None once the run is over.
-        ended: the end that the client tells.
+        ended: the end that the client tells; cancelled if the run is over without that.
         applying: held while the ranks change the graph, for which the run keeps the workers in any case.
     """
 
     def __init__(self, run: RunEntry) -> None:
-        loop = asyncio.get_running_loop()
         self.run = run
-        self.stopped: asyncio.Future[DbfsError | None] = loop.create_future()
-        self.ended: asyncio.Future[TurnOver] = loop.create_future()
+        self.ended: asyncio.Future[TurnOver] = asyncio.get_running_loop().create_future()
         self.applying = asyncio.Lock()
 
 
@@ -62,9 +58,8 @@ class TaskRuns:
         held = self._held[run.run_id] = Held(run)
         begun.set_result(run.waited())
         try:
-            either: tuple[asyncio.Future[Any], ...] = (held.stopped, held.ended)
-            await asyncio.wait(either, timeout=run.remaining + LATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if held.stopped.done() and self._is_present(run.client):
+            await run.wait(held.ended, run.remaining + LATE_SECONDS)
+            if run.stopped.done() and self._is_present(run.client):
                 # The tasks of the level under way still use the workers.
                 await asyncio.wait([held.ended], timeout=GRACE_SECONDS)
             if held.ended.done():
@@ -72,15 +67,15 @@ class TaskRuns:
                 if end.error is not None:
                     raise end.error
                 return end.reports.value()
-            error = held.stopped.result() if held.stopped.done() else None
-            late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from its client"
-            raise error or DeadlineExceededError(late)
+            run.require_going_on()
+            raise DeadlineExceededError(
+                f"run {run.run_id}: not done after {run.deadline:g} s; no answer from its client"
+            )
         finally:
             del self._held[run.run_id]
             async with held.applying:
                 pass
-            if not held.stopped.done():
-                held.stopped.set_result(None)
+            held.ended.cancel()
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run holds its workers."""
@@ -92,24 +87,19 @@ class TaskRuns:
 
         Raises:
             RunNotFoundError: the run does not hold workers.
-            RunCancelledError: the run must end.
+            RunCancelledError, WorkerLostError: the run must end.
         """
         held = self._of_client(run_id, client)
         async with held.applying:
             held.run.require_going_on()
             yield held.run
 
-    def stop(self, run: RunEntry, error: DbfsError) -> None:
-        """Have the client of a run end the run with an error."""
-        held = self._held.get(run.run_id)
-        if held is not None and not held.stopped.done():
-            held.stopped.set_result(error)
-
     async def wait(self, run_id: str, client: str) -> None:
-        """Wait until a run is over, or raise the error with which the run must end."""
-        error = await asyncio.shield(self._of_client(run_id, client).stopped)
-        if error is not None:
-            raise error
+        """See ``AwaitEnd``."""
+        held = self._of_client(run_id, client)
+        await held.run.wait(held.ended)
+        if held.run.stopped.done():
+            raise held.run.stopped.result()
 
     def tell(self, message: TellTurn) -> None:
         """See ``TellTurn``."""

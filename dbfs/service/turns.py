@@ -16,10 +16,8 @@ from dbfs.errors import (
     DbfsError,
     ExchangeUnavailableError,
     LateError,
-    RunCancelledError,
     StaleRunError,
     UnreachableError,
-    WorkerLostError,
 )
 from dbfs.service import forming
 from dbfs.service.entries import GraphEntry, RunEntry, name_rank
@@ -53,7 +51,6 @@ class Turn:
         first_number: the gang's serial number of the turn's first run.
         held: whether the client holds the turn; else a run that the scheduler waits for has it.
         ending: the task that ends the turn on rank 0; None until the turn is to end.
-        why: why the turn was ended at once; None if it was not.
         over: done when the turn is over.
         run: the run under way that a client sent, once it is seen.
         watch: looks at that run.
@@ -66,7 +63,6 @@ class Turn:
         self.first_number = first_number
         self.held = False
         self.ending: asyncio.Task[None] | None = None
-        self.why: DbfsError | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.run: RunEntry | None = None
         self.watch: RunWatch | None = None
@@ -137,14 +133,15 @@ class Turns:
         graph.runs += answer is not None and run.traversals > 0
         if not turn.held or begun.address is None:
             if answer is None:
-                raise turn.why or StaleRunError(f"run {run.run_id}: its turn was over before it began")
+                run.require_going_on()
+                raise StaleRunError(f"run {run.run_id}: its turn was over before it began")
             return Led(answer, None)
         if answer is None:
             # Listed on: the client sends this run to rank 0 next.
             listed = RunEntry.of_note(graph, run.client, run.run_id, run.traversals, run.queued)
             listed.number = run.number
             self._list_run(turn, listed)
-        return Led(answer, TurnGrant(turn.serial, begun.address, token, run.waited()))
+        return Led(answer, TurnGrant(turn.serial, begun.address, token), run.waited())
 
     def revoke(self, run: RunEntry) -> bool:
         """Begin to end the turns that hold any of a run's workers; return whether there are any."""
@@ -160,9 +157,6 @@ class Turns:
         turn = self._held.get(graph_id)
         if turn is None:
             return
-        if cause is not Cause.DEADLINE and turn.why is None:
-            lost_rank = WorkerLostError(f"{message}; load the graph again")
-            turn.why = lost_rank if cause is Cause.LOST else RunCancelledError(f"cancelled: {message}")
         ending = turn.message(cause, message, rank)
         # A rank that is stopped does not answer, and must not delay the message to rank 0.
         others = asyncio.ensure_future(self._workers.call_all(turn.graph.record.addresses[1:], ending))
@@ -257,10 +251,9 @@ class Turns:
             unclear = answer.done() and isinstance(answer.exception(), ExchangeUnavailableError | StaleRunError)
             if unclear:
                 await asyncio.wait([turn.over], timeout=LATE_SECONDS)
-            if answer.done() and not (unclear and turn.why):
+            if answer.done() and not (unclear and run.stopped.done()):
                 return answer.result()
-            if turn.why is not None:
-                raise type(turn.why)(f"run {run.run_id}: {turn.why}")
+            run.require_going_on()
             why = f"not done after {run.deadline:g} s"
             turn.ending = asyncio.ensure_future(self.stop(run.graph.record.graph_id, Cause.DEADLINE, why))
             raise LateError(f"run {run.run_id}: {why}; no answer from rank 0")

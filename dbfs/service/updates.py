@@ -18,12 +18,12 @@ from dbfs.errors import InvalidOptionError, LateError, OutcomeUnknownError, Work
 from dbfs.records import GraphRecord
 from dbfs.service.entries import GraphEntry, RunEntry, Unsettled, first_cause, name_rank
 from dbfs.service.history import History
-from dbfs.service.messages import Enqueue, Led, UpdateReport
+from dbfs.service.messages import Led, UpdateReport
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.turns.notes import EnterUpdate
-from dbfs_workers.turns.requests import Answer, answer_well
+from dbfs_workers.turns.requests import Answer, Work, answer_well
 from dbfs_workers.updates.messages import CommitUpdate, RankUpdate, refused_of, totals_of
 
 
@@ -41,18 +41,18 @@ class Updates:
         self._turns = turns
         self._history = history
 
-    async def apply(self, run: RunEntry, message: Enqueue) -> Led:
+    async def apply(self, run: RunEntry, work: Pickled[Work], batch_id: str) -> Led:
         """Carry out an update whose turn has come; errors as for ``Enqueue``. What went wrong may be in the answer."""
         graph = run.graph
         graph.require_whole(f"run {run.run_id}")
         # An update in a turn of its client's has its run's id, and comes this way if its client got no answer there.
-        known = graph.decided.get(message.batch_id or "") or graph.decided.get(run.run_id)
+        known = graph.decided.get(batch_id) or graph.decided.get(run.run_id)
         if known is not None:
             return Led(Answer((answer_well(Pickled.of(known)),), last=True), None)
-        if message.update != "thaw":
+        if run.update != "thaw":
             require_mutable(graph.record)
         try:
-            return await self._turns.lead(run, message.work, holds=False)
+            return await self._turns.lead(run, work, holds=False)
         except LateError as error:
             # Rank 0 may have decided, or decide before the deadline.
             raise OutcomeUnknownError(f"{error}; graph.version shows whether the update was made") from error
