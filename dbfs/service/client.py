@@ -39,8 +39,8 @@ from dbfs.records import RunProgress
 from dbfs.service.messages import CancelRun, DropLabels, ExplainLoss, FreeAll, GetProgress, SchedulerMessage
 from dbfs.units import format_seconds
 from dbfs_workers import rpc
-from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.rpc import A
+from dbfs_workers.spec import TraversalPlace
 
 _DROP_SECONDS = 0.2
 """Seconds that dropped labels wait, at most, for a run that takes them along."""

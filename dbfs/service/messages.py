@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from dbfs.errors import DbfsError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs_workers.lines.line import Address
-from dbfs_workers.messages import TraversalPlace
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import A_co, Message, Pickled
+from dbfs_workers.spec import TraversalPlace
 from dbfs_workers.text import GraphName, Identifier
 from dbfs_workers.turns.requests import Answer, Work
 

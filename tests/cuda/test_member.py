@@ -24,6 +24,7 @@ from dbfs_workers.errors import (
     WorkerLostError,
 )
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.members.member import OwnedLabels
 from dbfs_workers.members.on_gpu import CudaMember
 from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
@@ -176,7 +177,7 @@ def test_a_traversal_is_in_hand_while_the_next_ones_run(
 def test_a_part_of_a_run_reaches_its_end(member: CudaMember, batch: Callable[[int], tuple[Engine, Any]]) -> None:
     engine, _ = batch(1)
     partition: Any = SYMMETRIC
-    assert len(list(member.make_burst(partition, 1, "client", FIVE, 5.0, (), first=2))) == 5
+    assert len(list(member.make_burst(partition, Burst(1, 1, "client", FIVE, 2, 0, 5.0, (), 0)))) == 5
     assert [index for _, index in member.kept] == [2, 3, 4, 5, 6]
     assert not engine.dropped
     assert member.progress(1) is None

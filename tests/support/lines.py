@@ -14,6 +14,7 @@ import numpy as np
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import Line, new_token
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalSpec
@@ -28,7 +29,6 @@ from dbfs_workers.turns.requests import (
     Answer,
     Answers,
     BeginUpdate,
-    Burst,
     Change,
     EndUpdate,
     RankRequest,

@@ -15,13 +15,13 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import ports_of
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.turns.messages import TurnEnd
 from dbfs_workers.turns.notes import RunNote
 from dbfs_workers.turns.requests import (
     REFUSAL,
     Answer,
     Answers,
-    Burst,
     RankRequest,
     answer_well,
     answers_of_run,

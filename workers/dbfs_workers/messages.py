@@ -16,10 +16,8 @@ from typing import Any
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.reports import RankProgress
 from dbfs_workers.rpc import A_co, Message, Pickled
+from dbfs_workers.spec import TraversalPlace
 from dbfs_workers.storage.stripe import Stripe
-
-TraversalPlace = tuple[str, int]
-"""Run id of a traversal, and its index in the run."""
 
 
 class WorkerMessage(Message[A_co]):

@@ -9,6 +9,9 @@ from dbfs_workers.errors import InvalidOptionError
 
 DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
 
+TraversalPlace = tuple[str, int]
+"""Run id of a traversal, and its index in the run."""
+
 
 @dataclass(frozen=True)
 class TraversalSpec:

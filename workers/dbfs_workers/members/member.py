@@ -23,9 +23,10 @@ from dbfs_workers.errors import StaleRunError
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.members import label_room
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.members.label_room import LabelRoom
 from dbfs_workers.reports import RankProgress, RankReport, RankRun
-from dbfs_workers.spec import RunSpec
+from dbfs_workers.spec import RunSpec, TraversalPlace
 from dbfs_workers.storage.change_log import ChangeLog
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import GraphTotals, Partition
@@ -141,13 +142,7 @@ class Member(ABC):
     def make_burst(
         self,
         partition: Partition,
-        number: int,
-        client: str,
-        specs: RunSpec,
-        deadline: float,
-        dropped: Iterable[Sequence[Any]],
-        first: int = 0,
-        following: int = 0,
+        burst: Burst,
         stops: Callable[[], bool] = never,
     ) -> Generator[RankReport, None, None]:
         """Release labels, take part in consecutive traversals of a run, keep their labels, and yield their reports.
@@ -156,13 +151,7 @@ class Member(ABC):
 
         Args:
             partition: this rank's edges.
-            number: the gang's serial number of this burst.
-            client: id of the client that the labels belong to.
-            specs: the traversals.
-            deadline: seconds that they may take.
-            dropped: run ids and indices of traversals whose labels are released.
-            first: index of the first traversal in the run.
-            following: number of traversals of the run that follow in later bursts, and whose labels are also to fit.
+            burst: the traversals.
             stops: see ``traverse_each``. Members that make a burst's traversals in another way make all of them.
 
         Yields:
@@ -171,13 +160,13 @@ class Member(ABC):
         Raises:
             DbfsError: see ``traverse``.
         """
-        end = time.monotonic() + deadline
-        self.number = number
-        self._following, self._stops = following, stops
-        self.drop(dropped)
+        end = time.monotonic() + burst.deadline
+        self.number = burst.number
+        self._following, self._stops = burst.following, stops
+        self.drop(burst.dropped)
         try:
-            options = specs.options
-            for index, run in enumerate(self.traverse(partition, number, specs, end), first):
+            options = burst.specs.options
+            for index, run in enumerate(self.traverse(partition, burst.number, burst.specs, end), burst.first):
                 seconds = run.elapsed
                 if options.repairs is not None:
                     seconds = run.traversal_seconds or seconds
@@ -185,7 +174,7 @@ class Member(ABC):
                 elif options.max_depth is None and not options.targets and not options.batch:
                     self._note_speed(run)
                 self.kept[options.run_id, index] = OwnedLabels(
-                    client, run.labels, run.version, seconds, run.changed, run.depth
+                    burst.client, run.labels, run.version, seconds, run.changed, run.depth
                 )
                 yield RankReport.of(run)
         finally:
@@ -243,10 +232,10 @@ class Member(ABC):
         )
         self._roomy = specs.options.run_id, self._following
 
-    def drop(self, dropped: Iterable[Sequence[Any]]) -> None:
-        """Release labels, given by run id and index."""
-        for run_id, index in dropped:
-            self.kept.pop((run_id, index), None)
+    def drop(self, dropped: Iterable[TraversalPlace]) -> None:
+        """Release the labels of traversals."""
+        for place in dropped:
+            self.kept.pop(place, None)
 
     def close(self) -> Future[None]:
         """Abort the run in progress, if any, and release the memory. Returns at once; the future is done after that."""

@@ -25,6 +25,7 @@ from dbfs_workers.errors import LateError, OutcomeUnknownError, RunCancelledErro
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.storage.ordering import DegreeOrder
 from dbfs_workers.turns.calls import GangCalls
@@ -36,7 +37,6 @@ from dbfs_workers.turns.requests import (
     Answer,
     Answers,
     BeginUpdate,
-    Burst,
     Change,
     EndUpdate,
     Make,

@@ -10,10 +10,10 @@ from typing import Final
 from dbfs_workers.errors import LateError, StaleRunError, WorkerLostError
 from dbfs_workers.levels.traversals import never
 from dbfs_workers.lines.line import Line, LineClosedError
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.turns.requests import (
     Answers,
     BeginUpdate,
-    Burst,
     EndUpdate,
     Make,
     RankRequest,

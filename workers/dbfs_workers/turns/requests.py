@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any, Final
 
 from dbfs_workers.errors import DbfsError, resource_error
-from dbfs_workers.messages import TraversalPlace
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.reports import RankReport
-from dbfs_workers.spec import RunSpec
+from dbfs_workers.spec import RunSpec, TraversalPlace
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.text import printable
@@ -100,34 +100,6 @@ class Answer:
 
 
 REFUSAL: Final = Answer((), last=True, over=True)
-
-
-@dataclass(frozen=True)
-class Burst:
-    """Consecutive traversals of a run, which every rank makes without a message in between. From rank 0.
-
-    Attributes:
-        turn: serial number of the turn.
-        number: the gang's serial number of this burst.
-        client: id of the client that the labels belong to.
-        specs: the traversals, of positions if the graph is ordered by degree.
-        first: index of the first of them in the run.
-        following: number of traversals of the run in later bursts.
-        deadline: seconds until the run's deadline.
-        dropped: traversals whose labels are released first.
-        each: most traversals of an answer; 0 for one answer at the end. The last answers have fewer and fewer, since
-            the holder makes the results of the very last one while no traversal runs.
-    """
-
-    turn: int
-    number: int
-    client: str
-    specs: RunSpec
-    first: int
-    following: int
-    deadline: float
-    dropped: tuple[TraversalPlace, ...]
-    each: int
 
 
 @dataclass(frozen=True)

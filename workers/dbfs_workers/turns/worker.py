@@ -13,6 +13,7 @@ from dbfs_workers import rpc
 from dbfs_workers.errors import ExchangeUnavailableError, LateError, StaleRunError
 from dbfs_workers.lines.line import Address, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import WorkerDoor
+from dbfs_workers.members.burst import Burst
 from dbfs_workers.members.member import Member
 from dbfs_workers.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.turns.leader import Leader
@@ -21,7 +22,6 @@ from dbfs_workers.turns.ranks import Follower, Peer
 from dbfs_workers.turns.requests import (
     Answers,
     BeginUpdate,
-    Burst,
     Make,
     RankRequest,
     Request,
@@ -205,11 +205,7 @@ class WorkerTurns:
             rows = member.latest or first
             if isinstance(part, Burst):
                 with member.in_use:
-                    reports = member.make_burst(
-                        *(rows, part.number, part.client, part.specs, part.deadline, part.dropped),
-                        *(part.first, part.following, stops),
-                    )
-                    yield from answers_of_run(part, reports)
+                    yield from answers_of_run(part, member.make_burst(rows, part, stops))
             elif isinstance(part, BeginUpdate):
                 key = part.collections[member.rank] if part.collections else None
                 prepared = member.alone(updates.prepare, member, graph_id, part.run_id, rows, part.spec, key)
