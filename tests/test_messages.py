@@ -35,7 +35,6 @@ from dbfs.service.messages import (
     Reserve,
     SchedulerMessage,
     TellTurn,
-    TurnOver,
     UnloadGraph,
 )
 from dbfs.service.scheduler import SchedulerService
@@ -140,7 +139,7 @@ EXAMPLES: list[Message[Any]] = [
     Enqueue("id", "me", "run", None, 2, 60.0, holds=False),
     AwaitEnd("run", "me"),
     TellTurn("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
-    TellTurn("run", "me", TurnOver(Pickled.of([]), None)),
+    TellTurn("run", "me", Pickled.of([])),
     ListRuns(),
     GetProgress("run"),
     CancelRun("run", "me"),

@@ -23,7 +23,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs.service.messages import UpdateReport
+from dbfs.service.messages import RunEnd, UpdateReport
 from dbfs.units import format_seconds
 from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.turns.requests import error_of, read_answer
@@ -171,6 +171,8 @@ class RunEntry:
         trail: looks at the traversal under way, oldest first: those that found a frontier.
         noted: whether the run's client holds the turn: then the run did not wait in the queue, and rank 0 noted it.
         of_tasks: whether the client submits the run's levels as Dask tasks.
+        ended: the end that the client of such a run tells; cancelled if the run is over without that.
+        applying: held while the ranks change the graph in such a run, which keeps the workers in any case.
         update: kind of the update that the run makes; empty for traversals.
         before: number of traversals that earlier bursts of a noted run have made.
     """
@@ -193,6 +195,8 @@ class RunEntry:
         self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
         self.noted = False
         self.of_tasks = False
+        self.ended: asyncio.Future[RunEnd] = asyncio.get_running_loop().create_future()
+        self.applying = asyncio.Lock()
         self.update = ""
         self.before = 0
 

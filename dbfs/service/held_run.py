@@ -18,7 +18,7 @@ from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
-from dbfs.service.messages import AwaitEnd, Enqueue, TellTurn, TurnOver
+from dbfs.service.messages import AwaitEnd, Enqueue, RunEnd, TellTurn
 from dbfs_workers import rpc
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
@@ -102,8 +102,8 @@ def held_run(
     began = time.monotonic()
     run = HeldRun(service, run_id)
 
-    def over(error: DbfsError | None) -> TellTurn:
-        return TellTurn(run_id, client, TurnOver(Pickled.of([] if error else run.reports), error))
+    def over(end: RunEnd) -> TellTurn:
+        return TellTurn(run_id, client, end)
 
     try:
         yield run
@@ -124,4 +124,4 @@ def held_run(
     else:
         # The run was made. A scheduler that is late ends it by the deadline.
         with contextlib.suppress(LateError):
-            service.call(over(None))
+            service.call(over(Pickled.of(run.reports)))

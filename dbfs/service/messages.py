@@ -288,17 +288,8 @@ class AwaitEnd(SchedulerMessage[None]):
     client: Identifier
 
 
-@dataclass(frozen=True)
-class TurnOver:
-    """The end of a run of tasks.
-
-    Attributes:
-        reports: by rank, a report of each traversal; empty if the run ended early.
-        error: why the run ended early; None if it finished.
-    """
-
-    reports: Pickled[list[list[RankReport]]]
-    error: DbfsError | None
+RunEnd = Pickled[list[list[RankReport]]] | DbfsError
+"""The end of a run of tasks: by rank, a report of each traversal; or why the run ended early."""
 
 
 @dataclass(frozen=True)
@@ -313,7 +304,7 @@ class TellTurn(SchedulerMessage[None]):
 
     run_id: Identifier
     client: Identifier
-    told: RunProgress | TurnOver
+    told: RunProgress | RunEnd
 
 
 @dataclass(frozen=True)

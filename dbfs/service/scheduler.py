@@ -101,7 +101,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
-        self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
+        self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
         self._updates = Updates(self._workers, self._turns, self.history)
         scheduler.handlers.update(handlers(self))

@@ -7,41 +7,28 @@ answer to the client's ``AwaitEnd`` is the error, and the client submits no furt
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from dbfs.errors import DeadlineExceededError, RunNotFoundError
+from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
+from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
-from dbfs.service.messages import TellTurn, TurnOver
+from dbfs.service.messages import TellTurn
 from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import LATE_SECONDS
-
-
-class Held:
-    """A run that holds its workers.
-
-    Attributes:
-        run: the run.
-        ended: the end that the client tells; cancelled if the run is over without that.
-        applying: held while the ranks change the graph, for which the run keeps the workers in any case.
-    """
-
-    def __init__(self, run: RunEntry) -> None:
-        self.run = run
-        self.ended: asyncio.Future[TurnOver] = asyncio.get_running_loop().create_future()
-        self.applying = asyncio.Lock()
 
 
 class TaskRuns:
     """The runs of Dask tasks whose turn has come.
 
     Args:
+        runs: the runs of the queue.
         is_present: whether the client with an id is in the cluster.
     """
 
-    def __init__(self, is_present: Callable[[str], bool]) -> None:
+    def __init__(self, runs: Sequence[RunEntry], is_present: Callable[[str], bool]) -> None:
+        self._runs = runs
         self._is_present = is_present
-        self._held: dict[str, Held] = {}
 
     async def hold(self, run: RunEntry, begun: asyncio.Future[str]) -> list[list[RankReport]]:
         """Keep the workers of a run until its client ends the run; return the reports by rank.
@@ -55,31 +42,28 @@ class TaskRuns:
         Raises:
             DbfsError: the run ended early.
         """
-        held = self._held[run.run_id] = Held(run)
         begun.set_result(run.waited())
         try:
-            await run.wait(held.ended, run.remaining + LATE_SECONDS)
+            await run.wait(run.ended, run.remaining + LATE_SECONDS)
             if run.stopped.done() and self._is_present(run.client):
                 # The tasks of the level under way still use the workers.
-                await asyncio.wait([held.ended], timeout=GRACE_SECONDS)
-            if held.ended.done():
-                end = held.ended.result()
-                if end.error is not None:
-                    raise end.error
-                return end.reports.value()
-            run.require_going_on()
-            raise DeadlineExceededError(
-                f"run {run.run_id}: not done after {run.deadline:g} s; no answer from its client"
-            )
+                await asyncio.wait([run.ended], timeout=GRACE_SECONDS)
+            if not run.ended.done():
+                run.require_going_on()
+                late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from its client"
+                raise DeadlineExceededError(late)
+            end = run.ended.result()
+            if isinstance(end, DbfsError):
+                raise end
+            return end.value()
         finally:
-            del self._held[run.run_id]
-            async with held.applying:
+            run.ended.cancel()
+            async with run.applying:
                 pass
-            held.ended.cancel()
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run holds its workers."""
-        return run_id in self._held
+        return any(run.run_id == run_id and run.of_tasks and run.started is not None for run in self._runs)
 
     @contextlib.asynccontextmanager
     async def applying(self, run_id: str, client: str) -> AsyncIterator[RunEntry]:
@@ -89,29 +73,30 @@ class TaskRuns:
             RunNotFoundError: the run does not hold workers.
             RunCancelledError, WorkerLostError: the run must end.
         """
-        held = self._of_client(run_id, client)
-        async with held.applying:
-            held.run.require_going_on()
-            yield held.run
+        run = self._of_client(run_id, client)
+        async with run.applying:
+            run.require_going_on()
+            yield run
 
     async def wait(self, run_id: str, client: str) -> None:
         """See ``AwaitEnd``."""
-        held = self._of_client(run_id, client)
-        await held.run.wait(held.ended)
-        if held.run.stopped.done():
-            raise held.run.stopped.result()
+        run = self._of_client(run_id, client)
+        await run.wait(run.ended)
+        if run.stopped.done():
+            raise run.stopped.result()
 
     def tell(self, message: TellTurn) -> None:
         """See ``TellTurn``."""
-        held = self._held.get(message.run_id)
-        if held is not None and held.run.client == message.client:
-            if not isinstance(message.told, TurnOver):
-                held.run.note(message.told)
-            elif not held.ended.done():
-                held.ended.set_result(message.told)
+        with contextlib.suppress(RunNotFoundError):
+            run = self._of_client(message.run_id, message.client)
+            if isinstance(message.told, RunProgress):
+                run.note(message.told)
+            else:
+                run.ended.set_result(message.told)
 
-    def _of_client(self, run_id: str, client: str) -> Held:
-        held = self._held.get(run_id)
-        if held is None or held.run.client != client:
-            raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")
-        return held
+    def _of_client(self, run_id: str, client: str) -> RunEntry:
+        for run in self._runs:
+            mine = run.run_id == run_id and run.client == client and run.of_tasks
+            if mine and run.started is not None and not run.ended.done():
+                return run
+        raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")
