@@ -9,6 +9,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+import distributed
+from tornado.ioloop import PeriodicCallback
+
 from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
 from dbfs.service.worker_calls import WorkerCalls
@@ -16,43 +19,35 @@ from dbfs_workers.messages import GetRankProgress
 from dbfs_workers.reports import RankProgress
 from dbfs_workers.spec import direction_name
 
-# Seconds between two looks, and the least for each rank of a large gang. Measured with 4 ranks on 2 busy cores: a look
+# Seconds between two looks, and seconds more for each rank of the gang. Measured with 4 ranks on 2 busy cores: a look
 # takes 2 ms of the scheduler's time and 0.8 ms of each worker's event loop.
 _LOOK_SECONDS = 0.25
-_LOOK_SECONDS_PER_RANK = 0.01
+_PAUSE_SECONDS_PER_RANK = 0.01
 # Seconds. A stopped worker does not answer, and meanwhile the answers of the other workers grow old.
 _ANSWER_SECONDS = 1.0
 
 
-class RunWatch:
-    """Looks at a run again and again until ``stop`` is called.
+def watch(scheduler: distributed.Scheduler, runs: Sequence[RunEntry], workers: WorkerCalls) -> None:
+    """Look at the runs under way, again and again, until the scheduler closes. A look updates a run's ``progress``."""
+    looks: dict[str, asyncio.Task[None]] = {}
 
-    Args:
-        run: the run; a look updates its ``progress``.
-        workers: calls workers.
-    """
+    async def look_at(run: RunEntry) -> None:
+        try:
+            await update_progress(run, workers)
+            await asyncio.sleep(_PAUSE_SECONDS_PER_RANK * len(run.workers))
+        finally:
+            del looks[run.run_id]
 
-    def __init__(self, run: RunEntry, workers: WorkerCalls) -> None:
-        self._run = run
-        self._workers = workers
-        self._every = max(_LOOK_SECONDS, _LOOK_SECONDS_PER_RANK * len(run.workers))
-        self._looking: asyncio.Task[None] | None = None
-        # A timer, because most runs are over before the first look: a task would cost them more.
-        self._timer = asyncio.get_running_loop().call_later(self._every, self._begin)
+    def look() -> None:
+        for run in runs:
+            lasts = run.started is not None and time.time() - run.started > _LOOK_SECONDS
+            if lasts and not run.of_tasks and run.run_id not in looks:
+                looks[run.run_id] = asyncio.ensure_future(look_at(run))
 
-    def stop(self) -> None:
-        """Stop looking."""
-        self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-
-    def _begin(self) -> None:
-        self._looking = asyncio.ensure_future(self._look_again())
-
-    async def _look_again(self) -> None:
-        while True:
-            await update_progress(self._run, self._workers)
-            await asyncio.sleep(self._every)
+    # The scheduler stops these when it closes.
+    every = PeriodicCallback(look, 1e3 * _LOOK_SECONDS)
+    scheduler.periodic_callbacks["dbfs-runs"] = every
+    every.start()
 
 
 async def update_progress(run: RunEntry, workers: WorkerCalls) -> None:

@@ -28,7 +28,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs.service import forming, idle, log
+from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
@@ -56,7 +56,6 @@ from dbfs.service.messages import (
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
-from dbfs.service.run_watch import update_progress
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.updates import Updates
@@ -107,6 +106,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         scheduler.handlers.update(handlers(self))
         dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
+        run_watch.watch(scheduler, self.runs, self._workers)
         on_workers = WorkerService(float(config.get("build.memory-share")))
         await scheduler.register_worker_plugin(None, pickle.dumps(on_workers), name=NAME, idempotent=True)
 
@@ -235,7 +235,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
         """See ``ListRuns``."""
         running = [run for run in self.runs if run.started is not None and not run.of_tasks]
-        await asyncio.gather(*(update_progress(run, self._workers) for run in running))
+        await asyncio.gather(*(run_watch.update_progress(run, self._workers) for run in running))
         return [run.status() for run in self.runs]
 
     @GetProgress.handler

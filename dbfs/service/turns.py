@@ -23,13 +23,12 @@ from dbfs.service import forming
 from dbfs.service.entries import GraphEntry, RunEntry, name_rank
 from dbfs.service.history import History
 from dbfs.service.messages import Led, TurnGrant
-from dbfs.service.run_watch import RunWatch
 from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.lines.line import new_token
 from dbfs_workers.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
-from dbfs_workers.turns.notes import NotedRun, NoteRuns
+from dbfs_workers.turns.notes import NoteRuns
 from dbfs_workers.turns.requests import Work
 
 # Seconds after a revocation in which single traversals leave their client no turn. Several clients, or threads of one,
@@ -53,7 +52,6 @@ class Turn:
         ending: the task that ends the turn on rank 0; None until the turn is to end.
         over: done when the turn is over.
         run: the run under way that a client sent, once it is seen.
-        watch: looks at that run.
     """
 
     def __init__(self, graph: GraphEntry, client: str, serial: int, first_number: int) -> None:
@@ -65,7 +63,6 @@ class Turn:
         self.ending: asyncio.Task[None] | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.run: RunEntry | None = None
-        self.watch: RunWatch | None = None
 
     def message(self, cause: Cause | None = None, message: str = "", rank: int | None = None) -> EndTurn:
         """Return the message that ends the turn."""
@@ -114,11 +111,10 @@ class Turns:
         turn = self._held[graph.record.graph_id] = Turn(graph, run.client, next(self._serials), next(graph.numbers))
         run.number = turn.first_number
         token = new_token() if held else b""
-        watch, begun = RunWatch(run, self._workers), None
+        begun = None
         try:
             begun = await self._unless_over(turn, run, self._begin(turn, run, work, token))
         finally:
-            watch.stop()
             answer = None if begun is None else begun.answer
             turn.held = held and begun is not None and turn.ending is None and not (answer and answer.over)
             if not turn.held and turn.ending is None:
@@ -140,7 +136,7 @@ class Turns:
             # Listed on: the client sends this run to rank 0 next.
             listed = RunEntry.of_note(graph, run.client, run.run_id, run.traversals, run.queued)
             listed.number = run.number
-            self._list_run(turn, listed)
+            self._show(turn, listed)
         return Led(answer, TurnGrant(turn.serial, begun.address, token), run.waited())
 
     def revoke(self, run: RunEntry) -> bool:
@@ -179,21 +175,18 @@ class Turns:
             if run is None or run.run_id != noted.run_id:
                 run = RunEntry.of_note(turn.graph, turn.client, noted.run_id, noted.traversals, noted.began)
                 if not noted.ended:
-                    self._forget_run(turn)
-                    self._list_run(turn, run)
+                    self._show(turn, run)
             run.number, run.before = noted.number, noted.finished
-            if noted.ended:
-                self._note_ended(turn, run, noted)
-
-    def _note_ended(self, turn: Turn, run: RunEntry, noted: NotedRun) -> None:
-        turn.graph.runs += not noted.update
-        if run is turn.run:
-            self._forget_run(turn)
-        run.traversals, run.update = noted.traversals, noted.update
-        if noted.error is not None:
-            self._history.fail(run, noted.error)
-        elif noted.summary is not None:
-            self._history.add(run, noted.summary.value())
+            if not noted.ended:
+                continue
+            turn.graph.runs += not noted.update
+            if run is turn.run:
+                self._show(turn, None)
+            run.traversals, run.update = noted.traversals, noted.update
+            if noted.error is not None:
+                self._history.fail(run, noted.error)
+            elif noted.summary is not None:
+                self._history.add(run, noted.summary.value())
 
     async def _recover(self, run: RunEntry) -> None:
         """Clear the state that the run before this one left on the ranks, if it failed.
@@ -282,22 +275,15 @@ class Turns:
             graph.must_recover = graph.recovers and end.failed
             if end.failed:
                 graph.lines = 0
-            self._forget_run(turn)
+            self._show(turn, None)
             turn.over.set_result(None)
             self._start_runs()
 
-    def _list_run(self, turn: Turn, run: RunEntry) -> None:
-        """Put the run under way on the list of runs, which is in the order of arrival, and begin to watch the run."""
-        later = (at for at, other in enumerate(self._runs) if other.queued > run.queued)
-        self._runs.insert(next(later, len(self._runs)), run)
-        turn.run = run
-        turn.watch = RunWatch(run, self._workers)
-
-    def _forget_run(self, turn: Turn) -> None:
-        """Take the run under way off the list of runs."""
+    def _show(self, turn: Turn, run: RunEntry | None) -> None:
+        """Have the list of runs, which is in the order of arrival, show a turn's run in place of the one before."""
         if turn.run is not None:
             self._runs.remove(turn.run)
-            turn.run = None
-        if turn.watch is not None:
-            turn.watch.stop()
-            turn.watch = None
+        turn.run = run
+        if run is not None:
+            later = (at for at, other in enumerate(self._runs) if other.queued > run.queued)
+            self._runs.insert(next(later, len(self._runs)), run)
