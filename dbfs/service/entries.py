@@ -273,15 +273,6 @@ class RunEntry:
         )
 
 
-def name_rank(run: RunEntry, rank: int, error: BaseException) -> BaseException:
-    """Add the run and the rank to the error of a call to a worker, which has the worker's address only."""
-    if isinstance(error, UnreachableError):
-        return UnreachableError(f"run {run.run_id}: lost rank {rank}; {error}")
-    if isinstance(error, LateError):
-        return LateError(f"run {run.run_id}: no answer from rank {rank}: {error}")
-    return error
-
-
 def values_of(answers: Sequence[bytes]) -> list[Any]:
     """Return the values of ranks' answers.
 

@@ -3,14 +3,14 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from dbfs.cluster.gang import host_of
-from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError, UnreachableError
+from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs.records import Formed, GraphRecord
-from dbfs.service.worker_calls import WorkerCall
+from dbfs.service.worker_calls import WorkerCall, all_answers
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.messages import (
     ConnectExchange,
@@ -49,7 +49,7 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     gpus = await require_gpus(record.addresses, call) if record.backend == "cuda" else []
     hosts = Hosts.apart(p)
     if wanted not in ("tcp", "nccl"):
-        hosts = Hosts.by_identity(await _all(call, record.addresses, itertools.repeat(GetHost())))
+        hosts = Hosts.by_identity(await all_answers(call, record.addresses, itertools.repeat(GetHost())))
     slower, between_gpus = "", () if not gpus or (grid and p == 1) else ("cuda_ipc",) if grid else ("cuda_ipc", "nccl")
     for exchange in between_gpus:
         if wanted not in ("auto", exchange):
@@ -96,7 +96,7 @@ async def require_gpus(addresses: Sequence[str], call: WorkerCall) -> list[str]:
     Raises:
         BackendUnavailableError: a worker has no GPU, or no CuPy.
     """
-    gpus = await _all(call, addresses, itertools.repeat(GetGpu()))
+    gpus = await all_answers(call, addresses, itertools.repeat(GetGpu()))
     found = []
     for rank, (address, gpu) in enumerate(zip(addresses, gpus, strict=True)):
         if gpu is None:
@@ -113,8 +113,8 @@ async def connect(record: GraphRecord, call: WorkerCall) -> None:
         ExchangeUnavailableError: a peer can't be reached, or its memory can't be mapped.
     """
     graph_id, addresses, epoch = record.graph_id, record.addresses, next(EPOCHS)
-    offers = tuple(await _all(call, addresses, itertools.repeat(OfferExchange(graph_id, epoch))))
-    await _all(call, addresses, itertools.repeat(ConnectExchange(graph_id, offers, epoch)))
+    offers = tuple(await all_answers(call, addresses, itertools.repeat(OfferExchange(graph_id, epoch))))
+    await all_answers(call, addresses, itertools.repeat(ConnectExchange(graph_id, offers, epoch)))
 
 
 def _lacking(record: GraphRecord, exchange: str, hosts: Hosts, gpus: Sequence[str]) -> str:
@@ -172,7 +172,7 @@ async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCa
         for rank, key in enumerate(record.partition_keys)
     ]
     try:
-        await _all(call, record.addresses, joins)
+        await all_answers(call, record.addresses, joins)
         await connect(record, call)
     except BaseException:
         if exchange == "cuda_ipc":
@@ -185,22 +185,6 @@ async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCa
 async def _send_all(record: GraphRecord, call: WorkerCall, message: WorkerMessage[None]) -> None:
     """Send a message that clears up to all workers of a gang that could not be formed. Errors are ignored."""
     await asyncio.gather(*(call(address, message) for address in record.addresses), return_exceptions=True)
-
-
-async def _all(call: WorkerCall, addresses: Sequence[str], messages: Iterable[WorkerMessage[T]]) -> list[T]:
-    """Send each rank its message; return all answers, or raise the first error once all calls are over.
-
-    So after an error no rank is still entering the gang while the others leave it.
-    """
-    calls = [call(address, message) for address, message in zip(addresses, messages, strict=False)]
-    answers: list[T] = []
-    for rank, answer in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
-        if isinstance(answer, UnreachableError):
-            raise UnreachableError(f"lost rank {rank} ({addresses[rank]}); load the graph again") from answer
-        if isinstance(answer, BaseException):
-            raise answer
-        answers.append(answer)
-    return answers
 
 
 def _shared_gpu(addresses: Sequence[str], gpus: Sequence[str]) -> str:

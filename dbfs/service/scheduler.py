@@ -7,6 +7,7 @@ its runs end.
 
 import asyncio
 import contextlib
+import itertools
 import pickle
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -20,11 +21,9 @@ from dbfs.cluster.gang import tidy
 from dbfs.errors import (
     DbfsError,
     GraphNotFoundError,
-    LateError,
     NotOwnerError,
     RunCancelledError,
     RunNotFoundError,
-    UnreachableError,
     WorkerLostError,
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
@@ -59,7 +58,7 @@ from dbfs.service.queue import RunQueue
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.updates import Updates
-from dbfs.service.worker_calls import WorkerCalls
+from dbfs.service.worker_calls import WorkerCalls, all_answers
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
@@ -274,16 +273,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         graph.require_whole(f"labels of run {run_id}")
         addresses = graph.record.addresses
         publish = PublishRankLabels(message.graph_id, run_id, message.index)
-        calls = (self._workers.call(address, publish, message.deadline) for address in addresses)
-        sizes: list[dict[Any, int]] = []
-        for rank, answer in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
-            if isinstance(answer, LateError):
-                raise LateError(f"labels of run {run_id}: rank {rank}: {answer}")
-            if isinstance(answer, UnreachableError):
-                raise WorkerLostError(f"labels of run {run_id}: lost rank {rank}; {answer}")
-            if isinstance(answer, BaseException):
-                raise answer
-            sizes.append(answer)
+        call = self._workers.until(time.monotonic() + message.deadline)
+        sizes = await all_answers(call, addresses, itertools.repeat(publish), f"labels of run {run_id}: ")
         for address, nbytes in zip(addresses, sizes, strict=True):
             self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=message.client)
 
@@ -369,7 +360,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
         try:
             async with self._queue.turn(run):
-                await self._updates.settle(run, run.remaining)
+                await self._updates.settle(run)
                 yield run
         finally:
             if run.client not in self.scheduler.clients:

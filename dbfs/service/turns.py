@@ -20,7 +20,7 @@ from dbfs.errors import (
     UnreachableError,
 )
 from dbfs.service import forming
-from dbfs.service.entries import GraphEntry, RunEntry, name_rank
+from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 from dbfs.service.messages import Led, TurnGrant
 from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
@@ -226,7 +226,7 @@ class Turns:
         try:
             return await begin(record.addresses[0], beginning)
         except UnreachableError as error:
-            raise name_rank(run, 0, error) from error
+            raise UnreachableError(f"run {run.run_id}: lost rank 0; {error}") from error
 
     async def _unless_over(self, turn: Turn, run: RunEntry, beginning: Awaitable[Begun]) -> Begun:
         """Wait for rank 0's answer, unless the turn is over before, or the deadline passes. Errors as for ``lead``.

@@ -8,7 +8,7 @@ id. From then on the client is not needed. A client that dies before leaves bins
 leaves a graph that has the whole update or nothing of it.
 """
 
-import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ import numpy as np
 
 from dbfs.errors import InvalidOptionError, LateError, OutcomeUnknownError, WorkerLostError
 from dbfs.records import GraphRecord
-from dbfs.service.entries import GraphEntry, RunEntry, Unsettled, first_cause, name_rank
+from dbfs.service.entries import GraphEntry, RunEntry, Unsettled
 from dbfs.service.history import History
 from dbfs.service.messages import Led, UpdateReport
 from dbfs.service.turns import Turns
-from dbfs.service.worker_calls import WorkerCalls
+from dbfs.service.worker_calls import WorkerCalls, all_answers
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.turns.notes import EnterUpdate
 from dbfs_workers.turns.requests import Answer, Work, answer_well
@@ -57,11 +57,11 @@ class Updates:
             # Rank 0 may have decided, or decide before the deadline.
             raise OutcomeUnknownError(f"{error}; graph.version shows whether the update was made") from error
 
-    async def settle(self, run: RunEntry, seconds: float) -> None:
+    async def settle(self, run: RunEntry) -> None:
         """Have all ranks commit the graph's latest version, if one of them has not said that it did.
 
         Raises:
-            LateError: a rank did not answer within ``seconds``.
+            LateError: a rank did not answer by the run's deadline.
             WorkerLostError: a rank could not commit the version: then the graph is lost.
         """
         graph = run.graph
@@ -70,14 +70,14 @@ class Updates:
             return
         record, version = graph.record, unsettled.version
         commit = CommitUpdate(record.graph_id, unsettled.run_id, unsettled.totals, version)
-        calls = (self._workers.call(address, commit, seconds) for address in record.addresses)
-        answers = enumerate(await asyncio.gather(*calls, return_exceptions=True))
-        errors = [name_rank(run, rank, error) for rank, error in answers if isinstance(error, BaseException)]
-        if errors:
-            cause = first_cause(errors)
-            if isinstance(cause, LateError):
-                raise LateError(f"run {run.run_id}: not all ranks have committed version {version} yet: {cause}")
-            raise self._tear(graph, str(cause)) from cause
+        call = self._workers.until(run.ends)
+        try:
+            await all_answers(call, record.addresses, itertools.repeat(commit))
+        except LateError as error:
+            late = f"run {run.run_id}: not all ranks have committed version {version} yet: {error}"
+            raise LateError(late) from error
+        except Exception as error:
+            raise self._tear(graph, f"run {run.run_id}: {error}") from error
         graph.unsettled = None
 
     def enter(self, graph: GraphEntry, message: EnterUpdate) -> UpdateReport:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import distributed
@@ -76,3 +76,28 @@ class WorkerCalls:
         present = [address for address in addresses if address in self._scheduler.workers]
         calls = [self.call(address, message, GRACE_SECONDS) for address in present]
         await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def all_answers(
+    call: WorkerCall, addresses: Sequence[str], messages: Iterable[WorkerMessage[A]], where: str = ""
+) -> list[A]:
+    """Send each rank its message; return all answers, or raise an error once all calls are over.
+
+    So after an error no rank is still entering a gang while the others leave it. The error of a late or a lost rank
+    begins with ``where``; that of a late one is raised if nothing else went wrong.
+    """
+    calls = [call(address, message) for address, message in zip(addresses, messages, strict=False)]
+    answers: list[A] = []
+    late: LateError | None = None
+    for rank, answer in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
+        if isinstance(answer, UnreachableError):
+            raise UnreachableError(f"{where}lost rank {rank} ({addresses[rank]}); load the graph again") from answer
+        if isinstance(answer, LateError):
+            late = late or LateError(f"{where}no answer from rank {rank}: {answer}")
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            answers.append(answer)
+    if late is not None:
+        raise late
+    return answers
