@@ -204,7 +204,7 @@ class Game:
             if not answer.ranks:
                 return
             ended = NotedRun(run.run_id, 0.0, 1, ended=1.0)
-            self.turns.note(NoteRuns(graph.record.graph_id, grant.turn, (ended,)))
+            await self.turns.note_runs(NoteRuns(graph.record.graph_id, grant.turn, (ended,)))
         if self.dice.random() < 0.5:
             await self.turns.stop(graph.record.graph_id, Cause.CANCELLED, "its client left")
 

@@ -1,4 +1,4 @@
-"""Every message that the scheduler answers, as a frozen dataclass. ``SchedulerService`` handles them.
+"""Every message that the scheduler answers, as a frozen dataclass. ``SchedulerService`` and its parts handle them.
 
 Clients send them by ``ServiceClient``. Workers' messages are in ``dbfs_workers.messages``: the fields and answers here
 are records of ``dbfs``, which workers do not import.

@@ -33,7 +33,6 @@ from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
 from dbfs.service.messages import (
     AddGraph,
-    AwaitEnd,
     CancelRun,
     ChooseBackend,
     CountBuildTasks,
@@ -51,7 +50,6 @@ from dbfs.service.messages import (
     PublishLabels,
     Reserve,
     Stage,
-    TellTurn,
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
@@ -64,7 +62,7 @@ from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, Pub
 from dbfs_workers.plugin import WorkerService
 from dbfs_workers.reports import RunSummary
 from dbfs_workers.rpc import NAME, Pickled, handlers
-from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
+from dbfs_workers.turns.notes import EnterUpdate
 
 _UNFINISHED_STATES = ("waiting", "no-worker", "queued", "processing", "erred")
 # Runs that were cancelled before they came; a message is late by some minutes at most.
@@ -102,7 +100,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
         self._updates = Updates(self._workers, self._turns, self.history)
-        scheduler.handlers.update(handlers(self))
+        for service in (self, self._turns, self._task_runs):
+            scheduler.handlers.update(handlers(service))
         dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
         run_watch.watch(scheduler, self.runs, self._workers)
@@ -209,21 +208,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if reports is not None and not message.update:
                 self.history.add(run, RunSummary.of(reports))
         return led
-
-    @AwaitEnd.handler
-    async def await_end(self, message: AwaitEnd) -> None:
-        """See ``AwaitEnd``."""
-        await self._task_runs.wait(message.run_id, message.client)
-
-    @TellTurn.handler
-    async def tell_turn(self, message: TellTurn) -> None:
-        """See ``TellTurn``."""
-        self._task_runs.tell(message)
-
-    @NoteRuns.handler
-    async def note_runs(self, message: NoteRuns) -> None:
-        """See ``NoteRuns``."""
-        self._turns.note(message)
 
     @EnterUpdate.handler
     async def enter_update(self, message: EnterUpdate) -> Pickled[Any]:

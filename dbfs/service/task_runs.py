@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
 from dbfs.records import RunProgress
 from dbfs.service.entries import RunEntry
-from dbfs.service.messages import TellTurn
+from dbfs.service.messages import AwaitEnd, TellTurn
 from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import LATE_SECONDS
@@ -78,14 +78,16 @@ class TaskRuns:
             run.require_going_on()
             yield run
 
-    async def wait(self, run_id: str, client: str) -> None:
+    @AwaitEnd.handler
+    async def await_end(self, message: AwaitEnd) -> None:
         """See ``AwaitEnd``."""
-        run = self._of_client(run_id, client)
+        run = self._of_client(message.run_id, message.client)
         await run.wait(run.ended)
         if run.stopped.done():
             raise run.stopped.result()
 
-    def tell(self, message: TellTurn) -> None:
+    @TellTurn.handler
+    async def tell_turn(self, message: TellTurn) -> None:
         """See ``TellTurn``."""
         with contextlib.suppress(RunNotFoundError):
             run = self._of_client(message.run_id, message.client)

@@ -165,12 +165,13 @@ class Turns:
         """Return the ids of the graphs on whose gangs a client holds the turn."""
         return [graph_id for graph_id, turn in self._held.items() if turn.held and turn.client == client]
 
-    def note(self, notes: NoteRuns) -> None:
-        """Take notes of the runs of a client's turn into the history and into the list of runs."""
-        turn = self._held.get(notes.graph_id)
-        if turn is None or turn.serial != notes.turn:
+    @NoteRuns.handler
+    async def note_runs(self, message: NoteRuns) -> None:
+        """See ``NoteRuns``: the runs go into the history and onto the list of runs."""
+        turn = self._held.get(message.graph_id)
+        if turn is None or turn.serial != message.turn:
             return
-        for noted in notes.runs:
+        for noted in message.runs:
             run = turn.run
             if run is None or run.run_id != noted.run_id:
                 run = RunEntry.of_note(turn.graph, turn.client, noted.run_id, noted.traversals, noted.began)
