@@ -37,6 +37,7 @@ from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 from dbfs_workers.storage.update_spec import NumberedBeforeError, UpdateSpec
 from dbfs_workers.tasks.changing import read_changes
 from dbfs_workers.text import Identifier, printable
+from dbfs_workers.turns import requests
 from dbfs_workers.updates.messages import TakeBatch
 
 if TYPE_CHECKING:
@@ -156,15 +157,8 @@ class Updates:
                 keys = batch.keys if binned else ()
                 if kind == "delete-vertices" and not positions.size:
                     return Update(self._record.version, 0, 0, ())
-                report = RunSender.of(self._graph.gang.client).update(
-                    self._record.graph_id,
-                    spec,
-                    limit,
-                    strict=strict,
-                    batch_id=batch_id,
-                    run_id=run_id,
-                    collections=keys,
-                )
+                change = requests.Change(spec, strict, batch_id or "", keys)
+                report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, run_id)
                 if not report.applied:
                     raise self._refusal(kind, report, new)
         finally:
@@ -206,9 +200,8 @@ class Updates:
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
         spec = UpdateSpec(kind, self._record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
-        report = RunSender.of(self._graph.gang.client).update(
-            self._record.graph_id, spec, limit, strict=strict, batch_id=batch_id
-        )
+        change = requests.Change(spec, strict, batch_id or "")
+        report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit)
         if not report.applied:
             raise self._refusal(kind, report, new)
         self._graph.take(report.record)

@@ -25,8 +25,8 @@ from dbfs.errors import (
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service.messages import RunEnd, UpdateReport
 from dbfs.units import format_seconds
-from dbfs_workers.storage.partition import GraphTotals
 from dbfs_workers.turns.requests import error_of, read_answer
+from dbfs_workers.updates.messages import CommitUpdate
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
@@ -51,15 +51,6 @@ class Reservation:
     name: str | None
 
 
-@dataclass(frozen=True)
-class Unsettled:
-    """A version of a graph that was decided, and that some rank has yet to commit. Fields as of ``CommitUpdate``."""
-
-    run_id: str
-    totals: GraphTotals
-    version: int
-
-
 class GraphEntry:
     """A graph in the cluster.
 
@@ -72,7 +63,7 @@ class GraphEntry:
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
         decided: the reports of the latest updates, by batch id.
-        unsettled: the latest version, if some rank has yet to commit it.
+        unsettled: has a rank commit the latest version, if one has yet to do so.
         numbers: serial numbers for the gang's next runs.
         lines: the turn in which rank 0 opened its lines to the other ranks; 0 if the next turn is to open them.
         last_client: id of the client of the last run.
@@ -88,7 +79,7 @@ class GraphEntry:
         self.runs = 0
         self.changes = RecentRate()
         self.decided: dict[str, UpdateReport] = {}
-        self.unsettled: Unsettled | None = None
+        self.unsettled: CommitUpdate | None = None
         self.numbers = itertools.count(1)
         self.lines = 0
         self.last_client = ""

@@ -6,9 +6,9 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import distributed
 
@@ -24,7 +24,6 @@ from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.reports import RankReport
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import RunSpec
-from dbfs_workers.storage.update_spec import UpdateSpec
 from dbfs_workers.turns.requests import Answer, Change, Request, Run, Work
 
 Progress = Callable[[RunProgress], None]
@@ -149,37 +148,23 @@ class RunSender:
                     for place in run.dropped:
                         service.drop(graph_id, *place)
 
-    def update(
-        self,
-        graph_id: str,
-        spec: UpdateSpec,
-        deadline: Deadline,
-        *,
-        strict: bool,
-        batch_id: str | None,
-        run_id: str = "",
-        collections: tuple[Hashable, ...] = (),
-    ) -> UpdateReport:
+    def update(self, graph_id: str, change: Change, deadline: Deadline, of_tasks: str = "") -> UpdateReport:
         """Change a graph: in a turn that this client holds on the gang, else through the scheduler's queue.
 
         Args:
             graph_id: the graph.
-            spec: the update.
+            change: the update. The scheduler knows the ids under which batches are sent again, so that a batch with an
+                id goes through the queue.
             deadline: the run's deadline.
-            strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
-            batch_id: id under which the caller may send the batch again. The scheduler knows these ids, so that such a
-                batch goes through the queue.
-            run_id: the run of tasks that has its turn and makes this update; empty for a run of the update's own.
-            collections: see ``Change``.
+            of_tasks: the run of tasks that has its turn and makes this update; empty for a run of the update's own.
 
         Raises:
             OutcomeUnknownError: the update was sent, and no answer came.
             DbfsError: see ``Enqueue``.
         """
-        service, of_tasks = self._service, bool(run_id)
-        run_id = run_id or uuid.uuid4().hex
-        change = Change(spec, strict, batch_id or run_id, collections)
-        turn = self._take(graph_id) if batch_id is None and not of_tasks else None
+        service, run_id = self._service, of_tasks or uuid.uuid4().hex
+        turn = None if change.batch_id or of_tasks else self._take(graph_id)
+        change = replace(change, batch_id=change.batch_id or run_id)
         if turn is not None:
             request = Request(turn.serial, run_id, deadline.remaining, change)
             with closing(self._answers(turn, graph_id, request, deadline, None)) as answers:
@@ -194,7 +179,7 @@ class RunSender:
             traversals=0,
             deadline=deadline.remaining,
             holds=False,
-            update=spec.kind,
+            update=change.spec.kind,
             batch_id=change.batch_id,
         )
         with service.cancelling(run_id):
@@ -263,11 +248,10 @@ class RunSender:
     def _give_back(self, graph_id: str, turn: "_HeldTurn") -> None:
         turn.waited = ""
         with self._lock:
-            closed = [other for other, held in self._free.items() if held.line.hung_up]
-            closed_lines = [self._free.pop(other).line for other in closed]
-            before = self._free.get(graph_id)
+            over = [other for other, held in self._free.items() if other == graph_id or held.line.hung_up]
+            lines = [self._free.pop(other).line for other in over]
             self._free[graph_id] = turn
-        for line in (*closed_lines, *(() if before is None else (before.line,))):
+        for line in lines:
             line.close()
 
 

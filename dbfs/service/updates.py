@@ -16,7 +16,7 @@ import numpy as np
 
 from dbfs.errors import InvalidOptionError, LateError, OutcomeUnknownError, WorkerLostError
 from dbfs.records import GraphRecord
-from dbfs.service.entries import GraphEntry, RunEntry, Unsettled
+from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 from dbfs.service.messages import Led, UpdateReport
 from dbfs.service.turns import Turns
@@ -65,16 +65,13 @@ class Updates:
             WorkerLostError: a rank could not commit the version: then the graph is lost.
         """
         graph = run.graph
-        unsettled = graph.unsettled
-        if unsettled is None:
+        commit = graph.unsettled
+        if commit is None:
             return
-        record, version = graph.record, unsettled.version
-        commit = CommitUpdate(record.graph_id, unsettled.run_id, unsettled.totals, version)
-        call = self._workers.until(run.ends)
         try:
-            await all_answers(call, record.addresses, itertools.repeat(commit))
+            await all_answers(self._workers.until(run.ends), graph.record.addresses, itertools.repeat(commit))
         except LateError as error:
-            late = f"run {run.run_id}: not all ranks have committed version {version} yet: {error}"
+            late = f"run {run.run_id}: not all ranks have committed version {commit.version} yet: {error}"
             raise LateError(late) from error
         except Exception as error:
             raise self._tear(graph, f"run {run.run_id}: {error}") from error
@@ -90,7 +87,8 @@ class Updates:
             raise self._tear(graph, message.torn)
         report = graph.decide(message.batch_id, _report(graph, message.kind, ranks, applied=message.applied))
         if not message.settled:
-            graph.unsettled = Unsettled(message.run_id, totals_of(ranks), ranks[0].version)
+            version = ranks[0].version
+            graph.unsettled = CommitUpdate(message.graph_id, message.run_id, totals_of(ranks), version)
         run = RunEntry.of_note(graph, message.client, message.run_id, 0, message.began)
         run.update = message.kind
         self._history.add_update(run)

@@ -48,7 +48,7 @@ class Change:
     Attributes:
         spec: the update.
         strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
-        batch_id: id under which the scheduler keeps the update's report.
+        batch_id: id under which the scheduler keeps the update's report; empty for that of the run.
         collections: by rank, Dask keys of the ``delivering.Collection`` with the batch's edges; empty for an update
             without edges, or with those of the spec or of ``TakeBatch``.
     """
