@@ -11,12 +11,21 @@ from typing import Any
 import dask
 import pytest
 
-from dbfs.errors import DbfsError, LateError, QueueFullError, RunCancelledError, WorkerLostError
+from dbfs.errors import (
+    DbfsError,
+    LateError,
+    QueueFullError,
+    RunCancelledError,
+    StaleRunError,
+    UnreachableError,
+    WorkerLostError,
+)
 from dbfs.service.entries import RunEntry
 from dbfs.service.queue import RunQueue
 from dbfs.service.turns import Turn, Turns
+from dbfs.service.worker_calls import all_answers
 from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.messages import WorkerMessage
+from dbfs_workers.messages import GetHost, WorkerMessage
 from dbfs_workers.rpc import Pickled
 from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
 from dbfs_workers.turns.requests import Answer
@@ -249,3 +258,25 @@ def test_a_run_whose_turn_is_stopped_ends_though_rank_0_does_not_answer(cause: C
         assert run.graph.lines == 0
 
     asyncio.run(stop())
+
+
+@pytest.mark.parametrize(
+    ("ends", "error", "words"),
+    [
+        ({1: LateError("silent")}, LateError, "of a run: no answer from rank 1: silent"),
+        ({0: LateError("silent"), 1: UnreachableError("gone")}, WorkerLostError, r"of a run: lost rank 1 \(b\)"),
+        ({0: LateError("silent"), 1: StaleRunError("over")}, StaleRunError, "over"),
+    ],
+    ids=["late", "late and lost", "late and refused"],
+)
+def test_an_error_of_a_call_of_all_ranks_names_the_rank(
+    ends: dict[int, Exception], error: type[Exception], words: str
+) -> None:
+    """A late rank may answer yet, so the error of another one says more."""
+
+    async def call(address: str, message: Any) -> Any:
+        if (end := ends.get("ab".index(address))) is not None:
+            raise end
+
+    with pytest.raises(error, match=words):
+        asyncio.run(all_answers(call, "ab", itertools.repeat(GetHost()), "of a run: "))
