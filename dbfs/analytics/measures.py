@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics.checkpoint import folded
-from dbfs.analytics.sweeps import Progress, counts_of, disconnected, distances_of
+from dbfs.analytics.sweeps import Progress, batches_of, counts_of, disconnected
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.integers import whole_count
 from dbfs_workers.storage.label_table import data_frame, whole_table
@@ -139,14 +139,14 @@ class Options:
 
 def eccentricity(graph: Graph, vertices: Any, options: Options) -> VertexMeasure:
     """See ``Graph.eccentricity``."""
-    chosen = _chosen(graph, vertices)
+    chosen = chosen_vertices(graph, vertices)
     values = _rows(graph, "eccentricity", chosen, _depths, options, connected=True)
     return VertexMeasure("eccentricity", graph.ids_of(chosen), values, None, chosen.size)
 
 
 def khop_sizes(graph: Graph, k: int, vertices: Any, options: Options) -> VertexMeasure:
     """See ``Graph.khop_sizes``."""
-    depth, chosen = whole_count(k, "k"), _chosen(graph, vertices)
+    depth, chosen = whole_count(k, "k"), chosen_vertices(graph, vertices)
     values = _rows(graph, f"khop_sizes of {depth}", chosen, lambda counts: counts.sum(axis=1), options, depth)
     return VertexMeasure("khop_sizes", graph.ids_of(chosen), values, None, chosen.size)
 
@@ -162,7 +162,7 @@ def average_shortest_path_length(graph: Graph, options: Options) -> MeanDistance
     sums = _rows(graph, "average_shortest_path_length", sources, _sums, options, connected=True)
     others = max(1, graph.n - 1)
     value = int(sums.sum()) / (sums.size * others)
-    return MeanDistance(value, float(_error_of_mean(sums.std(), sums.size, graph.n) / others), sums.size)
+    return MeanDistance(value, float(error_of_mean(sums.std(), sums.size, graph.n) / others), sums.size)
 
 
 def wiener_index(graph: Graph, options: Options) -> float:
@@ -193,7 +193,7 @@ def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunct
     sums, squares = folded(graph, name, (sources,), begin, parts, add, options.checkpoint)
     k, n = sources.size, graph.n
     spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
-    return NeighbourhoodFunction(sums * (n / k), n * _error_of_mean(spread, k, n), k)
+    return NeighbourhoodFunction(sums * (n / k), n * error_of_mean(spread, k, n), k)
 
 
 def closeness_centrality(
@@ -204,7 +204,7 @@ def closeness_centrality(
     def columns(distance: Floats) -> tuple[Floats, ...]:
         return (distance > 0).astype(np.float64), distance, distance**2
 
-    chosen = _chosen(graph, vertices)
+    chosen = chosen_vertices(graph, vertices)
     total, made = _totals(graph, "closeness_centrality", chosen, columns, options, turned)
     reach, mean, square = made.means(total)
     far = mean > 0
@@ -228,7 +228,7 @@ def harmonic_centrality(graph: Graph, vertices: Any, options: Options, *, turned
         inverse = np.divide(1, distance, where=distance > 0, out=np.zeros(distance.size))
         return inverse, inverse**2
 
-    chosen = _chosen(graph, vertices)
+    chosen = chosen_vertices(graph, vertices)
     total, made = _totals(graph, "harmonic_centrality", chosen, columns, options, turned)
     mean, square = made.means(total)
     values, errors = total[0], None
@@ -260,10 +260,10 @@ class _Made:
     def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
         """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
         unknown = ~told & (self.others < self.all_others)
-        return np.where(unknown, np.nan, _error_of_mean(spread, self.others, self.all_others))
+        return np.where(unknown, np.nan, error_of_mean(spread, self.others, self.all_others))
 
 
-def _error_of_mean(spread: Any, sample: Any, population: int) -> Any:
+def error_of_mean(spread: Any, sample: Any, population: int) -> Any:
     """Return the standard error of the mean of a sample without replacement, whose standard deviation is ``spread``."""
     left_out = 1 - sample / max(1, population)
     return spread * np.sqrt(left_out / np.maximum(1, sample - 1))
@@ -294,7 +294,7 @@ def _totals(
         sources = sources_of(graph, options) if vertices.size else vertices
 
         def parts(finished: int) -> Iterator[tuple[int, Floats]]:
-            for result in distances_of(graph, sources, options.progress, finished):
+            for result in batches_of(graph, sources, options.progress, keep="distances", finished=finished):
                 yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
 
         begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
@@ -303,7 +303,7 @@ def _totals(
     return total.T, made
 
 
-def _chosen(graph: Graph, vertices: Any) -> NDArray[np.int64]:
+def chosen_vertices(graph: Graph, vertices: Any) -> NDArray[np.int64]:
     """Return the vertices of the caller's ids, each once, in their order; all for None."""
     if vertices is None:
         graph.refresh()

@@ -42,7 +42,7 @@ def counts_of(
         InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
     """
     if sources.size > 1:
-        for result in _batches(graph, sources, progress, finished=finished, max_depth=max_depth):
+        for result in batches_of(graph, sources, progress, finished=finished, max_depth=max_depth):
             yield result.counts
         return
     with run_reporter(progress, graph.name, graph.n, sources.size) as report:
@@ -65,11 +65,6 @@ def level_counts(result: BFSResult) -> NDArray[np.int64]:
     return np.array(counts[: result.depth + 1], np.int64)
 
 
-def distances_of(graph: Graph, sources: NDArray[np.int64], progress: Progress, finished: int) -> Iterator[BatchResult]:
-    """Yield batches that keep distances, each until the next one is taken; the rest as of ``counts_of``."""
-    return _batches(graph, sources, progress, keep="distances", finished=finished)
-
-
 def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> NDArray[np.int32]:
     """See ``Graph.distance_matrix``."""
     rows, columns = graph.vertices_named(sources, "source"), graph.vertices_named(targets, "target")
@@ -81,12 +76,12 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     if turned:
         rows, columns = columns, rows
     once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
-    parts = [made.target_distances() for made in _batches(graph, once, progress, targets=columns)]
+    parts = [made.target_distances() for made in batches_of(graph, once, progress, targets=columns)]
     found: NDArray[np.int32] = np.concatenate(parts)[places]
     return np.ascontiguousarray(found.T) if turned else found
 
 
-def _batches(
+def batches_of(
     graph: Graph,
     sources: NDArray[np.int64],
     progress: Progress,
@@ -96,7 +91,11 @@ def _batches(
     finished: int = 0,
     max_depth: int | None = None,
 ) -> Iterator[BatchResult]:
-    """Yield batches of some sources after others, each until the next one is taken; errors as of ``counts_of``."""
+    """Yield batches of some sources after others, each until the next one is taken.
+
+    The first ``finished`` sources are left out. Other arguments are those of ``dbfs.graph.batch.batch``; errors are as
+    of ``counts_of``.
+    """
     size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
     with run_reporter(progress, graph.name, graph.n, sources.size) as report:
         made = (

@@ -31,6 +31,7 @@ KERNELS: Final = (
     "dbfs_workers.backends.cpu_team_task_kernels",
     "dbfs_workers.backends.grid_kernels",
     "dbfs_workers.backends.grid_team_kernels",
+    "dbfs_workers.backends.sweep_kernels",
     "dbfs_workers.checks.components_kernels",
     "dbfs_workers.checks.validation_kernels",
     "dbfs_workers.exchange.barrier_kernels",

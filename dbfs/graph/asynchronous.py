@@ -238,10 +238,11 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
 
     ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
     ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
-    ``harmonic_centrality``, ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``,
-    ``distance_matrix``, ``landmarks``, ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``,
-    ``refresh``, ``insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``,
-    ``thaw``, ``watch``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
+    ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
+    ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
+    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``
+    and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
     ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
     with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
     are called in another thread.
@@ -277,6 +278,8 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     eccentricity = awaited(Graph.eccentricity, unchanged)
     closeness_centrality = awaited(Graph.closeness_centrality, unchanged)
     harmonic_centrality = awaited(Graph.harmonic_centrality, unchanged)
+    betweenness_centrality = awaited(Graph.betweenness_centrality, unchanged)
+    edge_betweenness_centrality = awaited(Graph.edge_betweenness_centrality, unchanged)
     average_shortest_path_length = awaited(Graph.average_shortest_path_length, unchanged)
     wiener_index = awaited(Graph.wiener_index, unchanged)
     neighbourhood_function = awaited(Graph.neighbourhood_function, unchanged)

@@ -29,7 +29,7 @@ from dbfs.records import RunProgress
 from dbfs.units import format_seconds
 from dbfs.validation.validate import Columns, validate
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.batch import WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
+from dbfs_workers.storage.batch import SWEPT, WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
@@ -58,17 +58,22 @@ def batch(
     direction: str,
     progress: ProgressOption[RunProgress],
 ) -> BatchResult:
-    """Traverse from many vertices at once; arguments and errors as of ``Graph.bfs_batch``."""
+    """Traverse from many vertices at once; arguments and errors as of ``Graph.bfs_batch``.
+
+    ``keep`` may also be one of ``SWEPT``: what the batch is swept for, with the sources in the order of the call.
+    """
     require_options(graph, direction, max_depth)
-    if keep not in KEPT:
-        raise InvalidOptionError(f"unknown keep={keep!r}; choose one of {', '.join(KEPT)}")
+    if keep in SWEPT and graph.backend != "cpu":
+        raise InvalidOptionError(f"betweenness needs a graph on CPU cores, and {graph.name} is on GPUs")
     if not sources:
         raise InvalidVertexError("bfs_batch needs at least one source")
-    # In this order the first of several nearest sources is the smallest.
     ordered, counts = np.unique(np.array(sources, np.int64), return_counts=True)
     if ordered.size < len(sources):
         twice = graph.python_ids([int(ordered[counts > 1][0])])[0]
         raise InvalidVertexError(f"bfs_batch needs each source once; {twice!r} is given {counts.max()} times")
+    if keep in SWEPT:
+        # Callers have put sources beside each other that lie near each other.
+        ordered = np.array(sources, np.int64)
     keeps = ("counts", *([keep] if keep != "counts" else ()), *(["targets"] if targets else ()))
     options = TraversalSpec(
         run_id="",
@@ -120,7 +125,7 @@ class BatchResult(StaysHere):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"columns", "spec", "sums_by_vertex"}
+    _inner = StaysHere._inner | {"columns", "dependencies", "spec", "sums_by_vertex"}
 
     def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
         self.graph = graph
@@ -128,13 +133,14 @@ class BatchResult(StaysHere):
         self.source_vertices = sources
         self.spec = run.options
         self.targets, self.run_id = run.options.targets, run.options.run_id
-        self.keep = next((name for name in run.options.batch if name in KEPT[1:]), KEPT[0])
+        self.keep = next((name for name in run.options.batch if name in {*KEPT[1:], *SWEPT}), KEPT[0])
         self.edges = sum(made.edges for made in outcomes)
         self.seconds = sum(made.seconds for made in outcomes)
         self.groups, self.version = len(outcomes), outcomes[0].version
-        # The ranks have the sources in ascending order.
+        # The ranks have the sources in another order, so that the first of several nearest ones is the smallest.
         self._ordered = np.concatenate([np.array(part, np.int64) for part in run.sources])
-        self._places = np.searchsorted(self._ordered, sources)
+        ascending = np.argsort(self._ordered)
+        self._places = ascending[np.searchsorted(self._ordered, sources, sorter=ascending)]
         self._kept = [_labels_of(made).publish_as(*run.options.batch) for made in outcomes]
         parts = self._fetch("counts")
         # A rank on a GPU counts up to its own largest distance where sources were traversed from one by one.
@@ -259,6 +265,16 @@ class BatchResult(StaysHere):
         arguments = [(parts, functions, self._type) for parts in keys]
         doing = f"summing distances of run {self.run_id}"
         return self._in_order(self.graph.gang.on_each_rank("sums-by-row", sums_by_row, arguments, of_call(), doing))
+
+    def dependencies(self) -> NDArray[np.float64]:
+        """Return the sums over all sources that the sweeps for ``keep`` have made; errors as for ``distances``.
+
+        Returns:
+            float64[n, 3] by vertex, or float64[edges, 2] by rank and edge: see ``RankBatch.sums``.
+        """
+        self._require(self.keep)
+        sums = [np.sum(parts, axis=0) for parts in self._fetch(self.keep)]
+        return self._in_order(sums) if self.keep == "betweenness" else np.concatenate(sums)
 
     @bounded()
     def validate(self) -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dbfs_workers import backends, compiling
 from dbfs_workers.backends.batch_cpu import CpuBatch
-from dbfs_workers.errors import NoRoomForLabelsError
+from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.levels import loop
+from dbfs_workers.levels import batch_levels, loop
 from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.batch import RankBatch, distance_type, in_type
@@ -49,6 +49,7 @@ def run(
     levels: Levels = on_cpu,
     backend: str = "cpu",
     staged: bool = False,
+    keeps: tuple[str, ...] = EVERYTHING,
     **options: Any,
 ) -> list[RankBatch]:
     """Make two batches, of some sources and of one; return what the ranks keep of the first."""
@@ -57,9 +58,7 @@ def run(
     stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
     ends = shared_memory(stripe, entries=stripe.n_local if staged else None)
     parts = partitions(n, src, dst, p, directed=directed)
-    specs = [
-        TraversalSpec("1", tuple(some), False, backend, batch=EVERYTHING, **options) for some in (sources, sources[:1])
-    ]
+    specs = [TraversalSpec("1", tuple(some), False, backend, batch=keeps, **options) for some in (sources, sources[:1])]
 
     def traverse(rank: int) -> RankBatch:
         def of_rank() -> BatchLevels:
@@ -152,6 +151,98 @@ def test_a_path_is_right_together_and_one_by_one(monkeypatch: pytest.MonkeyPatch
     kept = assert_right(arrays, [0, 1, 150, 299], p, targets=(5, 298, 5))
     assert kept[0].distances.dtype == np.uint16
     assert bool(ways) is not together
+
+
+def dependencies(arrays: Arrays, sources: list[int], *, directed: bool) -> tuple[Any, Any]:
+    """The sums of ``RankBatch`` by vertex [n, 3], and by both ends of an edge [n, n, 2], as they are defined."""
+    n, src, dst = arrays
+    edge = np.zeros((n, n))
+    edge[src, dst] = 1
+    edge = edge if directed else np.maximum(edge, edge.T)
+    far = expected(arrays, [*range(n)], directed=directed, max_depth=None).T.astype(float)
+    far[far < 0] = np.inf
+    # The walks of as many edges as the distance has.
+    paths, walks = np.eye(n), np.eye(n)
+    for length in range(1, n):
+        walks = walks @ edge
+        paths += np.where(far == length, walks, 0)
+    of_rows, of_edges = np.zeros((n, 3)), np.zeros((n, n, 2))
+    for source in sources:
+        reached = np.isfinite(far[source])
+        share = np.divide(1, paths[source], where=reached, out=np.zeros(n))
+        between = far[source][:, None] + far == far[source]
+        others = ~np.eye(n, dtype=bool) & reached
+        one = (paths[source][:, None] * paths * share * (between & others)).sum(axis=1)
+        one[source] = 0
+        of_rows += np.stack([one, one**2, reached & (np.arange(n) != source)], axis=1)
+        for u, w in np.argwhere(edge):
+            on = far[source, u] + 1 + far[w] == far[source]
+            flow = (paths[source, u] * paths[w] * share * (on & reached)).sum()
+            of_edges[u, w] += flow, flow**2
+    return of_rows, of_edges
+
+
+def assert_swept(arrays: Arrays, sources: list[int], p: int, *, directed: bool, **options: Any) -> None:
+    stripe, (of_rows, of_edges) = Stripe(arrays[0], p), dependencies(arrays, sources, directed=directed)
+    keeps = ("counts", "betweenness", "edge_betweenness")
+    for rank, kept in enumerate(run(arrays, sources, p, directed=directed, keeps=keeps, **options)):
+        named = kept.by_name(stripe, rank)
+        np.testing.assert_allclose(named["betweenness"], of_rows[rank::p], rtol=1e-12)
+        part = partitions(*arrays, p, directed=directed)[rank]
+        found = np.zeros_like(of_edges)
+        rows = np.repeat(np.arange(stripe.n_local), np.diff(part.row_offsets)) * p + rank
+        np.add.at(found, (rows, stripe.vertex(part.columns.astype(np.int64))), named["edge_betweenness"])
+        np.testing.assert_allclose(found[rank::p], of_edges[rank::p], rtol=1e-12)
+        assert not kept.distances.size
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    n=st.integers(1, 30),
+    density=st.floats(0, 4),
+    seed=st.integers(0, 2**16),
+    sources=st.integers(1, 30),
+    p=st.integers(1, 4),
+    directed=st.booleans(),
+)
+def test_any_sweep_has_the_dependencies_of_their_definition(
+    n: int, density: float, seed: int, sources: int, p: int, directed: bool
+) -> None:
+    """With parallel edges, which count once, and self-loops."""
+    chosen = np.random.default_rng(seed).permutation(n)[: min(n, sources)].tolist()
+    assert_swept(graphs.random(n, int(density * n), seed), chosen, p, directed=directed)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
+def test_a_lattice_is_swept_together_and_one_by_one(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    monkeypatch.setattr(CpuBatch, "pays", lambda self, shared: together)
+    monkeypatch.setattr(batch_levels, "_LEVELS", 1)
+    places = np.arange(64).reshape(4, 16)
+    pairs = [(places[:-1], places[1:]), (places[:, :-1], places[:, 1:])]
+    src, dst = (np.concatenate([pair[end].ravel() for pair in pairs]) for end in (0, 1))
+    assert_swept((64, src, dst), [*range(0, 64, 3)], 3, directed=False)
+
+
+def diamonds(count: int) -> Arrays:
+    """A chain in which each of ``count`` stretches doubles the number of paths."""
+    first = 3 * np.arange(count)
+    pairs = [(first, first + 1), (first, first + 2), (first + 1, first + 3), (first + 2, first + 3)]
+    src, dst = (np.concatenate([pair[end] for pair in pairs]) for end in (0, 1))
+    return 3 * count + 1, src, dst
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_more_paths_than_a_float_holds_are_refused(p: int) -> None:
+    keeps = ("counts", "betweenness")
+    assert np.isfinite(np.concatenate([kept.sums for kept in run(diamonds(1023), [0], p, keeps=keeps)])).all()
+    # The rank that is asked may hear of another's error first.
+    with pytest.raises((TooManyPathsError, RunAbortedError), match=r"a vertex has more shortest paths .* 1\.8e\+308"):
+        run(diamonds(1024), [0], p, keeps=keeps)
+
+
+def test_sweeps_without_memory_are_refused() -> None:
+    with pytest.raises(NoRoomForLabelsError, match=r"takes 13,984 bytes on each .* all 24 edges; 7 bytes are free"):
+        run(diamonds(3), [0], free=lambda: 7, keeps=("counts", "edge_betweenness"))
 
 
 def test_distances_that_outgrow_the_memory_are_refused() -> None:

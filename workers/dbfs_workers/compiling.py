@@ -49,7 +49,7 @@ TEAMS: Final = ("dbfs_workers.backends.cpu_team_kernels", "dbfs_workers.backends
 ACROSS_HOSTS: Final = ("dbfs_workers.exchange.stream_kernels", "dbfs_workers.exchange.envoy_kernels")
 """Kernels of an exchange between hosts."""
 
-BATCHES: Final = ("dbfs_workers.backends.batch_kernels",)
+BATCHES: Final = ("dbfs_workers.backends.batch_kernels", "dbfs_workers.backends.sweep_kernels")
 """Kernels of batches."""
 
 GRID: Final = ("dbfs_workers.backends.grid_kernels", "dbfs_workers.backends.grid_team_kernels")

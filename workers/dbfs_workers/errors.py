@@ -128,6 +128,10 @@ class NoRoomForLabelsError(DbfsError, MemoryError):
     """Raised if the labels of a traversal do not fit beside those that are kept; the message says what frees room."""
 
 
+class TooManyPathsError(DbfsError, OverflowError):
+    """Raised where a vertex has more shortest paths from another one than the largest float64, about 1.8e308."""
+
+
 class QueueOverflowError(DbfsError, MemoryError):
     """Raised if duplicates fill a strategy's queue; the message has the entries needed and what drops duplicates."""
 

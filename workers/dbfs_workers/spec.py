@@ -29,8 +29,9 @@ class TraversalSpec:
         strategy: a strategy of the laboratory with its options (``dbfs_workers.lab.strategies``); empty for the engine.
         repairs: run id and index of an earlier traversal with the same options, whose labels are repaired; None for
             a new traversal.
-        batch: what a batch keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``. Each of
-            its sources is traversed from by itself. Empty for a traversal from all sources at once.
+        batch: what a batch keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``,
+            ``betweenness`` and ``edge_betweenness``. Each of its sources is traversed from by itself. Empty for a
+            traversal from all sources at once.
     """
 
     run_id: str

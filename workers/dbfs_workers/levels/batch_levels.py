@@ -24,11 +24,12 @@ from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.batch_words import BatchWords, PackedWords
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.loop import LevelLoop
+from dbfs_workers.levels.path_sweeps import PathSweeps
 from dbfs_workers.levels.rank_levels import RankLevels
 from dbfs_workers.levels.state import BOTTOM_UP, TOP_DOWN, Row, State, end_level, over, take_sums
 from dbfs_workers.levels.stepper import Traversed, elapsed
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.batch import BatchScratch, RankBatch, width_of, zeros_in_lines
+from dbfs_workers.storage.batch import SWEPT, BatchScratch, RankBatch, width_of, zeros_in_lines
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 
@@ -145,6 +146,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         else:
             self._run_alone(state)
             state.ended = time.perf_counter_ns()
+        if SWEPT & set(self._kept.keeps):
+            PathSweeps(scratch.partition, self._exchange, state, self._kept, self._free_bytes).run()
 
     def close(self) -> None:
         """Free the words. What runs the levels in a later run needs no call, unless the peers map the words."""

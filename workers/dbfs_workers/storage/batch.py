@@ -16,6 +16,12 @@ from dbfs_workers.storage.stripe import Stripe, own_rows
 WORD_SOURCES: Final = 64
 """Sources of a word."""
 
+SWEPT: Final = frozenset({"betweenness", "edge_betweenness"})
+"""What is kept of the sweeps over the shortest paths: see ``levels.path_sweeps``."""
+
+SWEPT_SOURCES: Final = 16
+"""Sources of a sweep. The numbers of a row fill two cache lines, which an edge reads at random."""
+
 # Rows whose distances are summed together, so that what a sum takes beside them stays small.
 _SUMMED_ROWS: Final = 2**10
 
@@ -95,11 +101,15 @@ def nearest_of(groups: Sequence[NDArray[np.int32]], firsts: NDArray[np.int64]) -
 def batch_bytes(stripe: Stripe, spec: TraversalSpec, sources: int) -> tuple[int, int]:
     """Return the bytes of a rank's working memory for so many sources, and of what it keeps of them.
 
-    Distances are counted with a byte each: see ``RankBatch.hold``.
+    Distances are counted with a byte each: see ``RankBatch.hold``. What sweeps take is checked by
+    ``levels.path_sweeps``.
     """
     n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources, spec.backend)
     working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8 + 4 * n_local * (spec.backend == "cuda")
     each_row = 8 * words * ("reached" in spec.batch) + sources * ("distances" in spec.batch)
+    if SWEPT & set(spec.batch):
+        working += n_local * sources
+        each_row += 24
     return working, n_local * (each_row + 8 * ("nearest" in spec.batch)) + 4 * len(spec.targets) * sources
 
 
@@ -116,6 +126,10 @@ class RankBatch(RankLabels):
         target_rows: uint32, local ids of the rank's targets, ascending, each once.
         at_targets: int32[target_rows, sources], -1 unreached.
         nearest: int32[n_local, 2], by row the distance of its nearest source and the source's place, -1 unreached.
+        sums: float64[n_local * 3], by row the sum over the sources of their dependencies on the row (Brandes 2001), the
+            sum of the squares, and the number of other vertices among the sources that reach the row.
+        edge_sums: float64[edges * 2], by edge in the order of the rows the sums of the dependencies on the edge, and of
+            their squares; 0 for an edge that repeats the one before. Empty until the sweeps.
     """
 
     distances: NDArray[Any]
@@ -126,17 +140,19 @@ class RankBatch(RankLabels):
     target_rows: NDArray[np.uint32]
     at_targets: NDArray[np.int32]
     nearest: NDArray[np.int32]
+    sums: NDArray[np.float64]
+    edge_sums: NDArray[np.float64]
 
     @classmethod
     def empty(cls, xp: Any, stripe: Stripe, rank: int, spec: TraversalSpec) -> "RankBatch":
         """Return what a rank keeps of a batch that has reached nothing, as arrays of ``xp`` (NumPy, CuPy)."""
         sources, keeps, targets = len(spec.sources), spec.batch, own_rows(stripe, rank, spec.targets)
 
-        def rows(name: str) -> int:
-            return stripe.n_local if name in keeps else 0
+        def rows(*names: str) -> int:
+            return stripe.n_local if {*names} & {*keeps} else 0
 
         return cls(
-            distances=xp.full((rows("distances"), sources), 255, np.uint8),
+            distances=xp.full((rows("distances", *SWEPT), sources), 255, np.uint8),
             predecessors=None,
             sources=sources,
             keeps=keeps,
@@ -145,12 +161,15 @@ class RankBatch(RankLabels):
             target_rows=xp.asarray(targets),
             at_targets=xp.full((targets.size, sources), -1, np.int32),
             nearest=xp.full((rows("nearest"), 2), -1, np.int32),
+            sums=np.zeros(3 * rows(*SWEPT)),
+            edge_sums=np.empty(0),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return sum(each.nbytes for each in (self.distances, self.counts, self.seen, self.at_targets, self.nearest))
+        kept = self.distances, self.counts, self.seen, self.at_targets, self.nearest, self.sums, self.edge_sums
+        return sum(each.nbytes for each in kept)
 
     @property
     def flat(self) -> tuple[NDArray[np.uint8], int, NDArray[np.int32]]:
@@ -189,6 +208,8 @@ class RankBatch(RankLabels):
             "distances": in_type(self.distances, distance_type(len(self.counts) - 1))[:owned],
             "targets": self.at_targets,
             "nearest": self.nearest[:owned],
+            "betweenness": self.sums.reshape(-1, 3)[:owned],
+            "edge_betweenness": self.edge_sums.reshape(-1, 2),
         }
         return {name: kept[name] for name in self.keeps}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from dbfs_workers.storage.partition import Partition, on_host
 
 Value = TypeVar("Value")
 
-# Edges that are digested at once, with about 50 bytes of memory each.
+# Edges that are looked at together, with about 50 bytes of memory each.
 _DIGESTED = 1 << 22
 
 
@@ -60,18 +61,27 @@ def edge_digest(partition: Partition | GridPartition) -> int:
 
     The sum over all ranks is the same for any number of ranks, and for both layouts.
     """
-    stripe, total = partition.stripe, 0
+    # Each edge by the numbers of its ends, which no number of ranks changes.
+    return sum(int(_mixed(_mixed(source) + target).sum()) for source, target in _edges(partition)) % 2**64
+
+
+def edge_ends(partition: Partition) -> NDArray[np.uint32]:
+    """Return uint32[2, edges], the ends of a rank's edges, as positions, in the order of its rows."""
+    parts = [np.empty((2, 0), np.uint32), *(np.stack(ends).astype(np.uint32) for ends in _edges(partition))]
+    return np.concatenate(parts, axis=1)
+
+
+def _edges(partition: Partition | GridPartition) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+    """Yield the sources and the targets of a rank's edges, some edges after others."""
+    stripe = partition.stripe
     n_local = np.uint64(stripe.n_local)
     for part in parts_of(partition):
         rows = part.on(np)
         for first in range(0, rows.columns.size, _DIGESTED):
             columns = rows.columns[first : first + _DIGESTED].astype(np.uint64)
             row = np.searchsorted(rows.row_offsets, np.arange(first, first + columns.size), side="right") - 1
-            # Each edge by the numbers of its ends, which no number of ranks changes.
             source = (row * stripe.p + part.rank).astype(np.uint64)
-            target = columns % n_local * np.uint64(stripe.p) + columns // n_local
-            total += int(_mixed(_mixed(source) + target).sum())
-    return total % 2**64
+            yield source, columns % n_local * np.uint64(stripe.p) + columns // n_local
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
