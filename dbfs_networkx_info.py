@@ -9,6 +9,7 @@ PATHS = "Paths are those that NetworkX finds."
 ANY_PATH = "If there are several shortest paths, the path may be another one than NetworkX's."
 BOUNDS = "In an undirected graph each traversal bounds all eccentricities, so that few may be needed."
 ONE_TRAVERSAL = "One traversal; only counts leave the workers."
+SWEEPS = "Two sweeps over the shortest paths from 16 nodes at a time, on CPU cores; only sums leave the workers."
 PER_NODE = "One traversal for each node, hundreds at once on CPU cores; only counts leave the workers."
 
 FUNCTIONS = {
@@ -19,6 +20,7 @@ FUNCTIONS = {
     "ancestors": "",
     "average_shortest_path_length": f"{WEIGHTS} {PER_NODE}",
     "barycenter": f"{WEIGHTS} {PER_NODE} The parameters attr and sp are refused.",
+    "betweenness_centrality": f"{WEIGHTS} {SWEEPS}",
     "bfs_edges": f"{ORDER} The parameter sort_neighbors is refused.",
     "bfs_layers": ORDER,
     "bfs_predecessors": f"{ORDER} The parameter sort_neighbors is refused.",
@@ -34,6 +36,7 @@ FUNCTIONS = {
     "diameter": f"{WEIGHTS} {BOUNDS} The parameter e is refused.",
     "eccentricity": f"{WEIGHTS} {BOUNDS} The parameter sp is refused.",
     "efficiency": ONE_TRAVERSAL,
+    "edge_betweenness_centrality": f"{WEIGHTS} {SWEEPS}",
     "ego_graph": f"{WEIGHTS} The result is a NetworkX graph with its attributes.",
     "generic_bfs_edges": f"{ORDER} The parameter neighbors is refused.",
     "global_efficiency": PER_NODE,

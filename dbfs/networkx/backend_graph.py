@@ -64,7 +64,7 @@ class BackendGraph:
         self._before: Mapping[Any, Mapping[Any, Any]] = graph._pred if self._directed else {}
         self._held = graph if hold else None
         self._original = weakref.ref(graph)
-        self._loaded: dict[Way, Graph] = {}
+        self._loaded: dict[tuple[Way, bool], Graph] = {}
         self._loading = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,16 +110,18 @@ class BackendGraph:
         """Return the neighbours for traversals forwards or backwards."""
         return self.adjacency if way is Way.FORWARD else self.against
 
-    def loaded(self, way: Way = Way.FORWARD) -> Graph:
+    def loaded(self, way: Way = Way.FORWARD, *, in_edges: bool = False) -> Graph:
         """Return the graph on the workers, loading it if needed. Errors as for ``dbfs.load`` and ``client``."""
         if not self._directed:
-            way = Way.FORWARD
+            way, in_edges = Way.FORWARD, False
         with self._loading:
             current = client()
-            graph = self._loaded.get(way)
+            graph = self._loaded.get((way, in_edges))
             # The client, or its cluster, may have ended, and the user may have connected to another one.
             if graph is None or graph.gang.client is not current:
-                graph = self._loaded[way] = load(self._edge_list(way), client=current, ranks=ranks())
+                edges = self._edge_list(way)
+                graph = load(edges, client=current, ranks=ranks(), in_edges=in_edges)
+                self._loaded[way, in_edges] = graph
             return graph
 
     def _edge_list(self, way: Way) -> EdgeList:

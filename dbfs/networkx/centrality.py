@@ -1,4 +1,4 @@
-"""Centralities that follow from distances: closeness, harmonic, reaching, and the closeness of a group."""
+"""Centralities that follow from distances and shortest paths: closeness, harmonic, betweenness, reaching, of groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import measures, sweeps
+from dbfs.analytics import betweenness, measures, sweeps
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph, Way
 from dbfs.networkx.paths import require
@@ -62,6 +62,45 @@ def harmonic_centrality(
     return {node: total or 0 for node, total in zip(wanted, found[targets].tolist(), strict=True)}
 
 
+@offered(refused={"weight": NO_WEIGHTS}, single=())
+def betweenness_centrality(
+    G: BackendGraph,
+    k: int | None = None,
+    normalized: bool = True,
+    weight: None = None,
+    endpoints: bool = False,
+    seed: Any = None,
+) -> dict[Any, float]:
+    """Return the share of shortest paths that pass each node; from ``k`` random sources, or from all nodes."""
+    sources, loaded = _sources(G, None if k == len(G) else k, seed), G.loaded(in_edges=True)
+    found, _ = betweenness.of_vertices(loaded, sources, normalized, endpoints, measures.Options())
+    return dict(zip(G, found.tolist(), strict=True))
+
+
+@offered(refused={"weight": NO_WEIGHTS}, single=())
+def edge_betweenness_centrality(
+    G: BackendGraph,
+    k: int | None = None,
+    normalized: bool = True,
+    weight: None = None,
+    seed: Any = None,
+) -> dict[Any, float]:
+    """Return the share of shortest paths along each edge; from ``k`` random sources, or from all nodes."""
+    sources, loaded = _sources(G, k, seed), G.loaded(in_edges=True)
+    ends, found, _ = betweenness.of_edges(loaded, sources, normalized, measures.Options())
+    first, second = G.adjacency.pairs()
+    if not G.is_directed():
+        first, second = first[first <= second], second[first <= second]
+    places = np.searchsorted(ends[0] * len(G) + ends[1], first * len(G) + second)
+    pairs = zip(G.nodes_of(first), G.nodes_of(second), strict=True)
+    values = dict(zip(pairs, found[places].tolist(), strict=True))
+    if not G.is_multigraph():
+        return values
+    # Parallel edges share the value of their ends.
+    original = G.original
+    return {(u, v, key): values[u, v] / len(original[u][v]) for u, v, key in original.edges}
+
+
 @offered(refused={"paths": NO_TRAVERSAL, "weight": NO_WEIGHTS})
 def local_reaching_centrality(
     G: BackendGraph,
@@ -96,6 +135,14 @@ def group_closeness_centrality(G: BackendGraph, S: Collection[Hashable], weight:
     counts = sweeps.level_counts(G.loaded(Way.BACKWARD).bfs(G.vertices(group).tolist()))
     total = int(counts @ np.arange(counts.size))
     return (len(G) - len(group)) / total if total else 0
+
+
+def _sources(graph: BackendGraph, k: int | None, seed: Any) -> NDArray[np.int64]:
+    """Return the vertices of all nodes, or of those that NetworkX would draw."""
+    if k == 0 and len(graph) > 1:
+        raise ZeroDivisionError("no sources: k must be at least 1")
+    nodes = list(graph)
+    return graph.vertices(nodes if k is None else nx.utils.create_py_random_state(seed).sample(nodes, k))
 
 
 def _local_reaching(graph: BackendGraph, counts: NDArray[np.int64]) -> float:

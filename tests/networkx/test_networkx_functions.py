@@ -47,6 +47,13 @@ def calls(graph: nx.Graph, one: Any, other: Any) -> Iterator[Call]:
     yield "ego_graph", nx.ego_graph, (one,), {"radius": 2, "center": False, "undirected": True}
     yield "harmonic_centrality", nx.harmonic_centrality, (), {"nbunch": [one], "sources": [one, other]}
     yield "harmonic_centrality", nx.harmonic_centrality, (), {"nbunch": [one, other], "sources": [other]}
+    for k in (None, *(range(len(graph) + 2) if len(graph) == 3 else [1, len(graph)])):
+        for options in ({"endpoints": True}, {"normalized": False}, {}):
+            arguments = {"k": k, "seed": 5} | options
+            yield "betweenness_centrality", nx.betweenness_centrality, (), arguments
+        for normalized in (True, False):
+            arguments = {"k": k, "seed": 5, "normalized": normalized}
+            yield "edge_betweenness_centrality", nx.edge_betweenness_centrality, (), arguments
     yield "eccentricity", nx.eccentricity, ([one, other],), {}
     yield "diameter", nx.diameter, (), {"usebounds": True}
 

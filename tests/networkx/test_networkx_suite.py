@@ -37,9 +37,10 @@ PARTS = {
     "distances": ("algorithms.tests.test_distance_measures", "algorithms.distance_measures"),
     "centrality": (
         """algorithms.centrality.tests.test_closeness_centrality algorithms.centrality.tests.test_harmonic_centrality
-        algorithms.centrality.tests.test_reaching algorithms.centrality.tests.test_group generators.tests.test_ego""",
-        """algorithms.centrality.closeness algorithms.centrality.harmonic algorithms.centrality.reaching
-        algorithms.centrality.group generators.ego""",
+        algorithms.centrality.tests.test_reaching algorithms.centrality.tests.test_group generators.tests.test_ego
+        algorithms.centrality.tests.test_betweenness_centrality""",
+        """algorithms.centrality.betweenness algorithms.centrality.closeness algorithms.centrality.harmonic
+        algorithms.centrality.reaching algorithms.centrality.group generators.ego""",
     ),
 }
 
