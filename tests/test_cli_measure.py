@@ -39,6 +39,7 @@ def theirs() -> nx.Graph:
     [
         ("closeness", nx.closeness_centrality),
         ("harmonic", nx.harmonic_centrality),
+        ("betweenness", nx.betweenness_centrality),
         ("eccentricity", nx.eccentricity),
     ],
 )
@@ -62,6 +63,20 @@ def test_values_of_vertices(
     assert ("alice" in words, "carol" in words) == ("alice" in largest[:2], "carol" in largest[:2])
     assert "5 vertices, 4 undirected edges" in words
     assert f"{tmp_path / 'out.csv'}: wrote 5 values, " in words
+
+
+def test_values_of_edges(invoke: Invoke, theirs: nx.Graph, tmp_path: Path) -> None:
+    answer = invoke("edge-betweenness", "--undirected", "--json", "--top", "2", "--out", str(tmp_path / "out.csv"))
+    found = json.loads(answer.stdout)
+    assert (found["measure"], found["sources"]) == ("edge_betweenness_centrality", 5)
+    expected = {tuple(sorted(ends)): value for ends, value in nx.edge_betweenness_centrality(theirs).items()}
+    largest = [(row["source"], row["target"], row["edge_betweenness_centrality"]) for row in found["edges"]]
+    assert largest == [("bob", "carol", pytest.approx(0.6)), ("alice", "bob", pytest.approx(0.4))]
+    rows = pd.read_csv(tmp_path / "out.csv").itertuples(index=False)
+    assert {row[:2]: row[2] for row in rows} == pytest.approx(expected)
+    words = invoke("edge-betweenness", "--undirected", "--sample", "5", "--top", "1").stdout
+    assert "standard_error" in words
+    assert "bob" in words and "alice" not in words.splitlines()[-2]
 
 
 def test_sizes_within_k_edges(invoke: Invoke) -> None:

@@ -37,11 +37,13 @@ from dbfs.units import format_bytes
 from dbfs_workers.text import counted, printable
 
 if TYPE_CHECKING:
-    from dbfs.analytics import MeanDistance, NeighbourhoodFunction, VertexMeasure
+    from dbfs.analytics import EdgeMeasure, MeanDistance, NeighbourhoodFunction, VertexMeasure
 
 _METHODS = {
     "closeness": "closeness_centrality",
     "harmonic": "harmonic_centrality",
+    "betweenness": "betweenness_centrality",
+    "edge-betweenness": "edge_betweenness_centrality",
     "eccentricity": "eccentricity",
     "khop-sizes": "khop_sizes",
     "diameter": "diameter",
@@ -50,8 +52,9 @@ _METHODS = {
     "wiener": "wiener_index",
     "neighbourhood": "neighbourhood_function",
 }
-_OF_VERTICES = ("closeness", "harmonic", "eccentricity", "khop-sizes")
-_TABLES = (*_OF_VERTICES, "neighbourhood")
+_OF_VERTICES = ("closeness", "harmonic", "betweenness", "eccentricity", "khop-sizes")
+_VALUES = (*_OF_VERTICES, "edge-betweenness")
+_TABLES = (*_VALUES, "neighbourhood")
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -61,7 +64,11 @@ _TABLES = (*_OF_VERTICES, "neighbourhood")
 @click.option("--sample", type=int, help="Estimate from this many random vertices, with standard errors.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the sample.")
 @click.option(
-    "--top", type=click.IntRange(0), default=10, show_default=True, help="Print this many vertices: the largest values."
+    "--top",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Print this many vertices or edges: the largest values.",
 )
 @click.option(
     "--deadline", metavar="DURATION", help="Longest time of the measure, such as 2h; dbfs.deadline if left out."
@@ -77,7 +84,7 @@ _TABLES = (*_OF_VERTICES, "neighbourhood")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Save the table of all vertices, or of all distances, to FILE.parquet or FILE.csv.",
+    help="Save the table of all vertices, edges, or distances, to FILE.parquet or FILE.csv.",
 )
 @scheduler_option
 @json_option
@@ -100,6 +107,8 @@ def measure(
 
     \b
     closeness, harmonic    centrality of every vertex, by the distances to the vertex
+    betweenness            share of the shortest paths that pass every vertex
+    edge-betweenness       share of the shortest paths along every edge
     eccentricity           largest distance from every vertex
     khop-sizes             number of vertices within --k edges of every vertex
     diameter, radius       the largest, and the smallest of these
@@ -134,8 +143,8 @@ def measure(
         measured = method(found, **options)
         if not as_json:
             Console().print(plain(tables.describe(found)), soft_wrap=True)
-    if measure in _OF_VERTICES:
-        _print_vertices(measured, top, as_json=as_json)
+    if measure in _VALUES:
+        _print_values(measured, top, as_json=as_json)
     elif measure == "neighbourhood":
         _print_function(measured, as_json=as_json)
     else:
@@ -148,16 +157,17 @@ def measure(
             click.echo(f"{printable(out)}: wrote {counted(rows, what)}, {format_bytes(out.stat().st_size)}")
 
 
-def _print_vertices(measured: VertexMeasure, top: int, *, as_json: bool) -> None:
+def _print_values(measured: VertexMeasure | EdgeMeasure, top: int, *, as_json: bool) -> None:
     largest = measured.to_pandas().nlargest(top, measured.name, keep="first")
     if as_json:
         rows = [{name: _json(value) for name, value in row.items()} for row in largest.to_dict("records")]
-        print_json({"measure": measured.name, "sources": measured.sources, "vertices": rows})
+        what = "edges" if "target" in largest else "vertices"
+        print_json({"measure": measured.name, "sources": measured.sources, what: rows})
         return
-    sources = counted(measured.sources, "source")
-    table = table_of(f"{_words(measured.name)} from {sources}: the largest", [*largest], right=[*largest][1:])
+    sources, ids = counted(measured.sources, "source"), [*largest].index(measured.name)
+    table = table_of(f"{_words(measured.name)} from {sources}: the largest", [*largest], right=[*largest][ids:])
     for row in largest.itertuples(index=False):
-        table.add_row(plain(row[0]), *(f"{value:,.6g}" for value in row[1:]))
+        table.add_row(*map(plain, row[:ids]), *(f"{value:,.6g}" for value in row[ids:]))
     wide_console().print(table)
 
 
