@@ -1,6 +1,7 @@
 """Bounds by landmarks against the distances of all pairs."""
 
 import pickle
+from pathlib import Path
 
 import distributed
 import networkx as nx
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.analytics import landmarks
 from dbfs.errors import ClientError, DirectedGraphError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
 
 edge_lists = st.integers(1, 25).flatmap(
@@ -64,6 +66,26 @@ def test_landmarks_lie_apart(client: distributed.Client) -> None:
         assert (upper >= lower).all()
     with dbfs.load("grid2d:side=30", client=client, ranks=2) as graph:
         assert graph.landmarks(5).distances.dtype == np.int16
+
+
+def test_landmarks_that_a_file_keeps(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = tmp_path / "marks.npz"
+    with dbfs.load("grid2d:side=20", client=client, ranks=2) as graph:
+        right = graph.landmarks(5)
+        assert graph.landmarks(2, checkpoint=kept).ids == right.ids[:2]
+        assert graph.landmarks(5, checkpoint=kept).ids == right.ids
+    with dbfs.load("grid2d:side=20", client=client, ranks=3) as graph:
+        monkeypatch.setattr(landmarks, "traverse", lambda *given, **options: pytest.fail("the file has the landmarks"))
+        for k in 5, 3:
+            marks = graph.landmarks(k, checkpoint=kept)
+            assert marks.ids == right.ids[:k]
+            np.testing.assert_array_equal(marks.distances, right.distances[:k])
+        assert marks.bounds(*marks.ids[:2])[0] == right.distances[0, marks.ids[1]]
+    with dbfs.load("grid2d:side=21", client=client) as graph:
+        with pytest.raises(InvalidOptionError, match="checkpoint of another graph"):
+            graph.landmarks(2, checkpoint=kept)
 
 
 def test_ids_of_the_caller_and_what_is_refused(client: distributed.Client) -> None:

@@ -8,17 +8,22 @@ good lower bounds.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.analytics.checkpoint import Checkpoint
 from dbfs.analytics.degrees import hub
 from dbfs.analytics.sweeps import Progress, of_one_version
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import DirectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import traverse
 from dbfs.integers import whole_count
 
@@ -83,7 +88,7 @@ class Landmarks(StaysHere):
         return lower.astype(np.int32), upper.astype(np.int32)
 
 
-def landmarks(graph: Graph, k: int, progress: Progress) -> Landmarks:
+def landmarks(graph: Graph, k: int, progress: Progress, path: str | os.PathLike[str] | None) -> Landmarks:
     """See ``Graph.landmarks``."""
     count = whole_count(k, "k", 1)
     if graph.directed:
@@ -93,15 +98,34 @@ def landmarks(graph: Graph, k: int, progress: Progress) -> Landmarks:
     graph.refresh()
     if not graph.n:
         raise InvalidVertexError(f"{graph.name} has no vertices to be landmarks")
-    chosen, rows = [hub(graph)], []
-    nearest = np.full(graph.n, _FAR, np.int32)
-    for sweep in of_one_version(graph, (traverse(graph, [(chosen[-1],)], progress=progress)[0] for _ in range(count))):
-        version = sweep.version
-        rows.append(sweep.distances())
-        np.minimum(nearest, rows[-1], out=nearest)
-        farthest = int(nearest.argmax())
-        if len(rows) == count or nearest[farthest] == 0:
-            break
-        chosen.append(farthest)
-    narrow = np.int16 if max(int(row.max()) for row in rows) <= np.iinfo(np.int16).max else np.int32
-    return Landmarks(graph, tuple(graph.python_ids(chosen)), np.stack(rows).astype(narrow), version)
+    first, version = hub(graph), graph.version
+    # A row has a landmark, and then its distances by vertex.
+    rows = np.empty((0, 1 + graph.n), np.int32)
+    checkpoint = None
+    if path is not None:
+        checkpoint = Checkpoint(graph, "landmarks", (np.empty(0, np.int64),), rows, Path(path))
+        rows = checkpoint.state
+    nearest = rows[:, 1:].min(axis=0, initial=_FAR)
+
+    vertex = first
+
+    def following() -> Iterator[BFSResult]:
+        nonlocal vertex
+        while len(rows) < count:
+            if len(rows):
+                vertex = int(nearest.argmax())
+                if nearest[vertex] == 0:
+                    return
+            yield traverse(graph, [(vertex,)], progress=progress)[0]
+
+    for sweep in of_one_version(graph, following()):
+        version, distances = sweep.version, sweep.distances()
+        np.minimum(nearest, distances, out=nearest)
+        rows = np.vstack([rows, np.concatenate([[vertex], distances]).astype(np.int32)])
+        if checkpoint is not None:
+            checkpoint.take(len(rows), rows)
+    if checkpoint is not None:
+        checkpoint.save()
+    chosen, found = rows[:count, 0].tolist(), rows[:count, 1:]
+    narrow = np.int16 if found.max() <= np.iinfo(np.int16).max else np.int32
+    return Landmarks(graph, tuple(graph.python_ids(chosen)), found.astype(narrow), version)

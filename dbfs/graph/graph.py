@@ -766,7 +766,12 @@ class Graph(StaysHere, GraphCounts):
 
     @bounded()
     def landmarks(
-        self, k: int = 16, *, deadline: float | str | None = None, progress: ProgressOption[RunProgress] = None
+        self,
+        k: int = 16,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Landmarks:
         """Return the distances from ``k`` landmarks, which bound the distance of any two vertices at once.
 
@@ -778,17 +783,21 @@ class Graph(StaysHere, GraphCounts):
             k: number of landmarks, and of traversals.
             deadline: see ``bfs``.
             progress: see ``bfs``; of each traversal.
+            checkpoint: a file of the client's machine that keeps the landmarks, 4 bytes a vertex and landmark. If the
+                file has them, no traversal is made; a larger ``k`` adds to them.
 
         Raises:
             DirectedGraphError: the graph is directed.
-            InvalidOptionError: ``k`` is below 1, or another client updated the graph in between.
+            InvalidOptionError: ``k`` is below 1, another client updated the graph in between, or the checkpoint is that
+                of another graph or measure.
+            FormatError, UnreadableFileError, OutputError: see ``eccentricity``.
             InvalidOptionTypeError: ``k`` is not an integer.
             InvalidVertexError: the graph has no vertices.
             Other errors as for ``bfs``.
         """
         from dbfs.analytics.landmarks import landmarks
 
-        return landmarks(self, k, progress)
+        return landmarks(self, k, progress, checkpoint)
 
     @bounded()
     def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

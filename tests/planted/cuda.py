@@ -46,6 +46,36 @@ FAULTS = (
         ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
     ),
     Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
+        "          fresh = all & ~known;",
+        "          fresh = all;",
+        ("tests/cuda/test_cuda_batch.py::test_any_batch_has_scipys_distances",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
+        "    if (mine) found[lanes.place(first_id + row)] = mine;",
+        "    if (mine) found[lanes.place(first_id + row)] = wanted;",
+        ("tests/cuda/test_cuda_batch.py::test_widths",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
+        "step <<= 1) bits |= __shfl_xor_sync(kAll, bits, step);",
+        "step <<= 1);",
+        ("tests/cuda/test_cuda_batch.py::test_widths",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
+        "        lacks = lacks && !some;",
+        "        lacks = false;",
+        ("tests/cuda/test_cuda_batch.py::test_widths",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_words.py",
+        "        pair = int(scratch.turned == everywhere)\n",
+        "        pair = int(everywhere)\n",
+        ("tests/cuda/test_cuda_batch.py::test_ranks_that_map_words",),
+    ),
+    Fault(
         "workers/dbfs_workers/cuda/kernels/phases/grid.cu",
         "    return place + (row * columns + column - row) * n_local;",
         "    return place + (row * columns + column) * n_local;",
