@@ -5,7 +5,6 @@ workers share the first GPU, for what needs no GPU of its own: the taskgraph eng
 host.
 """
 
-import importlib.util
 import logging
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from dbfs.records import RunProgress
 from dbfs_workers.cuda.records import CAPACITY
 from dbfs_workers.reports.packing import levels_a_row, levels_of_rows
 from tests.support import oracle, parity
-from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
+from tests.support.gpus import GPUS, four_on_one_gpu, needs, needs_gpu, needs_nccl
 from tests.support.graphs import GRAPHS, comet
 from tests.support.parity import Way, check, loaded
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
@@ -48,12 +47,7 @@ BY_NCCL = {
 THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in parity.WAYS.items()}
 
 
-def needs(ranks: int) -> object:
-    return pytest.param(ranks, marks=pytest.mark.skipif(ranks > GPUS, reason=f"{ranks} GPUs wanted, {GPUS} there"))
-
-
 RANKS = [needs(ranks) for ranks in (1, 2, 4, 8)]
-needs_nccl = pytest.mark.skipif(importlib.util.find_spec("nccl") is None, reason="nccl4py is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import pytest
 import dbfs
 from dbfs.graph import batch as batches
 from dbfs_workers.backends.batch_cuda import CudaBatch
-from tests.support.gpus import four_on_one_gpu, needs_gpu
-from tests.test_batch import assert_batch, assert_cancelled, loaded
-from tests.test_gpu import needs, needs_nccl
+from tests.support.batch_results import assert_batch, assert_cancelled, loaded
+from tests.support.gpus import four_on_one_gpu, needs, needs_gpu, needs_nccl
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
 

@@ -26,25 +26,22 @@ from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.batch import BatchScratch
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
-from tests.cuda.test_cuda_grid import EmulatedPhases, compiled, launcher, needs_compiler
 from tests.support import graphs, standin
+from tests.support.batches import Levels, assert_right, batches
+from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
 from tests.support.gang import levels_of
 from tests.support.gpus import on_gpu
-from tests.workers.test_batch_levels import Levels, assert_right, batches
 
 
-class EmulatedBackend(EmulatedPhases):
+class EmulatedBatches(EmulatedBackend):
     """The backend whose phases of batches are emulated."""
-
-    def __init__(self, library: ctypes.PyDLL) -> None:
-        self.xp, self.library = standin.Cupy(), library
 
     def batch(self) -> BatchOperators:
         return EmulatedBatch(self.library, self)
 
 
 class EmulatedBatch(CudaBatch):
-    def __init__(self, library: ctypes.PyDLL, phases: EmulatedPhases) -> None:
+    def __init__(self, library: ctypes.PyDLL, phases: EmulatedBackend) -> None:
         self._library = library
         super().__init__(phases.xp, phases.frontier_edges)
 
@@ -59,7 +56,7 @@ class EmulatedBatch(CudaBatch):
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     if request.param == "gpu":
         return backends.get("cuda")
-    return EmulatedBackend(compiled(tmp_path_factory.mktemp("batch"), "batch"))
+    return EmulatedBatches(compiled(tmp_path_factory.mktemp("batch"), "batch"))
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +104,7 @@ def test_ranks_that_map_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, direction: str, directed: bool
 ) -> None:
     standin.install(monkeypatch, mapped=True)
-    emulated = EmulatedBackend(compiled(tmp_path, "batch"))
+    emulated = EmulatedBatches(compiled(tmp_path, "batch"))
     levels, sources = levels_on(emulated, mapped=True), list(range(0, 300, 4))
     assert_right(
         graphs.random(300, 900, 3), sources, p, directed=directed, direction=direction, levels=levels, backend="cuda"

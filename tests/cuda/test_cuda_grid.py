@@ -6,9 +6,6 @@ threads of this process, which share the GPU.
 """
 
 import ctypes
-import itertools
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,51 +14,24 @@ import pytest
 
 from dbfs_workers import backends
 from dbfs_workers.backends import grid_cuda
-from dbfs_workers.backends.cuda import CudaBackend
 from dbfs_workers.backends.grid_cuda import CudaGrid
 from dbfs_workers.backends.protocol import Backend
-from dbfs_workers.cuda.module import KERNEL_FOLDER
 from dbfs_workers.storage.stripe import Stripe
-from tests.support import cuda_on_cpu, graphs, grids, oracle, standin
+from tests.support import graphs, grids, oracle, standin
 from tests.support.answers import assert_scipys, every_spec
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
+from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gang import spec
 from tests.support.gpus import on_gpu
 
-needs_compiler = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
 
-# Headers that the emulator's program has in place of those here.
-REPLACED = ("common/memory.cuh", "phases/reserve.cuh")
-# Of the phases, those that a 2-D partition needs.
-_seeds = itertools.count()
+class EmulatedPhases(EmulatedBackend):
+    """Of the phases, those that a 2-D partition needs."""
 
-Launch = Callable[..., None]
-
-
-def launcher(library: ctypes.PyDLL, name: str) -> Launch:
-    """Return a kernel that is called as CuPy's are. Its grid is small: threads stride over the work."""
-    function = getattr(library, f"run_{name}")
-    function.restype = ctypes.c_char_p
-
-    def launch(blocks: tuple[int], threads: tuple[int], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
-        # Arrays by their addresses, numbers as they are. ``slots`` keeps them while the kernel runs.
-        slots = [np.array(each.ctypes.data if getattr(each, "ndim", 0) else each) for each in arguments]
-        places = (ctypes.c_void_p * len(slots))(*(slot.ctypes.data for slot in slots))
-        answer = function(min(blocks[0], 2), min(threads[0], 64), ctypes.c_ulonglong(next(_seeds)), places)
-        assert not answer, f"{name}: {answer.decode()}"
-
-    return launch
-
-
-class EmulatedPhases(CudaBackend):
     def __init__(self, library: ctypes.PyDLL) -> None:
-        self.xp = standin.Cupy()
+        super().__init__(library)
         self._kernels = {"mark": launcher(library, "mark")}
         self.grid = EmulatedGrid(library, self)
-
-    def frontier_edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
-        starts = row_offsets[frontier]
-        return starts, np.cumsum(row_offsets[frontier + np.uint32(1)] - starts)
 
 
 class EmulatedGrid(CudaGrid):
@@ -71,19 +41,6 @@ class EmulatedGrid(CudaGrid):
 
     def _load(self) -> dict[str, Any]:
         return {name: launcher(self._library, f"grid_{name}") for name in grid_cuda.KERNELS}
-
-
-def compiled(folder: Path, program: str) -> ctypes.PyDLL:
-    """Return the library of an emulator's program."""
-    emulator = Path(cuda_on_cpu.__file__).parent
-    for header in REPLACED:
-        (folder / header).parent.mkdir(exist_ok=True)
-        (folder / header).touch()
-    includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-    built = folder / f"{program}.so"
-    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / f"{program}.cpp"), "-o", str(built)], check=True)
-    # With the interpreter locked: the emulator runs one grid at a time.
-    return ctypes.PyDLL(str(built))
 
 
 def emulated(folder: Path) -> EmulatedPhases:

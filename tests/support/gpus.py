@@ -9,6 +9,7 @@ import pytest
 from dbfs_workers.gpus import visible_gpus
 
 GPUS = len(visible_gpus())
+needs_nccl = pytest.mark.skipif(importlib.util.find_spec("nccl") is None, reason="nccl4py is not installed")
 
 
 def needs_gpu(*packages: str) -> list[pytest.MarkDecorator]:
@@ -19,6 +20,11 @@ def needs_gpu(*packages: str) -> list[pytest.MarkDecorator]:
         pytest.mark.skipif(not GPUS, reason="there is no GPU"),
         pytest.mark.skipif(bool(lacking), reason=f"not installed: {', '.join(lacking)}"),
     ]
+
+
+def needs(ranks: int) -> Any:
+    """Return a parameter whose test needs a GPU for each rank."""
+    return pytest.param(ranks, marks=pytest.mark.skipif(ranks > GPUS, reason=f"{ranks} GPUs wanted, {GPUS} there"))
 
 
 def on_gpu(*values: Any, id: str | None = None) -> Any:  # noqa: A002 - pytest's word

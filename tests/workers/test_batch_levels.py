@@ -1,136 +1,21 @@
 """Batches on ranks that are threads of this process: every bit against SciPy's distances."""
 
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from dbfs_workers import backends, compiling
 from dbfs_workers.backends.batch_cpu import CpuBatch
 from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.levels import batch_levels, loop
-from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.batch import RankBatch, distance_type, in_type
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.levels import batch_levels
+from dbfs_workers.levels.batch_levels import BatchLevels
 from dbfs_workers.storage.stripe import Stripe
-from tests.support import graphs, oracle
-from tests.support.exchanges import shared_memory
-from tests.support.gang import PATIENCE, levels_of, partitions
+from tests.support import graphs
+from tests.support.batches import assert_right, batches, expected, run
+from tests.support.gang import partitions
 from tests.support.graphs import Arrays
-
-EVERYTHING = ("counts", "reached", "distances", "targets", "nearest")
-EMPTY = np.iinfo(np.int64).max
-
-
-Levels = Callable[[Partition, SharedMemoryExchange, Callable[[], int]], BatchLevels]
-
-
-def on_cpu(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
-    """Return what runs the levels of a rank's batches."""
-    return levels_of_batches(levels_of(Scratch(part, np), end)(), backends.get("cpu"), end, free)
-
-
-def run(
-    arrays: Arrays,
-    sources: list[int],
-    p: int = 1,
-    *,
-    directed: bool = False,
-    free: Callable[[], int] = lambda: EMPTY,
-    levels: Levels = on_cpu,
-    backend: str = "cpu",
-    staged: bool = False,
-    keeps: tuple[str, ...] = EVERYTHING,
-    **options: Any,
-) -> list[RankBatch]:
-    """Make two batches, of some sources and of one; return what the ranks keep of the first."""
-    compiling.prepare(compiling.BATCHES)
-    n, src, dst = arrays
-    stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
-    ends = shared_memory(stripe, entries=stripe.n_local if staged else None)
-    parts = partitions(n, src, dst, p, directed=directed)
-    specs = [TraversalSpec("1", tuple(some), False, backend, batch=keeps, **options) for some in (sources, sources[:1])]
-
-    def traverse(rank: int) -> RankBatch:
-        def of_rank() -> BatchLevels:
-            return levels(parts[rank], ends[rank], free)
-
-        made, _ = loop.traverse(of_rank, specs, ends[rank], watch=loop.Watch(1), deadline=deadline)
-        assert isinstance(made.labels, RankBatch)
-        return made.labels.to_host()
-
-    try:
-        with ThreadPoolExecutor(p) as pool:
-            return list(pool.map(traverse, range(p)))
-    finally:
-        for end in ends:
-            end.close()
-
-
-def expected(arrays: Arrays, sources: list[int], *, directed: bool, max_depth: int | None) -> NDArray[np.int32]:
-    """int32[n, sources], by SciPy."""
-    n, src, dst = arrays
-    adjacency = oracle.adjacency(n, src, dst, directed=directed)
-    found = np.array([oracle.distances(adjacency, [source]) for source in sources]).T
-    if max_depth is not None:
-        found[found > max_depth] = -1
-    return found
-
-
-def assert_right(
-    arrays: Arrays,
-    sources: list[int],
-    p: int,
-    *,
-    directed: bool = False,
-    max_depth: int | None = None,
-    targets: tuple[int, ...] = (),
-    **options: Any,
-) -> list[RankBatch]:
-    kept = run(arrays, sources, p, directed=directed, max_depth=max_depth, targets=targets, **options)
-    distances, stripe = expected(arrays, sources, directed=directed, max_depth=max_depth), Stripe(arrays[0], p)
-    for rank, of_rank in enumerate(kept):
-        named, mine = of_rank.by_name(stripe, rank), distances[rank::p]
-        depth = len(named["counts"])
-        counts = [np.bincount(column[column >= 0], minlength=depth) for column in mine.T]
-        np.testing.assert_array_equal(named["counts"].T, counts)
-        assert named["distances"].dtype == distance_type(depth - 1)
-        np.testing.assert_array_equal(in_type(named["distances"], np.dtype(np.int32)), mine)
-        bits = np.unpackbits(named["reached"], axis=1, count=len(sources), bitorder="little")
-        np.testing.assert_array_equal(bits, mine >= 0)
-        own = sorted({target for target in targets if target % p == rank})
-        np.testing.assert_array_equal(named["targets"], distances[own])
-        far = np.where(mine < 0, 2**31 - 1, mine)
-        reached = (mine >= 0).any(axis=1)
-        nearest = np.where(reached[:, None], np.stack([far.min(axis=1), far.argmin(axis=1)], axis=1), -1)
-        np.testing.assert_array_equal(named["nearest"], nearest)
-    return kept
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> dict[str, Any]:
-    n = draw(st.integers(1, 40) | st.integers(1, 400))
-    arrays = graphs.random(n, draw(st.integers(0, 3 * n)), draw(st.integers(0, 2**16)))
-    count = draw(st.integers(1, min(n, 140)))
-    directed = draw(st.booleans())
-    return {
-        "arrays": arrays,
-        "sources": np.random.default_rng(count).permutation(n)[:count].tolist(),
-        "p": draw(st.integers(1, 4)),
-        "directed": directed,
-        "max_depth": draw(st.none() | st.integers(0, 4)),
-        "targets": tuple(draw(st.lists(st.integers(0, n - 1), max_size=4))),
-        "direction": draw(st.sampled_from(["auto", "top-down"] + ["bottom-up"] * (not directed))),
-    }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,67 @@
+"""CUDA kernels of the phases compiled for this CPU, behind a stand-in for CuPy on NumPy: see ``cuda_on_cpu.h``."""
+
+import ctypes
+import itertools
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbfs_workers.backends.cuda import CudaBackend
+from dbfs_workers.cuda.module import KERNEL_FOLDER
+from tests.support import standin
+from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+
+# Headers that the emulator's program has in place of those here.
+REPLACED = ("common/memory.cuh", "phases/reserve.cuh")
+_seeds = itertools.count()
+
+Launch = Callable[..., None]
+
+
+def launcher(library: ctypes.PyDLL, name: str) -> Launch:
+    """Return a kernel that is called as CuPy's are. Its grid is small: threads stride over the work."""
+    function = getattr(library, f"run_{name}")
+    function.restype = ctypes.c_char_p
+
+    def launch(blocks: tuple[int], threads: tuple[int], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
+        # Arrays by their addresses, numbers as they are. ``slots`` keeps them while the kernel runs.
+        slots = [np.array(each.ctypes.data if getattr(each, "ndim", 0) else each) for each in arguments]
+        places = (ctypes.c_void_p * len(slots))(*(slot.ctypes.data for slot in slots))
+        answer = function(min(blocks[0], 2), min(threads[0], 64), ctypes.c_ulonglong(next(_seeds)), places)
+        assert not answer, f"{name}: {answer.decode()}"
+
+    return launch
+
+
+def compiled(folder: Path, program: str) -> ctypes.PyDLL:
+    """Return the library of an emulator's program."""
+    emulator = Path(__file__).parent
+    for header in REPLACED:
+        (folder / header).parent.mkdir(exist_ok=True)
+        (folder / header).touch()
+    includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
+    built = folder / f"{program}.so"
+    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / f"{program}.cpp"), "-o", str(built)], check=True)
+    # With the interpreter locked: the emulator runs one grid at a time.
+    return ctypes.PyDLL(str(built))
+
+
+class EmulatedBackend(CudaBackend):
+    """The CUDA backend without its kernels. The sums of a frontier's degrees are NumPy's.
+
+    Args:
+        library: the emulator's program with the kernels that a test adds.
+    """
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self.xp, self.library = standin.Cupy(), library
+
+    def frontier_edges(self, row_offsets: Any, frontier: Any) -> tuple[Any, Any]:
+        starts = row_offsets[frontier]
+        return starts, np.cumsum(row_offsets[frontier + np.uint32(1)] - starts)
