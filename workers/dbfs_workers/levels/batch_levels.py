@@ -148,6 +148,9 @@ class BatchLevels(RankLevels[BatchScratch]):
             state.ended = time.perf_counter_ns()
         if SWEPT & set(self._kept.keeps):
             PathSweeps(scratch.partition, self._exchange, state, self._kept, self._free_bytes).run()
+        # A client may release the results long before another run has batches.
+        del self._kept, self._traversed.labels
+        scratch.forget_kept()
 
     def close(self) -> None:
         """Free the words. What runs the levels in a later run needs no call, unless the peers map the words."""

@@ -270,15 +270,16 @@ class CudaMember(MemberOnGpu):
 
     def _batch_levels(self, partition: Partition) -> "BatchLevels":
         """Return what runs the levels of batches. Arrays that the peers map stay while batches follow one another."""
-        if self._batches is not None and self._batches.scratch.partition is not partition:
-            self._batches.close()
-            self._batches = None
-        if self._batches is None:
+        levels = self._batches
+        # Versions are those of all ranks, where a partition may be another object on one of them.
+        if levels is not None and levels.scratch.partition.version != partition.version:
+            levels.close()
+            levels = None
+        if levels is None:
             levels = self._new_batch_levels(partition)
-            if partition.stripe.p == 1:
-                return levels
-            self._batches = levels
-        return self._batches
+        levels.scratch.partition = partition
+        self._batches = levels if partition.stripe.p > 1 else None
+        return levels
 
     def _new_batch_levels(self, partition: Partition) -> "BatchLevels":
         import cupy

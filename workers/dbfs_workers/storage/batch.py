@@ -260,6 +260,7 @@ class BatchScratch:
         self.frontier_bits = self.live if in_edges else None
         self.queue: Any = None
         self.queued = self.queued_edges = 0
+        self._seen_is_kept = False
 
     @property
     def own_words(self) -> slice:
@@ -303,7 +304,7 @@ class BatchScratch:
             self.live, self.marked = (self._zeros(stripe.words, np.uint32) for _ in (0, 1))
             self.front, self.found = (self._zeros(ids * width, np.uint64) for _ in (0, 1))
         if labels.seen.size:
-            self.seen = labels.seen
+            self.seen, self._seen_is_kept = labels.seen, True
         elif self.seen.size != stripe.n_local * width:
             self.seen = xp.zeros(stripe.n_local * width, np.uint64)
         else:
@@ -315,6 +316,11 @@ class BatchScratch:
         bits = np.uint64(1) << (places % WORD_SOURCES).astype(np.uint64)
         self.found[xp.asarray(vertices * width + places // WORD_SOURCES)] = xp.asarray(bits)
         return labels
+
+    def forget_kept(self) -> None:
+        """Forget what the rank keeps."""
+        if self._seen_is_kept:
+            self.seen, self._seen_is_kept = np.empty(0, np.uint64), False
 
     def release(self) -> None:
         """Forget the bitmaps and words."""
