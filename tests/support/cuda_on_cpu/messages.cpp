@@ -1,27 +1,6 @@
-// The kernels of phases/messages.cu on a CPU. Their headers are PTX; the little that the kernels take of them is here.
-#include "cuda_on_cpu.h"
+// The kernels of phases/messages.cu on a CPU.
+#include "common.h"
 
-namespace dbfs {
-
-using u8 = unsigned char;
-using u32 = unsigned;
-using u64 = unsigned long long;
-using i32 = int;
-using i64 = long long;
-
-struct Line {
-  u64 value;
-  u64 blank[15];
-};
-
-inline bool claim_unseen(u32* bitmap, u32 id) { return !(atomicOr(&bitmap[id >> 5], 1u << (id & 31)) >> (id & 31) & 1); }
-inline void set_bit(u32* bitmap, u32 id) { atomicOr(&bitmap[id >> 5], 1u << (id & 31)); }
-inline void add_sum(u64* sum, u64 value) { atomicAdd(sum, value); }
-inline u64 reserve(u64* end, u32) { return atomicAdd(end, u64(1)); }
-
-}  // namespace dbfs
-
-using namespace dbfs;
 #define __activemask() 1u
 #define __match_any_sync(mask, value) 1u
 #include "phases/messages.cu"

@@ -153,7 +153,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         scratch.forget_kept()
 
     def close(self) -> None:
-        """Free the words. What runs the levels in a later run needs no call, unless the peers map the words."""
+        """Free the words, on all ranks together. Errors as for ``Exchange.cross``."""
         self._words.close()
 
     def _forget_peers(self) -> None:

@@ -10,9 +10,9 @@ namespace dbfs {
 // Sums of a level. From kCounts on there is one for each source: the rows that it has reached.
 enum BatchSum : u32 { kRows = 0, kRowDegrees, kBits, kBitDegrees, kLooked, kLeft, kCounts };
 
-constexpr u32 kInTurn = 4;      // edges of a row that its lanes look at together, or one each if there are more lanes
-constexpr u32 kPlanes = 8;      // bits of a lane's counts
-constexpr u32 kMostWords = 16;  // words of a vertex
+constexpr u32 kInTurn = 4;       // edges of a row that its lanes look at together, or one each if there are more lanes
+constexpr u32 kPlanes = 8;       // bits of a lane's counts
+constexpr u32 kMostWords = 16;   // words of a vertex
 constexpr u32 kBitmapWords = 8;  // words of a bitmap that a warp takes at a time
 
 // How the lanes of a warp share vertices.
