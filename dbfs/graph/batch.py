@@ -63,8 +63,6 @@ def batch(
     ``keep`` may also be one of ``SWEPT``: what the batch is swept for, with the sources in the order of the call.
     """
     require_options(graph, direction, max_depth)
-    if keep in SWEPT and graph.backend != "cpu":
-        raise InvalidOptionError(f"betweenness needs a graph on CPU cores, and {graph.name} is on GPUs")
     if not sources:
         raise InvalidVertexError("bfs_batch needs at least one source")
     ordered, counts = np.unique(np.array(sources, np.int64), return_counts=True)

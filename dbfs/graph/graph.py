@@ -643,7 +643,7 @@ class Graph(StaysHere, GraphCounts):
 
         Raises:
             TooManyPathsError: there are more than about 1.8e308 shortest paths between two vertices.
-            InvalidOptionError: the graph is on GPUs, has the layout 2d, or is directed and was loaded without in-edges.
+            InvalidOptionError: the graph has the layout 2d, or is directed and was loaded without in-edges.
             Other errors as for ``closeness_centrality``.
         """
         from dbfs.analytics import betweenness, measures

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbfs_workers.backends import batch_cuda, grid_cuda
+from dbfs_workers.backends import batch_cuda, grid_cuda, sweeps_cuda
 from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
 from dbfs_workers.cuda import layout, module
 from dbfs_workers.cuda.module import (
@@ -51,6 +51,7 @@ SMALL_KERNELS = {
     "resident/summary.cu": {"dbfs_summary"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
     grid_cuda.SOURCE: {f"dbfs_grid_{name}" for name in grid_cuda.KERNELS},
+    sweeps_cuda.SOURCE: {f"dbfs_sweeps_{name}" for name in sweeps_cuda.KERNELS},
     batch_cuda.SOURCE: {f"dbfs_batch_{name}" for name in batch_cuda.KERNELS},
     "phases/messages.cu": {
         *("dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"),

@@ -17,6 +17,7 @@ from dbfs_workers.backends import batch_cuda
 from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.batch_cuda import CudaBatch
 from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.backends.sweeps_cuda import CudaSweeps
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.exchange.staged import StagedExchange
 from dbfs_workers.levels import loop
@@ -24,10 +25,10 @@ from dbfs_workers.levels.batch_levels import Alone, BatchLevels
 from dbfs_workers.levels.batch_words import MappedMemory, MappedWords, PackedWords
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.batch import BatchScratch
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
 from tests.support import graphs, standin
-from tests.support.batches import Levels, assert_right, batches
+from tests.support.batches import Levels, assert_right, assert_swept, batches
 from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
 from tests.support.gang import levels_of
 from tests.support.gpus import on_gpu
@@ -45,11 +46,29 @@ class EmulatedBatch(CudaBatch):
         self._library = library
         super().__init__(phases.xp, phases.frontier_edges)
 
-    def _load(self) -> Callable[..., None]:
-        def launch(name: str, blocks: int, threads: int, *arguments: Any) -> None:
-            launcher(self._library, f"batch_{name}")((blocks,), (threads,), arguments)
+    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
+        return EmulatedSweeps(self._library, self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
-        return launch
+    def _load(self) -> Callable[..., None]:
+        return emulated(self._library, "batch")
+
+
+class EmulatedSweeps(CudaSweeps):
+    def __init__(self, library: ctypes.PyDLL, *given: Any, **options: Any) -> None:
+        self._library = library
+        super().__init__(*given, **options)
+
+    def _load(self) -> Callable[..., None]:
+        return emulated(self._library, "sweeps")
+
+
+def emulated(library: ctypes.PyDLL, kind: str) -> Callable[..., None]:
+    """Return what launches the emulated kernels of a kind."""
+
+    def launch(name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        launcher(library, f"{kind}_{name}")((blocks,), (threads,), arguments)
+
+    return launch
 
 
 @pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
@@ -131,3 +150,16 @@ def test_widths(backend: Backend, sources: int) -> None:
     n, src, dst = graphs.random(900, 1500, 1)
     arrays = n, np.concatenate([src, hub[0]]), np.concatenate([dst, hub[1]])
     assert_right(arrays, list(range(sources)), 1, levels=levels_on(backend), backend="cuda", staged=True)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+def test_sweeps_have_the_dependencies_of_their_definition(backend: Backend, p: int, directed: bool) -> None:
+    arrays, sources = graphs.random(60, 200, p), [*range(0, 60, 1)]
+    assert_swept(arrays, sources, p, directed=directed, levels=levels_on(backend), backend="cuda", staged=True)
+
+
+def test_sweeps_of_long_paths(backend: Backend) -> None:
+    """Distances of two bytes."""
+    arrays = 300, np.arange(299), np.arange(1, 300)
+    assert_swept(arrays, [0, 299], 1, directed=False, levels=levels_on(backend), backend="cuda", staged=True)

@@ -112,6 +112,49 @@ def assert_right(
     return kept
 
 
+def dependencies(arrays: Arrays, sources: list[int], *, directed: bool) -> tuple[Any, Any]:
+    """The sums of ``RankBatch`` by vertex [n, 3], and by both ends of an edge [n, n, 2], as they are defined."""
+    n, src, dst = arrays
+    edge = np.zeros((n, n))
+    edge[src, dst] = 1
+    edge = edge if directed else np.maximum(edge, edge.T)
+    far = expected(arrays, [*range(n)], directed=directed, max_depth=None).T.astype(float)
+    far[far < 0] = np.inf
+    # The walks of as many edges as the distance has.
+    paths, walks = np.eye(n), np.eye(n)
+    for length in range(1, n):
+        walks = walks @ edge
+        paths += np.where(far == length, walks, 0)
+    of_rows, of_edges = np.zeros((n, 3)), np.zeros((n, n, 2))
+    for source in sources:
+        reached = np.isfinite(far[source])
+        share = np.divide(1, paths[source], where=reached, out=np.zeros(n))
+        between = far[source][:, None] + far == far[source]
+        others = ~np.eye(n, dtype=bool) & reached
+        one = (paths[source][:, None] * paths * share * (between & others)).sum(axis=1)
+        one[source] = 0
+        of_rows += np.stack([one, one**2, reached & (np.arange(n) != source)], axis=1)
+        for u, w in np.argwhere(edge):
+            on = far[source, u] + 1 + far[w] == far[source]
+            flow = (paths[source, u] * paths[w] * share * (on & reached)).sum()
+            of_edges[u, w] += flow, flow**2
+    return of_rows, of_edges
+
+
+def assert_swept(arrays: Arrays, sources: list[int], p: int, *, directed: bool, **options: Any) -> None:
+    stripe, (of_rows, of_edges) = Stripe(arrays[0], p), dependencies(arrays, sources, directed=directed)
+    keeps = ("counts", "betweenness", "edge_betweenness")
+    for rank, kept in enumerate(run(arrays, sources, p, directed=directed, keeps=keeps, **options)):
+        named = kept.by_name(stripe, rank)
+        np.testing.assert_allclose(named["betweenness"], of_rows[rank::p], rtol=1e-12)
+        part = partitions(*arrays, p, directed=directed)[rank]
+        found = np.zeros_like(of_edges)
+        rows = np.repeat(np.arange(stripe.n_local), np.diff(part.row_offsets)) * p + rank
+        np.add.at(found, (rows, stripe.vertex(part.columns.astype(np.int64))), named["edge_betweenness"])
+        np.testing.assert_allclose(found[rank::p], of_edges[rank::p], rtol=1e-12)
+        assert not kept.distances.size
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> dict[str, Any]:
     n = draw(st.integers(1, 40) | st.integers(1, 400))

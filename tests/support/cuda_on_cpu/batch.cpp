@@ -1,9 +1,10 @@
-// The kernels of phases/batch.cu on a CPU, with phases/edges.cuh.
+// The kernels of phases/batch.cu and phases/sweeps.cu on a CPU, with phases/edges.cuh.
 #include "common.h"
 
 inline u64 load_relaxed(const u64* p) { return __ldcg(p); }
 inline int __popcll(unsigned long long word) { return __builtin_popcountll(word); }
 #include "phases/batch.cu"
+#include "phases/sweeps.cu"
 #include "run.h"
 
 RUN(batch_push)
@@ -19,3 +20,6 @@ RUN(batch_settle)
 RUN(batch_note)
 RUN(batch_clear)
 RUN(batch_take)
+RUN(sweeps_list_rows)
+RUN(sweeps_add_up)
+RUN(sweeps_finish)

@@ -6,6 +6,7 @@
 namespace dbfs {
 
 using u8 = unsigned char;
+using u16 = unsigned short;
 using u32 = unsigned;
 using u64 = unsigned long long;
 using i32 = int;

@@ -10,7 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.backends.sweeps import Sweeps
 from dbfs_workers.storage.batch import BatchScratch, RankBatch
+from dbfs_workers.storage.partition import Csr
 
 
 class Settled(NamedTuple):
@@ -50,7 +52,22 @@ class Shared(NamedTuple):
 
 
 class BatchOperators(Protocol):
-    """The phases of a level of a batch on one kind of device, for one scratch."""
+    """The phases of a level of a batch on one kind of device, for one scratch.
+
+    Attributes:
+        swept: sources of a block of ``sweeps``.
+    """
+
+    swept: int
+
+    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> Sweeps:
+        """Return what sweeps over the paths of blocks of sources.
+
+        Args:
+            out, into: the out-edges and in-edges of the rows of all ranks, by internal id.
+            of_edges: whether the sums of edges are wanted.
+        """
+        ...
 
     def push(self, scratch: BatchScratch) -> int:
         """Add the words of the rank's frontier to those of the neighbours in ``found``, and mark these vertices.

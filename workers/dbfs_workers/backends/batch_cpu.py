@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends import batch_kernels as kernels
 from dbfs_workers.backends.batch import Settled, Shared
+from dbfs_workers.backends.sweeps_cpu import CpuSweeps
 from dbfs_workers.storage.batch import BatchScratch, RankBatch, width_of
 
 # Before so many levels, and before this share of the vertices, nothing is known of the rest.
@@ -24,6 +25,8 @@ _LEVEL_SHARE: Final = 1 / 1024
 class CpuBatch:
     """The ``BatchOperators`` on a CPU core."""
 
+    swept = CpuSweeps.lanes
+    sweeps = CpuSweeps
     clear = staticmethod(kernels.clear)
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)

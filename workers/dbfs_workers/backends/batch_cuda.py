@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends.batch import Settled, Shared
 from dbfs_workers.backends.cuda_sizes import THREADS, blocks_for
-from dbfs_workers.cuda.module import PLAIN_DEFINES, Launches, load
+from dbfs_workers.backends.sweeps_cuda import CudaSweeps
+from dbfs_workers.cuda.module import PLAIN_DEFINES, placed_launches
 from dbfs_workers.storage.batch import BatchScratch, RankBatch
+from dbfs_workers.storage.partition import Csr
 
 SOURCE: Final = "phases/batch.cu"
 WIDTHS: Final = (1, 2, 4, 8, 16)
@@ -44,12 +46,18 @@ class CudaBatch:
         frontier_edges: see ``CudaBackend``.
     """
 
+    swept = CudaSweeps.lanes
+
     def __init__(self, xp: Any, frontier_edges: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self.xp, self._frontier_edges = xp, frontier_edges
         self._launches = self._load()
         self._sums: Any = xp.zeros(_COUNTS, np.uint64)
         # The rows that ``pull`` leaves to ``pull_rest``, where their edges begin, and how many there are.
         self._left: tuple[Any, Any, Any] | None = None
+
+    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
+        """See ``BatchOperators``."""
+        return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
     def push(self, scratch: BatchScratch) -> int:
         """See ``BatchOperators``."""
@@ -190,13 +198,7 @@ class CudaBatch:
 
     def _load(self) -> Callable[..., None]:
         """Return what launches the kernels."""
-        module = load(SOURCE, PLAIN_DEFINES)
-        launch = Launches({name: module.get_function(f"dbfs_batch_{name}") for name in KERNELS})
-
-        def places(name: str, blocks: int, threads: int, *arguments: Any) -> None:
-            launch(name, blocks, threads, *(each if isinstance(each, int) else each.data.ptr for each in arguments))
-
-        return places
+        return placed_launches(SOURCE, PLAIN_DEFINES, "dbfs_batch_", KERNELS)
 
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         """Launch a kernel with integers and arrays, for so many threads or more work than that."""

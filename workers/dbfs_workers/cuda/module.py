@@ -13,7 +13,7 @@ import hashlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -330,3 +330,14 @@ class Launches:
         values, launch = self._launches[name]
         values[:] = arguments
         launch(blocks, threads, 0, self._stream().ptr)
+
+
+def placed_launches(source: str, defines: tuple[str, ...], prefix: str, names: Iterable[str]) -> Callable[..., None]:
+    """Return ``Launches`` of some kernels of a source, whose arguments may also be CuPy's arrays."""
+    module = load(source, defines)
+    launch = Launches({name: module.get_function(prefix + name) for name in names})
+
+    def placed(name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        launch(name, blocks, threads, *(each if isinstance(each, int) else each.data.ptr for each in arguments))
+
+    return placed

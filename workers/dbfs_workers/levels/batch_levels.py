@@ -147,7 +147,10 @@ class BatchLevels(RankLevels[BatchScratch]):
             self._run_alone(state)
             state.ended = time.perf_counter_ns()
         if SWEPT & set(self._kept.keeps):
-            PathSweeps(scratch.partition, self._exchange, state, self._kept, self._free_bytes).run()
+            sweeps = PathSweeps(
+                scratch, self._operators, self._exchange, self._words, state, self._kept, self._free_bytes
+            )
+            sweeps.run()
         # A client may release the results long before another run has batches.
         del self._kept, self._traversed.labels
         scratch.forget_kept()

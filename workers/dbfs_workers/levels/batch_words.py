@@ -4,6 +4,7 @@ Top-down, a rank sends the words that it found for other ranks' vertices to the 
 its part of the frontier to all others.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +33,18 @@ class BatchWords(Protocol):
         """
         ...
 
+    def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+        """Send each rank an array, and return what all ranks have sent here, by rank.
+
+        Args:
+            level: the level, named in errors.
+            parts: by rank, the contiguous array for it.
+            like: by rank, an array of the shape and the type of the one from there.
+
+        Errors as for ``Exchange.cross``.
+        """
+        ...
+
     def close(self) -> None:
         """Free the words of the scratch, on all ranks together. Errors as for ``Exchange.cross``."""
         ...
@@ -57,10 +70,7 @@ class PackedWords:
         ends = {peer: vertex + n_local for peer, vertex in following.items()}
         unfinished = p > 1
         while unfinished:
-            if scratch.xp is not np:
-                # The bins of a GPU keep their entries until then.
-                exchange.reset(True)
-                exchange.cross(state.level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+            self._empty_bins(state.level)
             entries = exchange.bin_rows.size // p
             for peer in peers:
                 of_peer = slice(peer * entries, (peer + 1) * entries)
@@ -79,9 +89,43 @@ class PackedWords:
                 operators.unpack(width, rows, parents, bits, words)
             unfinished = sums[3] > 0
 
+    def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+        """See ``BatchWords``."""
+        exchange, rank, xp = self._exchange, self._exchange.rank, self._scratch.xp
+        entries = exchange.bin_rows.size // exchange.p
+        sent, received = [_halves(xp, part) for part in parts], [_halves(xp, xp.empty_like(part)) for part in like]
+        sent[rank] = received[rank] = sent[rank][:0]
+        begin, unfinished = 0, True
+        while unfinished:
+            self._empty_bins(level)
+            for peer, halves in enumerate(sent):
+                some = halves[2 * begin : 2 * (begin + entries)]
+                place = slice(peer * entries, peer * entries + some.size // 2)
+                exchange.bin_rows[place], exchange.bin_parents[place] = some[::2], some[1::2]
+                exchange.bin_ends[peer] = some.size // 2
+            left = max(0, *(halves.size // 2 - begin - entries for halves in sent))
+            unfinished = exchange.cross(level, _PHASE, (left, 0, 0, 0, 0), sliced=False)[0] > 0
+            senders = [halves for halves in received if halves.size > 2 * begin]
+            for halves, (low, high) in zip(senders, exchange.incoming(), strict=True):
+                assert high is not None
+                some = halves[2 * begin : 2 * (begin + entries)]
+                some[::2], some[1::2] = low, high
+            begin += entries
+        found = [*parts]
+        for peer in _peers(exchange):
+            bytes_found = received[peer].view(np.uint8)[: like[peer].nbytes]
+            found[peer] = bytes_found.view(like[peer].dtype).reshape(like[peer].shape)
+        return found
+
     def close(self) -> None:
         """See ``BatchWords``."""
         self._scratch.release()
+
+    def _empty_bins(self, level: int) -> None:
+        """Empty the bins of a GPU, which keep their entries until then."""
+        if self._scratch.xp is not np:
+            self._exchange.reset(True)
+            self._exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
 
 
 class MappedMemory:
@@ -166,12 +210,40 @@ class MappedWords:
             self._operators.take(width, there, bits[of_bits], words[of_words])
             row.bytes_sent += there[0].nbytes
 
+    def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+        """See ``BatchWords``."""
+        exchange, xp, peers = self._exchange, self._scratch.xp, _peers(self._exchange)
+        found = [*parts]
+        for peer in peers:
+            offer = device_memory.export_array(parts[peer])
+            words = np.frombuffer(offer.handle + offer.offset.to_bytes(8, "little"), np.uint32)
+            first = peer * exchange.bin_rows.size // exchange.p
+            exchange.bin_rows[first : first + words.size] = words
+            exchange.bin_ends[peer] = words.size
+        xp.cuda.get_current_stream().synchronize()
+        exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        for peer, (offered, _) in zip(peers, exchange.incoming(), strict=True):
+            handle, offset = offered[:-2].tobytes(), int.from_bytes(offered[-2:].tobytes(), "little")
+            found[peer] = xp.empty_like(like[peer])
+            if handle:
+                with device_memory.mapped(handle) as address:
+                    device_memory.copy_from(address + offset, found[peer])
+        exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        return found
+
     def close(self) -> None:
         """See ``BatchWords``."""
         self._scratch.release()
         self._memory.unmap()
         self._exchange.cross(0, "memory of a batch", (0, 0, 0, 0, 0), sliced=False)
         self._memory.free()
+
+
+def _halves(xp: Any, array: Any) -> Any:
+    """Return the bytes of an array as halves of whole words of 64 bits: uint32."""
+    padded = xp.zeros(-(-array.nbytes // 8) * 8, np.uint8)
+    padded[: array.nbytes] = array.reshape(-1).view(np.uint8)
+    return padded.view(np.uint32)
 
 
 def _peers(exchange: Exchange) -> list[int]:

@@ -37,12 +37,17 @@ def distance_type(largest: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if largest < 2**8 - 1 else np.uint16 if largest < 2**16 - 1 else np.int32)
 
 
+def unreached_of(dtype: np.dtype[Any]) -> int:
+    """Return what stands for unreached in a type of distances."""
+    return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
+
+
 def in_type(distances: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return distances in a type of ``distance_type`` that is at least as wide as theirs."""
     if distances.dtype == dtype:
         return distances
     wide = distances.astype(dtype)
-    wide[distances == np.iinfo(distances.dtype).max] = -1 if dtype.kind == "i" else np.iinfo(dtype).max
+    wide[distances == np.iinfo(distances.dtype).max] = unreached_of(dtype)
     return wide
 
 
@@ -161,8 +166,8 @@ class RankBatch(RankLabels):
             target_rows=xp.asarray(targets),
             at_targets=xp.full((targets.size, sources), -1, np.int32),
             nearest=xp.full((rows("nearest"), 2), -1, np.int32),
-            sums=np.zeros(3 * rows(*SWEPT)),
-            edge_sums=np.empty(0),
+            sums=xp.zeros(3 * rows(*SWEPT)),
+            edge_sums=xp.empty(0),
         )
 
     @property
@@ -179,7 +184,7 @@ class RankBatch(RankLabels):
 
     def to_host(self) -> "RankBatch":
         """See ``RankLabels``."""
-        names = "distances", "seen", "target_rows", "at_targets", "nearest"
+        names = "distances", "seen", "target_rows", "at_targets", "nearest", "sums", "edge_sums"
         return replace(self, **{name: on_host(getattr(self, name)) for name in names})
 
     def hold(self, largest: int, free_bytes: Callable[[], int]) -> None:
