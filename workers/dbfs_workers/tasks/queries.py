@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.storage.grid import GridPartition, parts_of
 from dbfs_workers.storage.id_table import IdTable, nbytes
-from dbfs_workers.storage.partition import Partition, on_host
+from dbfs_workers.storage.partition import Partition, array_module, on_host
 
 Value = TypeVar("Value")
 
@@ -35,12 +35,17 @@ def rows_with_neighbours(partition: Partition | GridPartition, rows: NDArray[np.
     """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
     # A self-loop is on the owner's own rank: its two ends have one owner.
     own = next(part for part in parts_of(partition) if part.rank == partition.rank)
-    starts, ends = (on_host(own.row_offsets[rows + after]) for after in (0, 1))
-    first_id = partition.rank * partition.stripe.n_local
-    places = zip((first_id + rows).tolist(), starts.tolist(), ends.tolist(), strict=True)
-    loops = [int((own.columns[start:end] == one).sum()) for one, start, end in places]
-    degrees = partition.degrees[rows] if isinstance(partition, GridPartition) else ends - starts
-    return degrees > np.array(loops, np.int64)
+    xp = array_module(own.columns)
+    places = xp.asarray(rows)
+    starts, ends = own.row_offsets[places], own.row_offsets[places + 1]
+    # Equal columns stand side by side, so that a row of self-loops begins and ends with one.
+    some = xp.flatnonzero(ends > starts)
+    ids = partition.rank * partition.stripe.n_local + places[some]
+    others = xp.zeros(rows.size, bool)
+    others[some] = (own.columns[starts[some]] != ids) | (own.columns[ends[some] - 1] != ids)
+    found: NDArray[np.bool] = on_host(others)
+    # The other blocks of a grid have no self-loop of the rank's rows.
+    return found | (partition.degrees[rows] > on_host(ends - starts)) if isinstance(partition, GridPartition) else found
 
 
 def rows_on_shortest_path(
