@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.analytics import sweeps
 from dbfs.graph import batch as batches
 from dbfs_workers.backends.batch_cuda import CudaBatch
+from dbfs_workers.levels import batch_levels
+from tests.support import graphs
 from tests.support.batch_results import assert_batch, assert_cancelled, loaded
+from tests.support.batches import dependencies
 from tests.support.gpus import four_on_one_gpu, needs, needs_gpu, needs_nccl
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
@@ -61,6 +65,63 @@ def test_ranks_of_one_gpu(
     sharing: distributed.Client, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     check(sharing, monkeypatch, "auto", **options)
+
+
+def check_betweenness(client: distributed.Client, exchange: str, **options: Any) -> None:
+    """Of several runs and blocks, with parallel edges and self-loops."""
+    n, src, dst = graphs.random(150, 330, 7)
+    for directed in (False, True):
+        edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
+        of_rows, of_edges = dependencies((n, src, dst), [*range(n)], directed=directed)
+        flows = of_edges[:, :, 0] if directed else of_edges[:, :, 0] + of_edges[:, :, 0].T
+        parts = 1 if directed else 2
+        with (
+            dask.config.set({"dbfs.exchange": exchange}),
+            dbfs.load(edges, client=client, backend="cuda", in_edges=True, **options) as graph,
+        ):
+            found = graph.betweenness_centrality(normalized=False)
+            np.testing.assert_allclose(found.values, of_rows[:, 0] / parts, rtol=1e-12, atol=1e-12)
+            of_pairs = graph.edge_betweenness_centrality(normalized=False).to_dict()
+            assert of_pairs == pytest.approx({pair: flows[pair] / parts for pair in of_pairs}, rel=1e-12)
+            assert sum(of_pairs.values()) == pytest.approx(of_edges[:, :, 0].sum() / parts)
+
+
+@pytest.mark.parametrize("ranks", [needs(ranks) for ranks in (1, 2, 4)])
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_betweenness_on_gpus_that_map_memory(
+    gpus: distributed.Client, monkeypatch: pytest.MonkeyPatch, ranks: int, order: str
+) -> None:
+    monkeypatch.setattr(sweeps, "MOST_SOURCES", 70)
+    check_betweenness(gpus, "cuda_ipc", ranks=ranks, order=order)
+
+
+@needs_nccl
+@pytest.mark.parametrize("ranks", [needs(2)])
+def test_betweenness_by_nccl(gpus: distributed.Client, ranks: int) -> None:
+    check_betweenness(gpus, "nccl", ranks=ranks)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_betweenness_of_ranks_of_one_gpu(sharing: distributed.Client, ranks: int) -> None:
+    check_betweenness(sharing, "auto", ranks=ranks)
+
+
+def set_small_frontiers(shares: tuple[float, ...], edges: float) -> tuple[Any, ...]:
+    """Replace which frontiers are small on a worker; return the values before."""
+    before = batch_levels._SMALL_FRONTIERS, batch_levels._SMALL_EDGES
+    batch_levels._SMALL_FRONTIERS, batch_levels._SMALL_EDGES = shares, edges  # type: ignore[misc]
+    return before
+
+
+@pytest.mark.parametrize("ranks", [needs(ranks) for ranks in (1, 2)])
+@pytest.mark.parametrize("exchange", ["auto", pytest.param("nccl", marks=needs_nccl)])
+def test_small_frontiers_go_top_down(gpus: distributed.Client, ranks: int, exchange: str) -> None:
+    (before, *_) = gpus.run(set_small_frontiers, (1 / 2, 1 / 8), 1).values()
+    try:
+        with dask.config.set({"dbfs.exchange": exchange}), loaded(gpus, backend="cuda", ranks=ranks) as graph:
+            assert_batch(graph)
+    finally:
+        gpus.run(set_small_frontiers, *before)
 
 
 def set_pays(pays: Callable[..., bool]) -> Callable[..., bool]:

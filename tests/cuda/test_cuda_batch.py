@@ -125,9 +125,8 @@ def test_ranks_that_map_words(
     standin.install(monkeypatch, mapped=True)
     emulated = EmulatedBatches(compiled(tmp_path, "batch"))
     levels, sources = levels_on(emulated, mapped=True), list(range(0, 300, 4))
-    assert_right(
-        graphs.random(300, 900, 3), sources, p, directed=directed, direction=direction, levels=levels, backend="cuda"
-    )
+    options: dict[str, Any] = {"directed": directed, "direction": direction, "levels": levels, "backend": "cuda"}
+    assert_right(graphs.random(300, 900, 3), sources, p, entries=1024, small_frontiers=True, **options)
 
 
 @pytest.mark.parametrize("p", [1, 3])

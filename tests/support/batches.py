@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers import backends, compiling
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.levels import loop
+from dbfs_workers.levels import batch_levels, loop
 from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.batch import RankBatch, distance_type, in_type
@@ -45,14 +46,19 @@ def run(
     levels: Levels = on_cpu,
     backend: str = "cpu",
     staged: bool = False,
+    entries: int | None = None,
     keeps: tuple[str, ...] = EVERYTHING,
+    small_frontiers: bool = False,
     **options: Any,
 ) -> list[RankBatch]:
-    """Make two batches, of some sources and of one; return what the ranks keep of the first."""
+    """Make two batches, of some sources and of one; return what the ranks keep of the first.
+
+    With ``small_frontiers``, frontiers of a small graph count as small.
+    """
     compiling.prepare(compiling.BATCHES)
     n, src, dst = arrays
     stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
-    ends = shared_memory(stripe, entries=stripe.n_local if staged else None)
+    ends = shared_memory(stripe, entries=stripe.n_local if staged else entries)
     parts = partitions(n, src, dst, p, directed=directed)
     specs = [TraversalSpec("1", tuple(some), False, backend, batch=keeps, **options) for some in (sources, sources[:1])]
 
@@ -64,8 +70,9 @@ def run(
         assert isinstance(made.labels, RankBatch)
         return made.labels.to_host()
 
+    small = {"_SMALL_FRONTIERS": (1 / 2, 1 / 8), "_SMALL_EDGES": 1} if small_frontiers else {"_SMALL_FRONTIERS": ()}
     try:
-        with ThreadPoolExecutor(p) as pool:
+        with mock.patch.multiple(batch_levels, **small), ThreadPoolExecutor(p) as pool:
             return list(pool.map(traverse, range(p)))
     finally:
         for end in ends:
@@ -169,4 +176,5 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
         "max_depth": draw(st.none() | st.integers(0, 4)),
         "targets": tuple(draw(st.lists(st.integers(0, n - 1), max_size=4))),
         "direction": draw(st.sampled_from(["auto", "top-down"] + ["bottom-up"] * (not directed))),
+        "small_frontiers": draw(st.booleans()),
     }

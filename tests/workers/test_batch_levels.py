@@ -7,10 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dbfs_workers.backends.batch import Chosen
 from dbfs_workers.backends.batch_cpu import CpuBatch
 from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
 from dbfs_workers.levels import batch_levels
 from dbfs_workers.levels.batch_levels import BatchLevels
+from dbfs_workers.storage.batch import BatchScratch
 from tests.support import graphs
 from tests.support.batches import assert_right, assert_swept, batches, run
 from tests.support.graphs import Arrays
@@ -20,6 +22,28 @@ from tests.support.graphs import Arrays
 @given(batch=batches())
 def test_any_batch_has_scipys_distances(batch: dict[str, Any]) -> None:
     assert_right(**batch)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_sources_with_small_frontiers_go_top_down_while_others_go_bottom_up(
+    monkeypatch: pytest.MonkeyPatch, p: int
+) -> None:
+    """The last two are far from the others."""
+    _, src, dst = graphs.random(300, 1500, 3)
+    path = np.arange(300, 349)
+    arrays = 350, np.concatenate([src, path, [0]]), np.concatenate([dst, path + 1, [300]])
+    rows: list[int] = []
+    push = CpuBatch.push
+
+    def pushed(self: CpuBatch, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+        rows.extend([] if chosen is None else [int(np.bitwise_count(chosen.rows).sum())])
+        return push(self, scratch, chosen)
+
+    monkeypatch.setattr(CpuBatch, "push", pushed)
+    assert_right(arrays, [*range(60), 340, 349], p)
+    assert rows == []
+    assert_right(arrays, [*range(60), 340, 349], p, small_frontiers=True)
+    assert sum(rows) > 0
 
 
 @pytest.mark.parametrize("p", [1, 3])

@@ -33,6 +33,20 @@ class Settled(NamedTuple):
     counts: NDArray[np.int64]
 
 
+class Chosen(NamedTuple):
+    """Some rows of the rank's frontier.
+
+    Attributes:
+        rows: uint32, the rows on a GPU; their bitmap on a CPU.
+        size: used elements of ``rows``.
+        edges: the sum of their degrees.
+    """
+
+    rows: NDArray[np.uint32]
+    size: int
+    edges: int
+
+
 class Shared(NamedTuple):
     """How much the sources of a batch have shared so far, over all ranks.
 
@@ -69,18 +83,31 @@ class BatchOperators(Protocol):
         """
         ...
 
-    def push(self, scratch: BatchScratch) -> int:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+        """Return the rows of the rank's frontier that have a bit of some sources: uint64[width], NumPy's."""
+        ...
+
+    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
         """Add the words of the rank's frontier to those of the neighbours in ``found``, and mark these vertices.
+
+        Args:
+            scratch: the scratch.
+            chosen: the rows of the frontier that are pushed; None for all.
 
         Returns:
             The number of edges.
         """
         ...
 
-    def pull(self, scratch: BatchScratch) -> int:
+    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
         """Search the in-neighbours of each of the rank's rows for bits of the whole frontier that the row lacks.
 
-        A row is done once it has the union of the frontier's bits. ``found`` and ``marked`` are updated.
+        A row is done once it has all bits that are wanted. ``found`` and ``marked`` are updated, which have nothing of
+        the rank's rows before.
+
+        Args:
+            scratch: the scratch.
+            wanted: uint64[width], some of the frontier's bits; NumPy's.
 
         Returns:
             The number of edges looked at.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import batch_kernels as kernels
-from dbfs_workers.backends.batch import Settled, Shared
+from dbfs_workers.backends.batch import Chosen, Settled, Shared
 from dbfs_workers.backends.sweeps_cpu import CpuSweeps
 from dbfs_workers.storage.batch import BatchScratch, RankBatch, width_of
 
@@ -31,23 +31,29 @@ class CpuBatch:
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)
 
-    def push(self, scratch: BatchScratch) -> int:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+        """See ``BatchOperators``."""
+        rows, live = scratch.partition.rows, scratch.live[scratch.own_words]
+        chosen = np.zeros_like(live)
+        place = rows.starts, rows.ends, scratch.first_id, scratch.width
+        edges: int = kernels.choose(*place, live, scratch.front, sources, chosen)
+        return Chosen(chosen, live.size, edges)
+
+    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
         """See ``BatchOperators``."""
         edges: int = kernels.push(
-            *(*scratch.partition.rows, scratch.first_id, scratch.width, scratch.live[scratch.own_words], scratch.front),
-            *(scratch.found, scratch.marked),
+            *(*scratch.partition.rows, scratch.first_id, scratch.width),
+            *(chosen.rows if chosen else scratch.live[scratch.own_words], scratch.front, scratch.found, scratch.marked),
         )
         return edges
 
-    def pull(self, scratch: BatchScratch) -> int:
+    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
         """See ``BatchOperators``."""
         width, parents = scratch.width, scratch.partition.parent_rows
         assert parents is not None
-        union, lacking = np.zeros(width, np.uint64), np.zeros(width, np.uint64)
-        kernels.unite(width, scratch.live, scratch.front, union)
         edges: int = kernels.pull(
-            *(*parents, scratch.first_id, width, union, scratch.live, scratch.front, scratch.seen),
-            *(scratch.found, scratch.marked[scratch.own_words], lacking),
+            *(*parents, scratch.first_id, width, wanted, scratch.live, scratch.front, scratch.seen),
+            *(scratch.found, scratch.marked[scratch.own_words], np.zeros(width, np.uint64)),
         )
         return edges
 

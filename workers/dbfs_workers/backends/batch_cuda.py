@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.batch import Settled, Shared
+from dbfs_workers.backends.batch import Chosen, Settled, Shared
 from dbfs_workers.backends.cuda_sizes import THREADS, blocks_for
 from dbfs_workers.backends.sweeps_cuda import CudaSweeps
 from dbfs_workers.cuda.module import PLAIN_DEFINES, placed_launches
@@ -19,8 +19,8 @@ from dbfs_workers.storage.partition import Csr
 SOURCE: Final = "phases/batch.cu"
 WIDTHS: Final = (1, 2, 4, 8, 16)
 KERNELS: Final = (
-    *("push", "push_rows", *(f"pull_{width}" for width in WIDTHS), "pull_rest"),
-    *("unite", "settle", "note", "clear", "take"),
+    *("choose", "push", "push_rows", *(f"pull_{width}" for width in WIDTHS), "pull_rest"),
+    *("settle", "note", "clear", "take"),
 )
 # ``BatchSum`` of the kernels.
 _LOOKED, _COUNTS = 4, 6
@@ -59,34 +59,47 @@ class CudaBatch:
         """See ``BatchOperators``."""
         return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
-    def push(self, scratch: BatchScratch) -> int:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
         """See ``BatchOperators``."""
-        part, rows, size = scratch.partition, scratch.queue, scratch.queued
+        rows = self.xp.empty(scratch.queued, np.uint32)
+        self._sums.fill(0)
+        self._launch(
+            "choose",
+            scratch.queued * scratch.width,
+            *(scratch.queue, scratch.queued, scratch.partition.row_offsets, scratch.first_id, _log(scratch.width)),
+            *(scratch.front, self.xp.asarray(sources), rows, self._sums),
+        )
+        size, edges = self._sums[:2].get().tolist()
+        return Chosen(rows, size, edges)
+
+    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+        """See ``BatchOperators``."""
+        part = scratch.partition
+        rows, size, edges = chosen or Chosen(scratch.queue, scratch.queued, scratch.queued_edges)
         rank = scratch.first_id, part.stripe.n_local, _log(scratch.width)
         arrays = scratch.front, scratch.seen, scratch.found, scratch.marked
-        if size and scratch.queued_edges > _FEW_EDGES * size:
+        if edges > _FEW_EDGES * size:
             starts, ends = self._frontier_edges(part.row_offsets, rows[:size])
-            self._launch("push", scratch.queued_edges, rows, starts, ends, size, part.columns, *rank, *arrays)
+            self._launch("push", edges, rows, starts, ends, size, part.columns, *rank, *arrays)
         else:
             self._launch("push_rows", size * scratch.width, rows, size, part.row_offsets, part.columns, *rank, *arrays)
-        return scratch.queued_edges
+        return edges
 
-    def pull(self, scratch: BatchScratch) -> int:
+    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
         """See ``BatchOperators``."""
         edges, width, n_local = scratch.partition.parents, scratch.width, scratch.partition.stripe.n_local
         assert edges is not None
         if self._left is None:
             most = min(n_local, edges.columns.size // _ALONE_EDGES) + 1
             self._left = self.xp.empty(most, np.uint32), self.xp.empty(most, np.int64), self.xp.empty(most, np.int64)
-        of_all, bitmap = self.xp.zeros(width, np.uint64), scratch.live
-        self._launch("unite", _LANES * bitmap.size, bitmap.size, _log(width), bitmap, scratch.front, of_all)
+        sources = self.xp.asarray(wanted)
         self._sums.fill(0)
         # A look at the bitmap pays if it spares enough looks at words.
         dense = _DENSE * scratch.queued_edges > scratch.partition.columns.size
         self._launch(
             f"pull_{width}",
             width * n_local,
-            *(edges.row_offsets, edges.columns, scratch.first_id, n_local, of_all, 0 if dense else bitmap),
+            *(edges.row_offsets, edges.columns, scratch.first_id, n_local, sources, 0 if dense else scratch.live),
             *(scratch.front, scratch.seen, scratch.found, scratch.marked, _ALONE_EDGES, *self._left, self._sums),
         )
         looked, left = self._sums[_LOOKED:_COUNTS].get().tolist()
@@ -96,7 +109,7 @@ class CudaBatch:
             self._launch(
                 "pull_rest",
                 _LANES * left,
-                *(rows, starts, ends, left, edges.columns, scratch.first_id, _log(width), of_all),
+                *(rows, starts, ends, left, edges.columns, scratch.first_id, _log(width), sources),
                 *(scratch.front, scratch.seen, scratch.found, scratch.marked),
             )
         return int(looked)

@@ -34,15 +34,40 @@ def count_bits(word):
     return np.int64(word * np.uint64(0x0101010101010101) >> np.uint64(56))
 
 
+@kernel(int64, READ_INT64, READ_INT64, int64, int64, READ_UINT32, UINT64, UINT64, UINT32)
+def choose(starts, ends, first_id, width, live, front, sources, chosen):
+    """Choose the rows of the rank's frontier that have a bit of some sources; return the sum of their degrees.
+
+    Args:
+        starts, ends, first_id, width, front: see ``push``.
+        live: uint32, bitmap of the rank's frontier by row.
+        sources: uint64[width], the sources' bits.
+        chosen: uint32, bitmap by row, zeros; set.
+    """
+    edges = 0
+    for w in range(live.size):
+        bits = live[w]
+        while bits:
+            row = w * 32 + np.int64(trailing_zeros(bits))
+            bits &= bits - np.uint32(1)
+            some = np.uint64(0)
+            for i in range(width):
+                some |= front[(first_id + row) * width + i] & sources[i]
+            if some:
+                edges += ends[row] - starts[row]
+                chosen[w] |= np.uint32(1) << np.uint32(row & 31)
+    return edges
+
+
 @kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT32)
 def push(starts, ends, columns, first_id, width, live, front, found, marked):
-    """Add the bits of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
+    """Add the bits of rows of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
 
     Args:
         starts, ends, columns: the rank's rows.
         first_id: internal id of row 0.
         width: words of a vertex.
-        live: uint32, bitmap of the rank's frontier by row.
+        live: uint32, bitmap of the rows.
         front: uint64, the frontier's words.
         found: uint64, updated.
         marked: uint32, bitmap, updated.
@@ -74,16 +99,16 @@ def push(starts, ends, columns, first_id, width, live, front, found, marked):
     *(READ_INT64, READ_INT64, READ_UINT32, int64, int64),
     *(UINT64, READ_UINT32, UINT64, UINT64, UINT64, UINT32, UINT64),
 )
-def pull(starts, ends, columns, first_id, width, union, live, front, seen, found, marked, lacking):
+def pull(starts, ends, columns, first_id, width, wanted, live, front, seen, found, marked, lacking):
     """Search the in-neighbours of each of the rank's rows for bits that the row lacks; return the edges looked at.
 
-    A row is done once it has the union of the frontier's bits.
+    A row is done once it has all bits that are wanted.
 
     Args:
         starts, ends, columns: the in-edges of the rank's rows.
         first_id, width: see ``push``.
         seen: uint64, by row.
-        union: uint64[width], the union of the frontier's bits.
+        wanted: uint64[width], the bits that rows look for.
         live: uint32, bitmap of the whole frontier.
         front: uint64, its words.
         found: uint64, updated for the rank's rows.
@@ -96,7 +121,7 @@ def pull(starts, ends, columns, first_id, width, union, live, front, seen, found
         mine, at = row * width, (first_id + row) * width
         left = np.uint64(0)
         for i in range(width):
-            lacking[i] = union[i] & ~seen[mine + i]
+            lacking[i] = wanted[i] & ~seen[mine + i]
             left |= lacking[i]
         if not left:
             continue
@@ -170,18 +195,6 @@ def settle(starts, ends, first_id, width, marked, seen, found, planes, counts):
         for b in range(32):
             counts[place] += np.int64(planes[place // 64 * 32 + b] >> np.uint64(place % 64) & np.uint64(1)) << b
     return rows, degrees, pairs, edges
-
-
-@kernel(void, int64, UINT32, UINT64, UINT64)
-def unite(width, live, front, union):
-    """Add the words of all vertices of a bitmap to ``union``."""
-    for w in range(live.size):
-        bits = live[w]
-        while bits:
-            base = (w * 32 + np.int64(trailing_zeros(bits))) * width
-            bits &= bits - np.uint32(1)
-            for i in range(width):
-                union[i] |= front[base + i]
 
 
 @kernel(void, int64, UINT32, UINT64)

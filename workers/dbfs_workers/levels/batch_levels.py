@@ -4,7 +4,8 @@ One look at an edge serves all sources of the batch (Then et al., "The More the 
 Traversal", VLDB 2014). A level is a stepper of the loop. Top-down, each rank adds the words of its frontier to those of
 the neighbours, and sends the words of other ranks' vertices to their owners. Bottom-up, each rank sends the words of
 its frontier to all others; then every row looks for the bits that it lacks, and is done when it has all that are in the
-frontier. ``batch_words`` has the ways of words between ranks.
+frontier. A source with a small frontier would keep most rows from being done, so such sources go top-down in the same
+level: see ``_small_frontiers``. ``batch_words`` has the ways of words between ranks.
 
 Where the sources share little, the rest of the batch runs one by one: see ``_shares``.
 """
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.batch import BatchOperators, Shared
+from dbfs_workers.backends.batch import BatchOperators, Chosen, Shared
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.direction import bottom_up_pays_batch
 from dbfs_workers.exchange.protocol import Exchange
@@ -33,6 +34,10 @@ from dbfs_workers.storage.batch import SWEPT, BatchScratch, RankBatch, width_of,
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition
 
+# Sources with small frontiers: their vertices, as a share of all, and their edges. The first of some shares of vertices
+# whose edges are few enough counts.
+_SMALL_FRONTIERS: Final = tuple(2.0**-power for power in (10, 11, 12, 13))
+_SMALL_EDGES: Final = 1 / 8
 # Levels before the first look whether the sources share enough. Graphs of small diameter have fewer.
 _LEVELS: Final = 16
 
@@ -118,18 +123,22 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Run a level; see ``Stepper``."""
         row, scratch, operators = table.row(), self.scratch, self._operators
         bottom_up, reached, edges = state.bottom_up, state.reached, state.edges
+        pushed: Chosen | None = None
+        row.edges = 0
         if bottom_up:
             self._words.send(state, row, everywhere=True)
-            row.edges = operators.pull(scratch)
-            row.search += elapsed(state)
-        else:
-            row.edges = operators.push(scratch)
-            row.search += elapsed(state)
+            wanted, pushed = self._small_frontiers(state)
+            row.edges = operators.pull(scratch, wanted)
+        pushes = not bottom_up or pushed is not None
+        if pushes:
+            row.edges += operators.push(scratch, pushed)
+        row.search += elapsed(state)
+        if pushes:
             self._words.send(state, row, everywhere=False)
         new, new_edges = self._settle(state, row)
         # No peer reads what the level has sent any more: the frontier before, or the words of other ranks' vertices.
         operators.clear(scratch.width, scratch.marked, scratch.found)
-        if not bottom_up:
+        if pushes:
             self._forget_peers()
         # ``end_level`` counts vertices, where a batch counts the vertices of each source.
         state.reached, state.edges = reached + new, edges + new_edges
@@ -169,6 +178,24 @@ class BatchLevels(RankLevels[BatchScratch]):
                 words = scratch.front[first : first + stripe.n_local * scratch.width]
                 self._operators.clear(scratch.width, scratch.live[of_peer], words)
 
+    def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], Chosen | None]:
+        """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.
+
+        All ranks choose the same sources.
+        """
+        counts = self._words.add_up(state.level, self._settled)
+        for share in _SMALL_FRONTIERS if self._adaptive else ():
+            order = np.argsort(counts)
+            small = np.zeros(counts.size, bool)
+            small[order[np.cumsum(counts[order]) <= share * state.n]] = True
+            if not counts[small].any():
+                break
+            chosen = self._operators.choose(self.scratch, _bits(small))
+            sums = self._exchange.cross(state.level, "small frontiers", (0, chosen.edges, 0, 0, 0), sliced=False)
+            if sums[1] <= _SMALL_EDGES * self._edges:
+                return _bits(~small & (counts > 0)), chosen
+        return _bits(counts > 0), None
+
     def _settle(self, state: State, row: Row) -> tuple[int, int]:
         """Make the new bits of the rank's rows the next frontier, cross with the sums, and choose the direction.
 
@@ -177,6 +204,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """
         scratch, kept, distance = self.scratch, self._kept, len(self._counts)
         settled = self._operators.settle(scratch)
+        self._settled = settled.counts
         self._counts.append(settled.counts[: kept.sources])
         kept.hold(distance, self._free_bytes)
         self._operators.note(scratch, distance, kept)
@@ -219,6 +247,11 @@ class BatchLevels(RankLevels[BatchScratch]):
             state.edges += made.edges
         depth = max(map(len, by_source))
         kept.counts = np.array([np.pad(counts, (0, depth - len(counts))) for counts in by_source]).T.copy()
+
+
+def _bits(sources: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Return words with the bits of some sources."""
+    return np.packbits(sources, bitorder="little").view(np.uint64)
 
 
 def levels_of_batches(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.cuda import device_memory
@@ -15,6 +16,7 @@ from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.state import Row, State
 from dbfs_workers.levels.stepper import elapsed
 from dbfs_workers.storage.batch import BatchScratch
+from dbfs_workers.storage.partition import on_host
 
 _PHASE = "words of a batch"
 
@@ -43,6 +45,10 @@ class BatchWords(Protocol):
 
         Errors as for ``Exchange.cross``.
         """
+        ...
+
+    def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sums of all ranks' counts, one for each source and less than 2**32. Errors as for ``swap``."""
         ...
 
     def close(self) -> None:
@@ -116,6 +122,14 @@ class PackedWords:
             bytes_found = received[peer].view(np.uint8)[: like[peer].nbytes]
             found[peer] = bytes_found.view(like[peer].dtype).reshape(like[peer].shape)
         return found
+
+    def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See ``BatchWords``."""
+        if self._exchange.p == 1:
+            return counts
+        parts = [self._scratch.xp.asarray(counts)] * self._exchange.p
+        total: NDArray[np.int64] = on_host(sum(self.swap(level, parts, parts)))
+        return total
 
     def close(self) -> None:
         """See ``BatchWords``."""
@@ -230,6 +244,15 @@ class MappedWords:
                     device_memory.copy_from(address + offset, found[peer])
         exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
         return found
+
+    def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See ``BatchWords``."""
+        exchange, entries = self._exchange, self._exchange.bin_rows.size // self._exchange.p
+        for peer in _peers(exchange):
+            exchange.bin_rows[peer * entries : peer * entries + counts.size] = counts
+            exchange.bin_ends[peer] = counts.size
+        exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        return counts + sum(offered.astype(np.int64) for offered, _ in exchange.incoming())
 
     def close(self) -> None:
         """See ``BatchWords``."""

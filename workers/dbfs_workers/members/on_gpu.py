@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from dbfs_workers.levels.batch_levels import BatchLevels
     from dbfs_workers.storage.living import Updated
 
-# Entries of a bin of the barrier: the handles of a batch's arrays.
-_BARRIER_ENTRIES: Final = 64
+# Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
+_BARRIER_ENTRIES: Final = 2**10
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,

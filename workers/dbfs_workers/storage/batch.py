@@ -110,7 +110,7 @@ def batch_bytes(stripe: Stripe, spec: TraversalSpec, sources: int) -> tuple[int,
     ``levels.path_sweeps``.
     """
     n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources, spec.backend)
-    working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8 + 4 * n_local * (spec.backend == "cuda")
+    working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8 + 8 * n_local * (spec.backend == "cuda")
     each_row = 8 * words * ("reached" in spec.batch) + sources * ("distances" in spec.batch)
     if SWEPT & set(spec.batch):
         working += n_local * sources

@@ -64,12 +64,12 @@ __device__ __forceinline__ void add_words(u64 bits, u64 place, u32 vertex, u64* 
 
 template <u32 kLogWidth>
 __device__ __forceinline__ void pull(const i64* offsets, const u32* columns, u32 first_id, u32 n_local,
-                                     const u64* of_all, const u32* live, const u64* front, const u64* seen, u64* found,
+                                     const u64* sources, const u32* live, const u64* front, const u64* seen, u64* found,
                                      u32* marked, i64 most, u32* left_rows, i64* left_starts, i64* left_sizes,
                                      u64* sums) {
   constexpr u32 kWidth = 1u << kLogWidth, kStep = kWidth < kInTurn ? kInTurn : kWidth, kOwn = kStep / kWidth;
   const Lanes lanes{kLogWidth};
-  const u64 wanted = of_all[lanes.word()];
+  const u64 wanted = sources[lanes.word()];
   const u32 step = gridDim.x * (blockDim.x / kLanes) * lanes.groups();
   u64 inspected = 0;
   for (u32 first = warp_in_grid() * lanes.groups(); first < n_local; first += step) {
@@ -175,11 +175,11 @@ extern "C" __global__ void dbfs_batch_push_rows(const u32* rows, i64 size, const
 // pull_rest: rows that `pull` has left take what they lack from their remaining in-neighbours. A warp takes kWarpEdges of
 // all these edges at a time, and of a row those until it lacks nothing. Reads as `pull`.
 extern "C" __global__ void dbfs_batch_pull_rest(const u32* rows, const i64* starts, const i64* ends, i64 size,
-                                                const u32* columns, u32 first_id, u32 log_width, const u64* of_all,
+                                                const u32* columns, u32 first_id, u32 log_width, const u64* sources,
                                                 const u64* front, const u64* seen, u64* found, u32* marked) {
   using namespace dbfs;
   const Lanes lanes{log_width};
-  const u64 wanted = of_all[lanes.word()];
+  const u64 wanted = sources[lanes.word()];
   const i64 total = __ldg(&ends[size - 1]), warps = (i64)gridDim.x * (blockDim.x / kLanes);
   for (i64 first = warp_in_grid() * kWarpEdges; first < total; first += warps * kWarpEdges) {
     const i64 past = first + kWarpEdges < total ? first + kWarpEdges : total;
@@ -208,16 +208,16 @@ extern "C" __global__ void dbfs_batch_pull_rest(const u32* rows, const i64* star
   }
 }
 
-// pull: each row takes what it lacks of the frontier's bits from its first `most` in-neighbours, until it has their
-// union. Rows that lack some then, and have more in-neighbours, are left for `pull_rest`, with the place and the number of
+// pull: each row takes what it lacks of some sources' bits, the words `sources`, from its first `most` in-neighbours, until
+// it has all of these bits. Rows that lack some then, and have more in-neighbours, are left for `pull_rest`, with the place and the number of
 // the remaining ones. `live` is null if most vertices are in the frontier. Reads 16 bytes of offsets and the words of a
 // row; 4 bytes, a bit and the words of a vertex an edge.
 #define DBFS_PULL(width, log_width)                                                                                    \
   extern "C" __global__ void dbfs_batch_pull_##width(                                                                 \
-      const i64* offsets, const u32* columns, u32 first_id, u32 n_local, const u64* of_all, const u32* live,          \
+      const i64* offsets, const u32* columns, u32 first_id, u32 n_local, const u64* sources, const u32* live,          \
       const u64* front, const u64* seen, u64* found, u32* marked, i64 most, u32* left_rows, i64* left_starts,         \
       i64* left_sizes, u64* sums) {                                                                                   \
-    dbfs::pull<log_width>(offsets, columns, first_id, n_local, of_all, live, front, seen, found, marked, most,        \
+    dbfs::pull<log_width>(offsets, columns, first_id, n_local, sources, live, front, seen, found, marked, most,        \
                           left_rows, left_starts, left_sizes, sums);                                                  \
   }
 DBFS_PULL(1, 0)
@@ -226,16 +226,27 @@ DBFS_PULL(4, 2)
 DBFS_PULL(8, 3)
 DBFS_PULL(16, 4)
 
-// unite: adds the words of all vertices of a bitmap to those of `of_all`, which has the words of one vertex.
-extern "C" __global__ void dbfs_batch_unite(i64 words, u32 log_width, const u32* live, const u64* front, u64* of_all) {
+// choose: lists the frontier's rows that have a bit of some sources, and adds up their degrees. `sources` has the words
+// of one vertex. Reads 4 bytes and the words of a row.
+extern "C" __global__ void dbfs_batch_choose(const u32* rows, i64 size, const i64* offsets, u32 first_id, u32 log_width,
+                                             const u64* front, const u64* sources, u32* chosen, u64* sums) {
   using namespace dbfs;
   const Lanes lanes{log_width};
-  u64 mine = 0;
-  visit_bits(
-      live, words, lanes, [&](i64 vertex, bool on) { mine |= on ? front[lanes.place(vertex)] : 0; },
-      [](i64, u32) {});
-  for (u32 step = 1u << log_width; step < kLanes; step <<= 1) mine |= __shfl_xor_sync(kAll, mine, step);
-  if (lanes.group() == 0 && mine & ~load_relaxed(&of_all[lanes.word()])) atomicOr(&of_all[lanes.word()], mine);
+  const u64 wanted = sources[lanes.word()];
+  const i64 step = (i64)gridDim.x * (blockDim.x / kLanes) * lanes.groups();
+  u64 degrees = 0;
+  for (i64 first = (i64)warp_in_grid() * lanes.groups(); first < size; first += step) {
+    const i64 i = first + lanes.group();
+    const u32 row = i < size ? __ldg(&rows[i]) : 0;
+    const u64 some = i < size ? __ldg(&front[lanes.place(first_id + row)]) & wanted : 0;
+    const bool any = __ballot_sync(kAll, some != 0) & lanes.mask();
+    const u32 listed = __ballot_sync(kAll, any && lanes.word() == 0);
+    if (has_bit(listed, lane_id())) {
+      chosen[reserve(&sums[kRows], listed)] = row;
+      degrees += __ldg(&offsets[row + 1]) - __ldg(&offsets[row]);
+    }
+  }
+  add_sum(&sums[kRowDegrees], degrees);
 }
 
 // settle: reduces the words that were found for the rank's rows to the new bits, which become seen; unmarks rows without
