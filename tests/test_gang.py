@@ -35,6 +35,15 @@ def test_a_wait_of_many_looks_leaves_nothing_of_its_callers(client: distributed.
         gc.enable()
 
 
+def test_results_of_workers_of_this_host_do_not_pass_the_scheduler(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang = Gang(client, tuple(joined_workers(client)))
+    future = client.submit(lambda: 7, pure=False)
+    monkeypatch.setattr(client.scheduler, "gather", None, raising=False)
+    assert gang.gather([future], Deadline(30), "reading") == [7]
+
+
 def test_a_deadline_while_a_task_runs(client: distributed.Client) -> None:
     gang = Gang(client, tuple(joined_workers(client)))
     future = client.submit(lambda: time.sleep(0.5), pure=False)

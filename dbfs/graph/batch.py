@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -271,7 +272,7 @@ class BatchResult(StaysHere):
             float64[n, 3] by vertex, or float64[edges, 2] by rank and edge: see ``RankBatch.sums``.
         """
         self._require(self.keep)
-        sums = [np.sum(parts, axis=0) for parts in self._fetch(self.keep)]
+        sums = [reduce(np.add, parts) for parts in self._fetch(self.keep)]
         return self._in_order(sums) if self.keep == "betweenness" else np.concatenate(sums)
 
     @bounded()
