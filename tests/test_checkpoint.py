@@ -4,7 +4,7 @@ import io
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,26 +15,30 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.analytics import checkpoint, sweeps
+from dbfs.analytics import checkpoint, diameter, sweeps
 from dbfs.analytics.checkpoint import Checkpoint
 from dbfs.edges.writers.target import Target
 from dbfs.errors import FormatError, InvalidOptionError, OutputError, UnreadableFileError
 from dbfs.graph.graph import Graph
+from dbfs.graph.traversing import traverse
 from dbfs.records import RunProgress
 
-# The process measures, and prints a line after each run of a few sources. Before the third run it waits to be killed.
+# The process measures. In a run after the file has enough sources it prints a line, and waits to be killed.
 KILLED = """
 import sys, dbfs
+import numpy as np
 from dbfs.analytics import checkpoint, sweeps
 sweeps.MOST_SOURCES, checkpoint._PAUSE = 50, 0
+path, measure, enough = sys.argv[1:]
 if __name__ == "__main__":
     def tell(made):
-        print(made.finished, flush=True)
-        if made.finished >= 200:
-            sys.stdin.read()
+        with np.load(path) as kept:
+            if kept["finished"] >= int(enough):
+                print(flush=True)
+                sys.stdin.read()
     with dbfs.connect(n_workers=2, backend="cpu", processes=False, dashboard_address=None) as client:
-        graph = dbfs.load("kronecker:scale=9", client=client)
-        graph.closeness_centrality(progress=tell, checkpoint=sys.argv[1])
+        graph = dbfs.load("uniform:n=500,m=3000", client=client)
+        getattr(graph, measure)(progress=tell, checkpoint=path)
 """
 
 
@@ -49,15 +53,19 @@ class StoppedError(Exception):
     """Raised by a progress function to end a measure."""
 
 
-def stopped_after(least: int, call: Any, **options: Any) -> None:
-    """End a call after some sources."""
+def stopped_after(least: int, call: Any, *, when: Callable[[], bool] = lambda: True, **options: Any) -> None:
+    """End a call after some sources of a run, at a time."""
 
     def stop(made: RunProgress) -> None:
-        if made.finished >= least:
+        if made.finished >= least and when():
             raise StoppedError
 
     with pytest.raises(StoppedError):
         call(progress=stop, **options)
+
+
+def values(measured: Any) -> Any:
+    return measured if isinstance(measured, int) else measured.values.tolist()
 
 
 def finished(path: Path) -> int:
@@ -66,28 +74,55 @@ def finished(path: Path) -> int:
 
 
 @pytest.mark.full
-def test_a_killed_process_goes_on(client: distributed.Client, tmp_path: Path) -> None:
-    path = tmp_path / "closeness.npz"
-    command = [sys.executable, "-c", KILLED, str(path)]
+@pytest.mark.parametrize(("measure", "enough"), [("closeness_centrality", 100), ("diameter", 7)])
+def test_a_killed_process_goes_on(client: distributed.Client, tmp_path: Path, measure: str, enough: int) -> None:
+    path, whole = tmp_path / "kept.npz", tmp_path / "whole.npz"
+    command = [sys.executable, "-c", KILLED, str(path), measure, str(enough)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) >= 200:
-                break
+        process.stdout.readline()
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    kept = finished(path)
-    assert 0 < kept <= 200
+    assert finished(path) == enough
     # Another number of ranks has the same edges.
-    with dbfs.load("kronecker:scale=9", client=client, ranks=3) as graph:
+    with dbfs.load("uniform:n=500,m=3000", client=client, ranks=3) as graph:
         seen: list[RunProgress] = []
-        found = graph.closeness_centrality(checkpoint=path, progress=seen.append)
-        assert min(made.finished for made in seen) >= kept
-        assert np.array_equal(found.values, graph.closeness_centrality().values)
-        assert finished(path) == graph.n
+        call = getattr(graph, measure)
+        found = values(call(checkpoint=path, progress=seen.append))
+        assert measure == "diameter" or min(made.finished for made in seen) >= enough
+        assert found == values(call(checkpoint=whole))
+        assert 0 < finished(path) - enough < finished(whole)
         seen.clear()
-        again = graph.closeness_centrality(checkpoint=path, progress=seen.append)
-        assert (again.values.tolist(), seen) == (found.values.tolist(), [])
+        assert (values(call(checkpoint=path, progress=seen.append)), seen) == (found, [])
+
+
+@pytest.mark.parametrize("measure", ["diameter", "radius"])
+def test_bounds_of_eccentricities_go_on(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measure: str
+) -> None:
+    traversals = 0
+
+    def counted(*given: Any, **options: Any) -> Any:
+        nonlocal traversals
+        traversals += 1
+        return traverse(*given, **options)
+
+    monkeypatch.setattr(checkpoint, "_PAUSE", 0)
+    monkeypatch.setattr(diameter, "traverse", counted)
+    path = tmp_path / "kept.npz"
+    with dbfs.load("uniform:n=500,m=3000", client=client, ranks=2) as graph:
+        call = getattr(graph, measure)
+        right, needed = call(), traversals
+        stopped_after(1, call, when=lambda: path.exists() and finished(path) >= needed // 2, checkpoint=path)
+        kept, traversals = finished(path), 0
+        assert 0 < kept < needed
+        assert call(checkpoint=path) == right
+        assert 0 < traversals == finished(path) - kept < needed
+        # Bounds are of any measure of eccentricities, and of no other one.
+        assert graph.radius(checkpoint=path) == graph.radius()
+        assert graph.diameter(checkpoint=path) == graph.diameter()
+        with pytest.raises(InvalidOptionError, match="another measure: bounds of eccentricities, not wiener_index"):
+            graph.wiener_index(checkpoint=path)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -108,6 +143,7 @@ def test_every_measure_goes_on(
                 (graph.average_shortest_path_length, {}),
                 (graph.neighbourhood_function, {"sample": 60}),
                 (graph.khop_sizes, {"k": 2}),
+                *[(call, {}) for call in (graph.diameter, graph.radius) if directed],
             ]
         ):
             path = tmp_path / f"{number}.npz"

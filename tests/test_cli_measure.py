@@ -145,7 +145,7 @@ def test_a_loaded_graph(invoke: Invoke, client: distributed.Client) -> None:
         (["eccentricity", "path:n=5", "--sample", "3"], 2, "--sample is not for eccentricity"),
         (["khop-sizes", "path:n=5"], 2, "--k is for khop-sizes, which needs it"),
         (["wiener", "path:n=5", "--k", "3"], 2, "--k is for khop-sizes, which needs it"),
-        (["radius", "path:n=5", "--checkpoint", "x"], 2, "--checkpoint is not for radius"),
+        (["radius", "path:n=5", "--checkpoint", "/no/such/x"], 2, "there is no folder /no/such"),
         (["wiener", "path:n=5", "--checkpoint", "/no/such/x"], 2, "there is no folder /no/such"),
         (["wiener", "path:n=5", "--out", "x.csv"], 2, "--out is for tables, and wiener is one number"),
         (["closeness", "path:n=5", "--out", "x.npy"], 2, "--out x.npy: the name must end in .parquet or .csv"),

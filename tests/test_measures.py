@@ -15,6 +15,7 @@ import dbfs
 from dbfs import memory
 from dbfs.analytics import diameter, sweeps
 from dbfs.analytics.diameter import Measure
+from dbfs.analytics.measures import Options
 from dbfs.errors import (
     DisconnectedGraphError,
     GraphTooLargeError,
@@ -200,7 +201,7 @@ def test_diameters_of_connected_graphs(
             patch.setattr(diameter, "PLAIN_TRAVERSALS", 3)
         assert_measures(ours, graph)
         for measure, expected in (Measure.LARGEST_EACH, nx.periphery), (Measure.SMALLEST_EACH, nx.center):
-            found = diameter.eccentricities(ours, measure)
+            found = diameter.eccentricities(ours, measure, Options())
             end = found.max() if measure is Measure.LARGEST_EACH else found.min()
             assert np.flatnonzero(found == end).tolist() == sorted(expected(graph))
 

@@ -109,7 +109,7 @@ def of_vertices(
     _require(graph)
     sources = _near_together(graph, sources)
 
-    def parts(finished: int) -> Iterator[tuple[int, Floats]]:
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for made in batches_of(graph, sources, options.progress, keep="betweenness", finished=finished):
             of_run = np.zeros((4, graph.n))
             of_run[:3] = made.dependencies().T
@@ -138,7 +138,7 @@ def of_edges(
     ends, place = _edges(graph)
     sources = _near_together(graph, sources)
 
-    def parts(finished: int) -> Iterator[tuple[int, Floats]]:
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for made in batches_of(graph, sources, options.progress, keep="edge_betweenness", finished=finished):
             if made.version != version:
                 graph.require_version(version, "the list of edges")

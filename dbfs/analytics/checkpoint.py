@@ -37,7 +37,7 @@ def folded(
     measure: str,
     made_of: tuple[Array, ...],
     begin: Array,
-    parts: Callable[[int], Iterator[tuple[int, Array]]],
+    parts: Callable[[int, Array], Iterator[tuple[int, Array]]],
     add: Callable[[Array, Array], Array],
     path: str | os.PathLike[str] | None,
 ) -> Array:
@@ -48,7 +48,8 @@ def folded(
         measure: what is measured, and how it is added up.
         made_of: arrays of vertices that the measure is made of.
         begin: what the measure keeps before the first source.
-        parts: yields the parts from a number of finished sources on: how many sources, and what is kept of them.
+        parts: yields the parts from a number of finished sources on, of which the array is kept: how many sources, and
+            what is kept of them.
         add: returns what is kept of two stretches of sources.
         path: the checkpoint; None for none.
 
@@ -59,12 +60,12 @@ def folded(
         Other errors as of ``parts``.
     """
     if path is None:
-        for _, part in parts(0):
+        for _, part in parts(0, begin):
             begin = add(begin, part)
         return begin
     checkpoint = Checkpoint(graph, measure, made_of, begin, Path(path))
     try:
-        for sources, part in parts(checkpoint.finished):
+        for sources, part in parts(checkpoint.finished, checkpoint.state):
             checkpoint.take(checkpoint.finished + sources, add(checkpoint.state, part))
     finally:
         checkpoint.save()

@@ -14,7 +14,7 @@ diameter of real-world undirected graphs", 2013).
 from __future__ import annotations
 
 import enum
-import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics import measures
+from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.degrees import hub
-from dbfs.analytics.sweeps import Progress, counts_of, disconnected, of_one_version
+from dbfs.analytics.sweeps import counts_of, disconnected, of_one_version
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import DirectedGraphError
@@ -145,71 +146,95 @@ class Measure(enum.Enum):
     SMALLEST_EACH = "every vertex of the smallest eccentricity"
 
 
-def diameter(graph: Graph, progress: Progress) -> int:
+_LARGEST: Final = (Measure.LARGEST, Measure.LARGEST_EACH)
+
+
+def diameter(graph: Graph, options: measures.Options) -> int:
     """See ``Graph.diameter``."""
-    return int(eccentricities(graph, Measure.LARGEST, progress).max())
+    return int(eccentricities(graph, Measure.LARGEST, options).max())
 
 
-def radius(graph: Graph, progress: Progress) -> int:
+def radius(graph: Graph, options: measures.Options) -> int:
     """See ``Graph.radius``."""
-    return int(eccentricities(graph, Measure.SMALLEST, progress).min())
+    return int(eccentricities(graph, Measure.SMALLEST, options).min())
 
 
-def eccentricities(graph: Graph, measure: Measure, progress: Progress = None) -> NDArray[np.int64]:
+def eccentricities(graph: Graph, measure: Measure, options: measures.Options) -> NDArray[np.int64]:
     """Return int64[n], an eccentricity by vertex, exact as far as the measure needs; errors as of ``Graph.diameter``.
 
     The answer has lower bounds if the measure is a largest eccentricity, else upper bounds: the measure of these bounds
     equals the measure of the eccentricities.
     """
-    left = measures.sources_of(graph, measures.Options())
+    vertices = measures.sources_of(graph, options)
     if graph.directed:
-        return measures.eccentricity(graph, None, measures.Options(progress=progress)).values
-    lower, upper = np.zeros(left.size, np.int64), np.full(left.size, np.iinfo(np.int64).max)
-    central, smallest, before = np.empty(0, np.int32), left.size, left.size
-    vertex, of_all, pays = hub(graph), False, measure is Measure.LARGEST
-    sweeps = of_one_version(graph, (traverse(graph, [(vertex,)], progress=progress)[0] for _ in itertools.count()))
-    for step, sweep in enumerate(sweeps, 1):
-        if sweep.reached < left.size and step == 1:
-            raise disconnected(graph, vertex, sweep.reached)
-        distances, most = sweep.distances(), sweep.depth
-        np.maximum(lower, np.maximum(distances, most - distances), out=lower)
-        np.minimum(upper, most + distances, out=upper)
-        lower[vertex] = upper[vertex] = most
-        pays = pays and (most < smallest or not of_all)
-        if most < smallest:
-            central, smallest = distances, most
-        left = _undecided(left, lower, upper, measure)
-        if measure is Measure.LARGEST:
-            left = _may_be_ends(left, central[left], int(lower.max()))
-        if step % ROUND_TRAVERSALS == 0:
-            if left.size and before - left.size < PLAIN_TRAVERSALS:
-                some = left[:PLAIN_TRAVERSALS]
-                depths = [np.count_nonzero(counts, axis=1) - 1 for counts in counts_of(graph, some, progress)]
-                lower[some] = upper[some] = np.concatenate(depths)
-                graph.require_version(sweep.version, "a traversal")
-                left = _undecided(left, lower, upper, measure)
-            before = left.size
-        if not left.size:
-            break
-        # The farthest vertex and the most central one by turns: for the diameter the most central of all, as long as
-        # such a vertex is a better centre than those before.
-        of_all = pays and step % 2 == 0 and bool(lower.min() < smallest)
-        if of_all:
-            vertex = int(lower.argmin())
-        else:
-            vertex = int(left[np.argmax(upper[left]) if step % 2 else np.argmin(lower[left])])
-    return lower if measure in (Measure.LARGEST, Measure.LARGEST_EACH) else upper
+        return measures.eccentricity(graph, None, options).values
+
+    def parts(step: int, bounds: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        lower, upper, central = bounds
+        smallest = int(central.max()) if step else vertices.size
+        left = _undecided(vertices, lower, upper, measure)
+        vertex, before, of_all, pays = 0, left.size, False, measure is Measure.LARGEST
+
+        def following() -> Iterator[BFSResult]:
+            nonlocal vertex, of_all
+            while left.size:
+                # The farthest vertex and the most central one by turns: for the diameter the most central of all, as
+                # long as such a vertex is a better centre than those before.
+                of_all = pays and step % 2 == 0 and bool(lower.min() < smallest)
+                if step == 0:
+                    vertex = hub(graph)
+                elif of_all:
+                    vertex = int(lower.argmin())
+                else:
+                    vertex = int(left[np.argmax(upper[left]) if step % 2 else np.argmin(lower[left])])
+                yield traverse(graph, [(vertex,)], progress=options.progress)[0]
+
+        for sweep in of_one_version(graph, following()):
+            step += 1
+            if sweep.reached < graph.n and step == 1:
+                raise disconnected(graph, vertex, sweep.reached)
+            distances, most = sweep.distances(), sweep.depth
+            np.maximum(lower, np.maximum(distances, most - distances), out=lower)
+            np.minimum(upper, most + distances, out=upper)
+            lower[vertex] = upper[vertex] = most
+            pays = pays and (most < smallest or not of_all)
+            if most < smallest:
+                central[:], smallest = distances, most
+            left = _undecided(left, lower, upper, measure)
+            if measure is Measure.LARGEST:
+                left = _may_be_ends(left, central[left], int(lower.max()), upper)
+            if step % ROUND_TRAVERSALS == 0:
+                if left.size and before - left.size < PLAIN_TRAVERSALS:
+                    some = left[:PLAIN_TRAVERSALS]
+                    made = counts_of(graph, some, options.progress)
+                    depths = [np.count_nonzero(counts, axis=1) - 1 for counts in made]
+                    graph.require_version(sweep.version, "a traversal")
+                    lower[some] = upper[some] = np.concatenate(depths)
+                    left = _undecided(left, lower, upper, measure)
+                before = left.size
+            yield 1, bounds
+
+    # By vertex: bounds of the eccentricity, and the distance from the vertex of the smallest eccentricity found.
+    begin = np.zeros((3, vertices.size), np.int64)
+    begin[1] = np.iinfo(np.int64).max
+    name, path, row = "bounds of eccentricities", options.checkpoint, 0 if measure in _LARGEST else 1
+    found: NDArray[np.int64] = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
+    return found
 
 
-def _may_be_ends(left: NDArray[np.int64], ways: NDArray[np.int32], largest: int) -> NDArray[np.int64]:
+def _may_be_ends(
+    left: NDArray[np.int64], ways: NDArray[np.int64], largest: int, upper: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the vertices that may be farther apart than ``largest``, of those that were ``left``.
 
-    Both ends of such a pair are left, and no farther apart than the ``ways`` from the centre to both.
+    Both ends of such a pair are left, and no farther apart than the ``ways`` from the centre to both. The eccentricity
+    of any other vertex is ``largest`` at most, which ``upper`` then says.
     """
     while left.size:
         ends = ways + ways.max() > largest
         if ends.all():
             break
+        upper[left[~ends]] = largest
         left, ways = left[ends], ways[ends]
     return left
 

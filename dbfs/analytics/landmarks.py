@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics.checkpoint import Checkpoint
+from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.degrees import hub
 from dbfs.analytics.sweeps import Progress, of_one_version
 from dbfs.cluster.deadline import bounded
@@ -99,33 +98,31 @@ def landmarks(graph: Graph, k: int, progress: Progress, path: str | os.PathLike[
     if not graph.n:
         raise InvalidVertexError(f"{graph.name} has no vertices to be landmarks")
     first, version = hub(graph), graph.version
+
+    def parts(finished: int, rows: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        nonlocal version
+        nearest, vertex = rows[:, 1:].min(axis=0, initial=_FAR), first
+
+        def following() -> Iterator[BFSResult]:
+            nonlocal vertex
+            for number in range(finished, count):
+                if number:
+                    vertex = int(nearest.argmax())
+                    if nearest[vertex] == 0:
+                        return
+                yield traverse(graph, [(vertex,)], progress=progress)[0]
+
+        for sweep in of_one_version(graph, following()):
+            version, distances = sweep.version, sweep.distances()
+            np.minimum(nearest, distances, out=nearest)
+            yield 1, np.concatenate([[vertex], distances]).astype(np.int32)[None]
+
+    def add(these: NDArray[np.int32], those: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.concatenate([these, those])
+
     # A row has a landmark, and then its distances by vertex.
-    rows = np.empty((0, 1 + graph.n), np.int32)
-    checkpoint = None
-    if path is not None:
-        checkpoint = Checkpoint(graph, "landmarks", (np.empty(0, np.int64),), rows, Path(path))
-        rows = checkpoint.state
-    nearest = rows[:, 1:].min(axis=0, initial=_FAR)
-
-    vertex = first
-
-    def following() -> Iterator[BFSResult]:
-        nonlocal vertex
-        while len(rows) < count:
-            if len(rows):
-                vertex = int(nearest.argmax())
-                if nearest[vertex] == 0:
-                    return
-            yield traverse(graph, [(vertex,)], progress=progress)[0]
-
-    for sweep in of_one_version(graph, following()):
-        version, distances = sweep.version, sweep.distances()
-        np.minimum(nearest, distances, out=nearest)
-        rows = np.vstack([rows, np.concatenate([[vertex], distances]).astype(np.int32)])
-        if checkpoint is not None:
-            checkpoint.take(len(rows), rows)
-    if checkpoint is not None:
-        checkpoint.save()
+    begin = np.empty((0, 1 + graph.n), np.int32)
+    rows = folded(graph, "landmarks", (np.empty(0, np.int64),), begin, parts, add, path)
     chosen, found = rows[:count, 0].tolist(), rows[:count, 1:]
     narrow = np.int16 if found.max() <= np.iinfo(np.int16).max else np.int32
     return Landmarks(graph, tuple(graph.python_ids(chosen)), found.astype(narrow), version)

@@ -178,7 +178,7 @@ def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunct
     """See ``Graph.neighbourhood_function``."""
     sources = sources_of(graph, options)
 
-    def parts(finished: int) -> Iterator[tuple[int, Floats]]:
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for counts in counts_of(graph, sources, options.progress, finished=finished):
             within = np.cumsum(counts, axis=1).astype(np.float64)
             yield len(counts), np.stack([within.sum(axis=0), (within**2).sum(axis=0)])
@@ -293,7 +293,7 @@ def _totals(
     else:
         sources = sources_of(graph, options) if vertices.size else vertices
 
-        def parts(finished: int) -> Iterator[tuple[int, Floats]]:
+        def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
             for result in batches_of(graph, sources, options.progress, keep="distances", finished=finished):
                 yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
 
@@ -341,7 +341,7 @@ def _rows(
         DisconnectedGraphError: ``connected``, and a source does not reach all vertices.
     """
 
-    def parts(finished: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
         made = counts_of(graph, sources, options.progress, finished=finished, max_depth=max_depth)
         for counts in made:
             reached = counts.sum(axis=1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbfs.analytics import measures
 from dbfs.analytics.diameter import Measure, eccentricities
+from dbfs.analytics.measures import Options
 from dbfs.errors import DisconnectedGraphError
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
@@ -99,7 +100,7 @@ def _eccentricities(graph: BackendGraph, measure: Measure) -> NDArray[np.int64]:
     Raise ``NetworkXError`` if some vertex does not reach all others.
     """
     try:
-        return eccentricities(graph.loaded(), measure) if len(graph) else np.empty(0, np.int64)
+        return eccentricities(graph.loaded(), measure, Options()) if len(graph) else np.empty(0, np.int64)
     except DisconnectedGraphError as error:
         raise _disconnected(graph) from error
 
