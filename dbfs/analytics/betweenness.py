@@ -104,7 +104,8 @@ def of_vertices(
 ) -> tuple[Floats, Floats]:
     """Return float64[n] and float64[n], by vertex the betweenness and its standard error, from some sources.
 
-    Both are NaN where no source is another vertex; errors as of ``Graph.betweenness_centrality``.
+    Both are NaN where no source is another vertex, and the error where no path from a source passes; errors
+    as of ``Graph.betweenness_centrality``.
     """
     _require(graph)
     sources = _near_together(graph, sources)
@@ -153,7 +154,7 @@ def of_edges(
 def _scaled(
     graph: Graph, sums: Floats, squares: Floats, sample: Any, population: int, normalized: bool
 ) -> tuple[Floats, Floats]:
-    """Return the betweenness and its standard error.
+    """Return the betweenness and its standard error, NaN where the sample tells nothing.
 
     Args:
         graph: the graph.
@@ -170,9 +171,9 @@ def _scaled(
         variance = squares / sample
     variance -= mean**2
     spread = np.sqrt(np.maximum(0, variance, out=variance), out=variance)
-    scale = population / pairs
+    scale, told = population / pairs, (mean > 0) | (sample == population)
     mean *= scale
-    return mean, error_of_mean(spread, sample, population) * scale
+    return mean, np.where(told, error_of_mean(spread, sample, population) * scale, np.nan)
 
 
 def _sources(graph: Graph, options: Options) -> NDArray[np.int64]:

@@ -650,7 +650,8 @@ class Graph(StaysHere, GraphCounts):
             normalized: divide by the number of pairs of other vertices; else an undirected pair counts once.
             endpoints: whether the ends of a path count as passed.
             sample: number of random sources, at least 3; the values are estimates then, with standard errors (Brandes
-                and Pich 2007). The estimate of a sampled vertex is made of the other ones.
+                and Pich 2007). The estimate of a sampled vertex is made of the other ones. A vertex or an edge that no
+                path from the sample passes gets the value 0 and the error NaN.
             seed: see ``closeness_centrality``.
             deadline, progress, checkpoint: see ``eccentricity``.
 
