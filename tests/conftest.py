@@ -24,6 +24,7 @@ import dbfs
 pytest.register_assert_rewrite("tests.support")
 
 from dbfs.graph.graph import Graph  # noqa: E402
+from tests.support.gpus import four_on_one_gpu  # noqa: E402
 from tests.support.processes import fork_workers  # noqa: E402
 from tests.support.runs import ENDLESS  # noqa: E402
 from tests.support.sizes import mark_sizes  # noqa: E402
@@ -65,6 +66,20 @@ def client(pytestconfig: pytest.Config) -> Iterator[distributed.Client]:
     with dbfs.connect(
         n_workers=4, backend="cpu", dashboard_address=None, processes=processes, protocol="tcp://"
     ) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[distributed.Client]:
+    """A cluster with a worker for each GPU."""
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def sharing() -> Iterator[distributed.Client]:
+    """A cluster of four workers that share the first GPU."""
+    with four_on_one_gpu() as client:
         yield client
 
 

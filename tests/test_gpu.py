@@ -7,7 +7,6 @@ host.
 
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,18 +47,6 @@ THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in parity.WAYS.
 
 
 RANKS = [needs(ranks) for ranks in (1, 2, 4, 8)]
-
-
-@pytest.fixture(scope="module")
-def gpus() -> Iterator[distributed.Client]:
-    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def sharing() -> Iterator[distributed.Client]:
-    with four_on_one_gpu() as client:
-        yield client
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -15,7 +15,7 @@ from dbfs.validation import validate
 from dbfs_workers.checks import validation
 from dbfs_workers.checks.verdict import Rule, Verdict
 from dbfs_workers.reads.messages import KeptLabels
-from tests.support.gpus import four_on_one_gpu, needs_gpu
+from tests.support.gpus import needs_gpu
 from tests.support.graphs import GRAPHS, random
 from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels
 
@@ -25,12 +25,6 @@ pytestmark = needs_gpu("cupy", "dask_cuda")
 @pytest.fixture(scope="module")
 def gpu() -> Iterator[distributed.Client]:
     with dbfs.connect(n_workers=1, backend="cuda", dashboard_address=None, memory_limit=0) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def sharing() -> Iterator[distributed.Client]:
-    with four_on_one_gpu() as client:
         yield client
 
 

@@ -21,7 +21,7 @@ from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.device import COMPILER, EmulatedGpu
-from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
+from tests.support.gpus import GPUS, needs_gpu
 from tests.support.parity import Way, loaded
 
 GRID = Way("resident", layout="2d")
@@ -39,18 +39,6 @@ def real(_seed: int, policy: Policy) -> Device:
 @pytest.fixture(scope="module")
 def nine() -> Iterator[distributed.Client]:
     with dbfs.connect(n_workers=9, backend="cpu", dashboard_address=None, processes=False) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def sharing() -> Iterator[distributed.Client]:
-    with four_on_one_gpu() as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def gpus() -> Iterator[distributed.Client]:
-    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
         yield client
 
 
