@@ -36,21 +36,26 @@ def list_rows(distances, last, ends, rows):
                 ends[distance] += 1
 
 
+@kernel(types.boolean, READ_UINT32, READ_UINT32, int64, int64)
+def adds(columns, live, start, k):
+    """Return whether a column of the row from ``start`` on is live, and no parallel edge of the column before."""
+    u = columns[k]
+    if not live[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
+        return False
+    # Columns that repeat another follow it in their row.
+    return k == start or columns[k - 1] != u
+
+
 @kernel(void, READ_INT64, READ_INT64, READ_UINT32, READ_UINT32, FLOAT64, int64, FLOAT64)
 def add_up(starts, ends, columns, live, front, row, total):
     """Set ``total`` to the sum of the numbers of a row's live neighbours; parallel edges count once."""
     for lane in range(LANES):
         total[lane] = 0.0
     for k in range(starts[row], ends[row]):
-        u = columns[k]
-        if not live[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
-            continue
-        # Columns that repeat another follow it in their row.
-        if k > starts[row] and columns[k - 1] == u:
-            continue
-        base = np.int64(u) * LANES
-        for lane in range(LANES):
-            total[lane] += front[base + lane]
+        if adds(columns, live, starts[row], k):
+            base = np.int64(columns[k]) * LANES
+            for lane in range(LANES):
+                total[lane] += front[base + lane]
 
 
 @kernel(types.boolean, *_ROWS, *_LEVEL, *_FRONT, FLOAT64, FLOAT64)
@@ -122,12 +127,9 @@ def add_edge_dependencies(starts, ends, columns, rows, level, distances, live, f
         for lane in range(LANES):
             paths[lane] = values[base + lane] if distances[base + lane] == level else 0.0
         for k in range(starts[row], ends[row]):
-            u = columns[k]
-            if not live[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
+            if not adds(columns, live, starts[row], k):
                 continue
-            if k > starts[row] and columns[k - 1] == u:
-                continue
-            other, place = np.int64(u) * LANES, 2 * k
+            other, place = np.int64(columns[k]) * LANES, 2 * k
             # Two chains of additions, each half as long.
             one = two = one_square = two_square = 0.0
             for lane in range(0, LANES, 2):
