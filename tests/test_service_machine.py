@@ -374,11 +374,12 @@ def left_on_worker(dask_worker: distributed.Worker) -> tuple[int, int]:
 @pytest.mark.full
 @pytest.mark.fuzz
 @pytest.mark.timeout(3600)
-def test_any_sequence_of_calls(cluster: distributed.Client) -> None:
+@pytest.mark.parametrize("examples", [40, pytest.param(120, marks=pytest.mark.long)])
+def test_any_sequence_of_calls(cluster: distributed.Client, examples: int) -> None:
     Service.main = cluster
     dbfs.install(cluster)
     options = settings(
-        max_examples=120,
+        max_examples=examples,
         stateful_step_count=12,
         deadline=None,
         suppress_health_check=list(HealthCheck),
