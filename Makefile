@@ -1,6 +1,8 @@
 # Everything starts from nothing: the first target that needs it makes .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Pytest rewrites the asserts of all tests, 10 s of a core in each process, unless it may keep what it wrote.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all test-long planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
 
