@@ -17,13 +17,13 @@ test: lint contracts
 PYTEST := -m pytest -p tests.support.unstable --durations=15
 FORGET := rm -rf .pytest_cache/v/unstable
 
-# Make test; the other tests (the mark "full") in two processes, except those that need the machine for themselves (the mark
-# "alone"); those; and the parity tests of make test once more. In the last two the shared cluster's workers are processes.
-# The timeout ends tests that hang.
+# Make test; the other tests (the mark "full"), except those that kill or stop workers (the mark "alone"); those; and the
+# parity tests of make test once more. In the last two the shared cluster's workers are processes. The timeout ends tests
+# that hang.
 FULL := $(PYTEST) --timeout=600
 test-all: test
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not long and not alone"
-	$(BIN)/python $(FULL) --worker-processes -m "full and not long and alone"
+	$(BIN)/python $(FULL) -n 2 --dist worksteal --worker-processes -m "full and not long and alone"
 	$(BIN)/python $(FULL) --worker-processes -m "not full and not long" tests/test_parity.py
 
 # What takes long (the mark "long"): soaks, whole matrices, many seeds. None of these tests is in make test-all.
