@@ -143,10 +143,14 @@ def test_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.Dat
 
 @pytest.mark.full
 @pytest.mark.fuzz
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(graph=graphs(), data=st.data())
-def test_many_random_graphs(client: distributed.Client, graph: nx.Graph, data: st.DataObject) -> None:
-    check(graph, data.draw(st.sampled_from(list(graph))), data.draw(st.sampled_from(list(graph))))
+@pytest.mark.parametrize("examples", [5, pytest.param(30, marks=pytest.mark.long)])
+def test_many_random_graphs(client: distributed.Client, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(graph=graphs(), data=st.data())
+    def check_any(graph: nx.Graph, data: st.DataObject) -> None:
+        check(graph, data.draw(st.sampled_from(list(graph))), data.draw(st.sampled_from(list(graph))))
+
+    check_any()
 
 
 @pytest.mark.full
