@@ -84,9 +84,8 @@ def test_other_graphs_and_the_worker_stay(small, tmp_path, name, start, unit, si
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("suffix", ["gz", "bz2"])
-@pytest.mark.parametrize("edges", [2_000_000, 6_000_000])
-def test_ids_that_are_all_distinct(small, tmp_path, suffix, edges):
+@pytest.mark.parametrize(("edges", "suffix"), [(2_000_000, "gz"), (6_000_000, "bz2")])
+def test_ids_that_are_all_distinct(small, tmp_path, edges, suffix):
     """After the read, the table of ids takes the most memory."""
     workers = set(joined_workers(small))
     unit = b"".join(b"%d %d\n" % (edge, 2**40 + edge) for edge in range(edges))
