@@ -1,6 +1,6 @@
 """Batches of sources on GPUs through the service: every reader against SciPy, by every exchange and layout."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -16,21 +16,9 @@ from dbfs_workers.levels import batch_levels
 from tests.support import graphs
 from tests.support.batch_results import assert_batch, assert_cancelled, loaded
 from tests.support.batches import dependencies
-from tests.support.gpus import four_on_one_gpu, needs, needs_gpu, needs_nccl
+from tests.support.gpus import needs, needs_gpu, needs_nccl
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
-
-
-@pytest.fixture(scope="module")
-def gpus() -> Iterator[distributed.Client]:
-    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def sharing() -> Iterator[distributed.Client]:
-    with four_on_one_gpu() as client:
-        yield client
 
 
 def check(client: distributed.Client, monkeypatch: pytest.MonkeyPatch, exchange: str, **options: Any) -> None:
