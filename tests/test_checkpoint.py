@@ -207,6 +207,30 @@ def test_an_updated_graph_is_another_one(
         assert found.tolist() == [max(vertex, 80 - vertex) for vertex in range(81)]
 
 
+@pytest.mark.parametrize("measure", ["betweenness_centrality", "harmonic_centrality"])
+def test_a_part_that_is_not_taken_is_not_kept(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measure: str
+) -> None:
+    """An update comes between the end of a run and the state with the run's sources."""
+    monkeypatch.setattr(sweeps, "MOST_SOURCES", 20)
+    monkeypatch.setattr(checkpoint, "_PAUSE", 1e9)
+    path = tmp_path / "kept.npz"
+    with dbfs.load("grid2d:side=9", client=client, ranks=2, mutable=True) as graph:
+        call, take = getattr(graph, measure), Checkpoint.take
+
+        def updated(kept: Checkpoint, finished: int, state: Any) -> None:
+            if finished >= 60 and not graph.version:
+                graph.insert_edges([(0, 80)])
+            take(kept, finished, state)
+
+        monkeypatch.setattr(Checkpoint, "take", updated)
+        with pytest.raises(InvalidOptionError, match="of version 0"):
+            call(sample=70, checkpoint=path)
+        assert finished(path) == 40
+        graph.delete_edges([(0, 80)])
+        np.testing.assert_allclose(call(sample=70, checkpoint=path).values, call(sample=70).values, rtol=1e-12)
+
+
 def test_files_that_are_no_checkpoints(graph: Graph, tmp_path: Path) -> None:
     array, archive = io.BytesIO(), io.BytesIO()
     np.save(array, np.arange(3))

@@ -117,8 +117,9 @@ def of_vertices(
             of_run[3, np.array(made.source_vertices)] = made.reached - 1
             yield len(made.sources), of_run
 
-    begin, name = np.zeros((4, graph.n)), "betweenness_centrality"
-    sums, squares, reached, own = folded(graph, name, (sources,), begin, parts, operator.iadd, options.checkpoint)
+    begin, name, path = np.zeros((4, graph.n)), "betweenness_centrality", options.checkpoint
+    add = operator.iadd if path is None else np.add
+    sums, squares, reached, own = folded(graph, name, (sources,), begin, parts, add, path)
     if endpoints:
         # A path ends at the vertex once for each source that reaches it, and begins there for each vertex it reaches.
         sums, squares = sums + reached + own, squares + 2 * sums + reached + own**2

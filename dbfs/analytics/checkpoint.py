@@ -50,7 +50,8 @@ def folded(
         begin: what the measure keeps before the first source.
         parts: yields the parts from a number of finished sources on, of which the array is kept: how many sources, and
             what is kept of them.
-        add: returns what is kept of two stretches of sources.
+        add: returns what is kept of two stretches of sources. With a checkpoint the first stays as it was, since a part
+            that is not taken is not kept.
         path: the checkpoint; None for none.
 
     Raises:
