@@ -85,8 +85,10 @@ def betweenness_centrality(
     """See ``Graph.betweenness_centrality``."""
     chosen, sources = chosen_vertices(graph, vertices), _sources(graph, options)
     values, errors = of_vertices(graph, sources, normalized, endpoints, options)
-    told = None if options.sample is None else errors[chosen]
-    return VertexMeasure("betweenness_centrality", graph.ids_of(chosen), values[chosen], told, sources.size)
+    if vertices is not None:
+        values, errors = values[chosen], errors[chosen]
+    told = None if options.sample is None else errors
+    return VertexMeasure("betweenness_centrality", graph.ids_of(chosen), values, told, sources.size)
 
 
 def edge_betweenness_centrality(graph: Graph, normalized: bool, options: Options) -> EdgeMeasure:

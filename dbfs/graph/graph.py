@@ -642,8 +642,8 @@ class Graph(StaysHere, GraphCounts):
 
         Every vertex of the graph is a source, or each one of the sample, for few vertices too (Brandes 2001). Parallel
         edges count once. Numbers of paths are float64. Each rank sweeps over a share of the sources: 4 bytes
-        for each edge of the whole graph (8 if it is directed), about 430 for each vertex, and one for each vertex
-        and source of its share, of 512 sources at a time.
+        for each edge of the whole graph (8 if it is directed), about 430 for each vertex (810 on a GPU), and one for
+        each vertex and source of its share, of 512 sources at a time.
 
         Args:
             vertices: see ``eccentricity``.

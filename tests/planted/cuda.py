@@ -70,6 +70,24 @@ FAULTS = (
         ("tests/cuda/test_cuda_batch.py::test_widths",),
     ),
     Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
+        "__ldg(&front[lanes.place(first_id + row)]) & wanted",
+        "__ldg(&front[lanes.place(row)]) & wanted",
+        ("tests/cuda/test_cuda_batch.py::test_ranks_that_map_words",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/sweeps.cu",
+        "        if (edge > before && __ldg(&columns[list + edge - 1]) == other) continue;\n",
+        "",
+        ("tests/cuda/test_cuda_batch.py::test_sweeps_have_the_dependencies_of_their_definition",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/sweeps.cu",
+        "    totals[at] = 0;\n",
+        "",
+        ("tests/cuda/test_cuda_batch.py::test_sweeps_have_the_dependencies_of_their_definition",),
+    ),
+    Fault(
         "workers/dbfs_workers/levels/batch_words.py",
         "        pair = int(scratch.turned == everywhere)\n",
         "        pair = int(everywhere)\n",

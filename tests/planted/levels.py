@@ -94,6 +94,18 @@ FAULTS = (
         ("tests/workers/test_phases.py::test_contract_labels_the_new_vertices_of_a_bin",),
     ),
     Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
+        "        if pushes:\n            self._forget_peers()\n",
+        "        if not bottom_up:\n            self._forget_peers()\n",
+        ("tests/workers/test_batch_levels.py::test_any_batch_has_scipys_distances",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
+        "            if sums[1] <= _SMALL_EDGES * self._edges:\n",
+        "            if chosen.edges <= _SMALL_EDGES * self._edges:\n",
+        ("tests/workers/test_batch_levels.py::test_any_batch_has_scipys_distances",),
+    ),
+    Fault(
         "workers/dbfs_workers/direction.py",
         " if state.bottom_up else BATCH_SHARE",
         "",
