@@ -82,8 +82,8 @@ FAULTS = (
         ("tests/cuda/test_cuda_batch.py::test_sweeps_have_the_dependencies_of_their_definition",),
     ),
     Fault(
-        "workers/dbfs_workers/cuda/kernels/phases/sweeps.cu",
-        "    totals[at] = 0;\n",
+        "workers/dbfs_workers/backends/sweeps_cuda.py",
+        "        self._totals[:] = 0\n",
         "",
         ("tests/cuda/test_cuda_batch.py::test_sweeps_have_the_dependencies_of_their_definition",),
     ),

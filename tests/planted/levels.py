@@ -95,12 +95,6 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/levels/batch_levels.py",
-        "        if pushes:\n            self._forget_peers()\n",
-        "        if not bottom_up:\n            self._forget_peers()\n",
-        ("tests/workers/test_batch_levels.py::test_any_batch_has_scipys_distances",),
-    ),
-    Fault(
-        "workers/dbfs_workers/levels/batch_levels.py",
         "            if sums[1] <= _SMALL_EDGES * self._edges:\n",
         "            if chosen.edges <= _SMALL_EDGES * self._edges:\n",
         ("tests/workers/test_batch_levels.py::test_any_batch_has_scipys_distances",),

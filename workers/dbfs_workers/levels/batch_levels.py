@@ -138,8 +138,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         new, new_edges = self._settle(state, row)
         # No peer reads what the level has sent any more: the frontier before, or the words of other ranks' vertices.
         operators.clear(scratch.width, scratch.marked, scratch.found)
-        if pushes:
-            self._forget_peers()
+        # What was pushed to other ranks' vertices stays in what is the frontier now: their neighbours have these bits,
+        # or get them in the next level.
         # ``end_level`` counts vertices, where a batch counts the vertices of each source.
         state.reached, state.edges = reached + new, edges + new_edges
         table.add()
@@ -167,16 +167,6 @@ class BatchLevels(RankLevels[BatchScratch]):
     def close(self) -> None:
         """Free the words, on all ranks together. Errors as for ``Exchange.cross``."""
         self._words.close()
-
-    def _forget_peers(self) -> None:
-        """Clear the words of other ranks' vertices in what is the frontier now."""
-        scratch, stripe = self.scratch, self.scratch.partition.stripe
-        for peer in range(stripe.p):
-            if peer != scratch.partition.rank:
-                of_peer = slice(peer * stripe.words_local, (peer + 1) * stripe.words_local)
-                first = peer * stripe.n_local * scratch.width
-                words = scratch.front[first : first + stripe.n_local * scratch.width]
-                self._operators.clear(scratch.width, scratch.live[of_peer], words)
 
     def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], Chosen | None]:
         """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.

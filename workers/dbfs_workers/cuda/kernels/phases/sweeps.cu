@@ -98,10 +98,10 @@ extern "C" __global__ void dbfs_sweeps_add_up(const u32* rows, const i64* starts
 }
 
 // finish: makes the dependencies of the sources on the rows of a level from the rows' totals, and adds them up. A warp
-// takes a row: its number of paths is replaced by (1 + dependency) / paths, its total by 0; its three sums get the
+// takes a row: its number of paths is replaced by (1 + dependency) / paths; its three sums get the
 // dependencies, their squares, and the number of sources.
 extern "C" __global__ void dbfs_sweeps_finish(const u32* rows, i64 size, const u8* distances, u32 item, u32 level,
-                                              double* numbers, double* totals, double* sums) {
+                                              double* numbers, const double* totals, double* sums) {
   using namespace dbfs;
   const i64 warps = (i64)gridDim.x * (blockDim.x / kLanes);
   for (i64 i = warp_in_grid(); i < size; i += warps) {
@@ -112,7 +112,6 @@ extern "C" __global__ void dbfs_sweeps_finish(const u32* rows, i64 size, const u
       const double paths = numbers[at];
       dependency = paths * totals[at];
       numbers[at] = totals[at] + 1 / paths;
-      totals[at] = 0;
     }
     const double sum = warp_total(dependency), squares = warp_total(dependency * dependency);
     const u32 sources = __popc(__ballot_sync(kAll, on));
