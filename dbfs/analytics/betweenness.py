@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.measures import Floats, Options, VertexMeasure, chosen_vertices, error_of_mean, sources_of
-from dbfs.analytics.sweeps import batches_of
+from dbfs.analytics.sweeps import batches_of, near_together
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs_workers.storage.id_table import Ids
 
-# Vertices whose distances say which sources lie near each other. Of astro-ph a sweep takes 1.4 times as long with 4 of
-# them, and twice as long with sources in any order.
-_MARKS: Final = 16
-# Of so many times as many vertices as there are sources, the distances of the sources alone are read.
-_FEW: Final = 8
 # Bytes that the client takes for a stored edge: ends, numbers and sums, and what sorts them.
 _EDGE_BYTES: Final = 80
 
@@ -110,7 +105,7 @@ def of_vertices(
     as of ``Graph.betweenness_centrality``.
     """
     _require(graph)
-    sources = _near_together(graph, sources)
+    sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for made in batches_of(graph, sources, options.progress, keep="betweenness", finished=finished):
@@ -140,7 +135,7 @@ def of_edges(
     version = graph.version
     require_room(_EDGE_BYTES * graph.m, f"the edges of {graph.name} take", "sum over fewer edges: take a subgraph")
     ends, place = _edges(graph)
-    sources = _near_together(graph, sources)
+    sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for made in batches_of(graph, sources, options.progress, keep="edge_betweenness", finished=finished):
@@ -192,23 +187,6 @@ def _require(graph: Graph) -> None:
         raise InvalidOptionError(
             f"the betweenness of a directed graph needs its in-edges; load {graph.name} with in_edges=True (--in-edges)"
         )
-
-
-def _near_together(graph: Graph, sources: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return sources in an order in which those beside each other tend to lie near each other: by their distances from
-    some of them. A row has few distances from such sources, and is looked at once for each.
-    """
-    if sources.size <= SWEPT_SOURCES:
-        return sources
-    some = sources[:: -(-sources.size // _MARKS)]
-    few = _FEW * sources.size < graph.n
-    keep, targets = ("counts", tuple(sources.tolist())) if few else ("distances", ())
-    # A batch is released once the next one is asked for.
-    (order,) = [
-        np.lexsort(made.target_distances() if few else made.distances()[sources].T)
-        for made in batches_of(graph, some, False, keep=keep, targets=targets)
-    ]
-    return sources[order]
 
 
 def _edges(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics.checkpoint import folded
-from dbfs.analytics.sweeps import Progress, batches_of, counts_of, disconnected
+from dbfs.analytics.sweeps import Progress, batches_of, counts_of, disconnected, near_together
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.integers import whole_count
 from dbfs_workers.storage.label_table import data_frame, whole_table
@@ -177,6 +177,7 @@ def wiener_index(graph: Graph, options: Options) -> float:
 def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunction:
     """See ``Graph.neighbourhood_function``."""
     sources = sources_of(graph, options)
+    sources = sources[near_together(graph, sources)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
         for counts in counts_of(graph, sources, options.progress, finished=finished):
@@ -340,21 +341,26 @@ def _rows(
     Raises:
         DisconnectedGraphError: ``connected``, and a source does not reach all vertices.
     """
+    order = near_together(graph, sources)
+    ordered = sources[order]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-        made = counts_of(graph, sources, options.progress, finished=finished, max_depth=max_depth)
+        made = counts_of(graph, ordered, options.progress, finished=finished, max_depth=max_depth)
         for counts in made:
             reached = counts.sum(axis=1)
             if connected and reached.min() < graph.n:
                 short = int(np.argmin(reached))
-                raise disconnected(graph, int(sources[finished + short]), int(reached[short]))
+                raise disconnected(graph, int(ordered[finished + short]), int(reached[short]))
             finished += len(counts)
             yield len(counts), row(counts)
 
     def add(these: NDArray[Any], those: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([these, those])
 
-    return folded(graph, name, (sources,), row(np.zeros((0, 1), np.int64)), parts, add, options.checkpoint)
+    rows = folded(graph, name, (ordered,), row(np.zeros((0, 1), np.int64)), parts, add, options.checkpoint)
+    found = np.empty_like(rows)
+    found[order] = rows
+    return found
 
 
 def _depths(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -29,6 +29,9 @@ Result = TypeVar("Result", BFSResult, BatchResult)
 
 # Groups of sources of a run that keeps counts only. A run that keeps distances has one group.
 _RUN_GROUPS: Final = 2
+# Vertices whose distances say which sources lie near each other. Of astro-ph a sweep for betweenness takes 1.4 times as
+# long with 4 of them, and twice as long with sources in any order.
+_MARKS: Final = 16
 
 
 def counts_of(
@@ -79,6 +82,20 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     parts = [made.target_distances() for made in batches_of(graph, once, progress, targets=columns)]
     found: NDArray[np.int32] = np.concatenate(parts)[places]
     return np.ascontiguousarray(found.T) if turned else found
+
+
+def near_together(graph: Graph, sources: NDArray[np.int64], together: int = MOST_SOURCES) -> NDArray[np.int64]:
+    """Return the places of sources in an order in which those beside each other tend to lie near each other.
+
+    The order is that of the distances from some of them. A vertex is looked at once for each of its distances from
+    sources that are traversed from together, and has few from such that lie near each other. No more than ``together``
+    sources stay in their order.
+    """
+    if sources.size <= together:
+        return np.arange(sources.size)
+    some, targets = sources[:: -(-sources.size // _MARKS)], tuple(sources.tolist())
+    (order,) = [np.lexsort(made.target_distances()) for made in batches_of(graph, some, False, targets=targets)]
+    return order
 
 
 def batches_of(

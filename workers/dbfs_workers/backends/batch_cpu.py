@@ -53,14 +53,14 @@ class CpuBatch:
         assert parents is not None
         edges: int = kernels.pull(
             *(*parents, scratch.first_id, width, wanted, scratch.live, scratch.front, scratch.seen),
-            *(scratch.found, scratch.marked[scratch.own_words], np.zeros(width, np.uint64)),
+            *(scratch.found, scratch.marked[scratch.own_words], np.zeros(2 * width, np.uint64)),
         )
         return edges
 
     def settle(self, scratch: BatchScratch) -> Settled:
         """See ``BatchOperators``."""
         rows, width = scratch.partition.rows, scratch.width
-        counts, planes = np.zeros(64 * width, np.int64), np.zeros(32 * width, np.uint64)
+        counts, planes = np.zeros(64 * width, np.int64), np.zeros(65 * width, np.uint64)
         sums = kernels.settle(
             *(rows.starts, rows.ends, scratch.first_id, width, scratch.marked[scratch.own_words], scratch.seen),
             *(scratch.found, planes, counts),

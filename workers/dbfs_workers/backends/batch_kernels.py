@@ -113,20 +113,20 @@ def pull(starts, ends, columns, first_id, width, wanted, live, front, seen, foun
         front: uint64, its words.
         found: uint64, updated for the rank's rows.
         marked: uint32, bitmap of the rank's rows, updated.
-        lacking: uint64[width], working memory.
+        lacking: uint64[2 * width], working memory.
     """
     edges = 0
     for row in range(starts.size):
-        start, stop = starts[row], ends[row]
+        k, stop = starts[row], ends[row]
         mine, at = row * width, (first_id + row) * width
         left = np.uint64(0)
         for i in range(width):
             lacking[i] = wanted[i] & ~seen[mine + i]
+            lacking[width + i] = 0
             left |= lacking[i]
         if not left:
             continue
-        new = np.uint64(0)
-        k = start
+        edges -= k
         while k < stop and left:
             # The next row's columns are behind this one's, unless an update has moved the row.
             if k + _AHEAD < columns.size:
@@ -138,12 +138,14 @@ def pull(starts, ends, columns, first_id, width, wanted, live, front, seen, foun
             base = np.int64(u) * width
             left = np.uint64(0)
             for i in range(width):
-                word = front[base + i] & lacking[i]
-                found[at + i] |= word
-                new |= word
-                lacking[i] ^= word
-                left |= lacking[i]
-        edges += k - start
+                lacking[width + i] |= front[base + i]
+                left |= lacking[i] & ~lacking[width + i]
+        edges += k
+        new = np.uint64(0)
+        for i in range(width):
+            word = lacking[i] & lacking[width + i]
+            found[at + i] |= word
+            new |= word
         if new:
             marked[row >> 5] |= np.uint32(1) << np.uint32(row & 31)
     return edges
@@ -153,21 +155,23 @@ def pull(starts, ends, columns, first_id, width, wanted, live, front, seen, foun
 def settle(starts, ends, first_id, width, marked, seen, found, planes, counts):
     """Reduce ``found`` to the new bits of the rank's rows, which become seen; unmark the rows without any.
 
-    The rows of all sources are counted at once: plane ``b`` has bit ``b`` of each source's count, and a word is added
-    to the planes as to a binary number.
+    The rows of all sources are counted at once, without a branch by the data: of two rows' words and plane ``b``, which
+    has bit ``b`` of each source's count, the sum stays there, and the carry is one of two for plane ``b + 1``.
 
     Args:
         starts, ends, first_id, width: see ``push``.
         marked: uint32, bitmap of the rank's rows, updated.
         seen: uint64, by row, updated.
         found: uint64, updated.
-        planes: uint64[width * 32], zeros; working memory.
+        planes: uint64[width * 65], zeros; working memory.
         counts: int64[width * 64], zeros; set to the number of rows that each source has reached.
 
     Returns:
         (rows, the sum of their degrees, bits, the sum of the degrees times the bits).
     """
     rows = degrees = pairs = edges = 0
+    # Behind the planes, for each of them the first one of two words, and the carry.
+    waiting, carry = 32 * width, 64 * width
     for w in range(marked.size):
         bits = marked[w]
         while bits:
@@ -179,21 +183,34 @@ def settle(starts, ends, first_id, width, marked, seen, found, planes, counts):
                 word = found[at] & ~seen[row * width + i]
                 found[at] = word
                 seen[row * width + i] |= word
+                planes[carry + i] = word
                 reached += count_bits(word)
-                plane = i * 32
-                while word:
-                    planes[plane], word = planes[plane] ^ word, planes[plane] & word
-                    plane += 1
-            if reached:
-                rows += 1
-                degrees += ends[row] - starts[row]
-                pairs += reached
-                edges += reached * (ends[row] - starts[row])
-            else:
+            if not reached:
                 marked[w] ^= np.uint32(1) << np.uint32(row & 31)
-    for place in range(counts.size):
-        for b in range(32):
-            counts[place] += np.int64(planes[place // 64 * 32 + b] >> np.uint64(place % 64) & np.uint64(1)) << b
+                continue
+            plane, twos = 0, rows
+            while twos & 1:
+                for i in range(plane, plane + width):
+                    one, other = planes[waiting + i], planes[carry + i - plane]
+                    odd = planes[i] ^ one
+                    planes[carry + i - plane] = planes[i] & one | odd & other
+                    planes[i] = odd ^ other
+                plane += width
+                twos >>= 1
+            for i in range(width):
+                planes[waiting + plane + i] = planes[carry + i]
+            rows += 1
+            degrees += ends[row] - starts[row]
+            pairs += reached
+            edges += reached * (ends[row] - starts[row])
+    for b in range(32):
+        if not rows >> b:
+            break
+        for place in range(counts.size):
+            plane, bit = b * width + (place >> 6), np.uint64(place & 63)
+            counts[place] += np.int64(planes[plane] >> bit & np.uint64(1)) << b
+            if rows >> b & 1:
+                counts[place] += np.int64(planes[waiting + plane] >> bit & np.uint64(1)) << b
     return rows, degrees, pairs, edges
 
 
