@@ -217,6 +217,10 @@ def test_a_diameter_takes_few_traversals(client: distributed.Client, monkeypatch
     with dbfs.load("grid2d:side=40", client=client, ranks=2) as graph:
         assert (graph.diameter(), graph.radius()) == (78, 40)
     assert len(made) < 20
+    # The centre of a tree is the third source: of several with its lower bound, it has the smallest upper bound.
+    made.clear()
+    with load(client, nx.random_labeled_tree(60, seed=1), ranks=1) as graph:
+        assert (graph.diameter(), len(made)) == (22, 3)
 
 
 @pytest.mark.parametrize("directed", [False, True])

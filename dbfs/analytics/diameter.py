@@ -146,6 +146,8 @@ class Measure(enum.Enum):
     SMALLEST_EACH = "every vertex of the smallest eccentricity"
 
 
+Bounds = NDArray[np.signedinteger[Any]]
+
 _LARGEST: Final = (Measure.LARGEST, Measure.LARGEST_EACH)
 
 
@@ -159,8 +161,8 @@ def radius(graph: Graph, options: measures.Options) -> int:
     return int(eccentricities(graph, Measure.SMALLEST, options).min())
 
 
-def eccentricities(graph: Graph, measure: Measure, options: measures.Options) -> NDArray[np.int64]:
-    """Return int64[n], an eccentricity by vertex, exact as far as the measure needs; errors as of ``Graph.diameter``.
+def eccentricities(graph: Graph, measure: Measure, options: measures.Options) -> Bounds:
+    """Return [n], an eccentricity by vertex, exact as far as the measure needs; errors as of ``Graph.diameter``.
 
     The answer has lower bounds if the measure is a largest eccentricity, else upper bounds: the measure of these bounds
     equals the measure of the eccentricities.
@@ -169,31 +171,32 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
     if graph.directed:
         return measures.eccentricity(graph, None, options).values
 
-    def parts(step: int, bounds: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def parts(step: int, bounds: Bounds) -> Iterator[tuple[int, Bounds]]:
         lower, upper, central = bounds
         smallest = int(central.max()) if step else vertices.size
-        left = _undecided(vertices, lower, upper, measure)
+        left = _undecided(vertices, lower, upper, measure) if step else vertices
         vertex, before, of_all, pays = 0, left.size, False, measure is Measure.LARGEST
 
         def following() -> Iterator[BFSResult]:
             nonlocal vertex, of_all
             while left.size:
                 # The farthest vertex and the most central one by turns: for the diameter the most central of all, as
-                # long as such a vertex is a better centre than those before.
+                # long as such a vertex is a better centre than those before. Of Florida's roads many vertices have the
+                # smallest lower bound; the one of the smallest upper bound is the centre, after two traversals.
                 of_all = pays and step % 2 == 0 and bool(lower.min() < smallest)
                 if step == 0:
                     vertex = hub(graph)
-                elif of_all:
-                    vertex = int(lower.argmin())
+                elif step % 2:
+                    vertex = _smallest(left, -upper, -lower)
                 else:
-                    vertex = int(left[np.argmax(upper[left]) if step % 2 else np.argmin(lower[left])])
+                    vertex = _smallest(vertices if of_all else left, lower, upper)
                 yield traverse(graph, [(vertex,)], progress=options.progress)[0]
 
         for sweep in of_one_version(graph, following()):
             step += 1
             if sweep.reached < graph.n and step == 1:
                 raise disconnected(graph, vertex, sweep.reached)
-            distances, most = sweep.distances(), sweep.depth
+            distances, most = sweep.distances().astype(begin.dtype, copy=False), sweep.depth
             np.maximum(lower, np.maximum(distances, most - distances), out=lower)
             np.minimum(upper, most + distances, out=upper)
             lower[vertex] = upper[vertex] = most
@@ -215,16 +218,22 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
             yield 1, bounds
 
     # By vertex: bounds of the eccentricity, and the distance from the vertex of the smallest eccentricity found.
-    begin = np.zeros((3, vertices.size), np.int64)
-    begin[1] = np.iinfo(np.int64).max
+    # Sums of two distances are below 2n.
+    begin = np.zeros((3, vertices.size), np.int32 if vertices.size < 2**30 else np.int64)
+    begin[1] = np.iinfo(begin.dtype).max
     name, path, row = "bounds of eccentricities", options.checkpoint, 0 if measure in _LARGEST else 1
-    found: NDArray[np.int64] = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
+    found: Bounds = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
     return found
 
 
-def _may_be_ends(
-    left: NDArray[np.int64], ways: NDArray[np.int64], largest: int, upper: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _smallest(vertices: NDArray[np.int64], first: Bounds, second: Bounds) -> int:
+    """Return the vertex of the smallest number in ``first``, and of several such vertices, in ``second``."""
+    of_vertices = first[vertices]
+    several = vertices[of_vertices == of_vertices.min()]
+    return int(several[second[several].argmin()])
+
+
+def _may_be_ends(left: NDArray[np.int64], ways: Bounds, largest: int, upper: Bounds) -> NDArray[np.int64]:
     """Return the vertices that may be farther apart than ``largest``, of those that were ``left``.
 
     Both ends of such a pair are left, and no farther apart than the ``ways`` from the centre to both. The eccentricity
@@ -239,11 +248,9 @@ def _may_be_ends(
     return left
 
 
-def _undecided(
-    left: NDArray[np.int64], lower: NDArray[np.int64], upper: NDArray[np.int64], measure: Measure
-) -> NDArray[np.int64]:
+def _undecided(left: NDArray[np.int64], lower: Bounds, upper: Bounds, measure: Measure) -> NDArray[np.int64]:
     """Return the vertices that may still change the measure, of those that were ``left``."""
-    least, most = lower[left], upper[left]
+    least, most = (lower, upper) if left.size == lower.size else (lower[left], upper[left])
     undecided: NDArray[np.bool_] = least != most
     if measure is Measure.LARGEST:
         undecided &= most > lower.max()

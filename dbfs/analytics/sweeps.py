@@ -1,11 +1,12 @@
 """Traversals from many sources, some sources after others: what measures and matrices of distances are made of.
 
-Batches of sources (``dbfs.graph.batch``) count distances, a run for each ``_RUN_GROUPS`` groups, so that other runs of
-the gang get their turns in between.
+Batches of sources (``dbfs.graph.batch``) count distances, in runs of a few groups, so that other runs of the gang get
+their turns in between.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 Progress = ProgressOption[RunProgress]
 Result = TypeVar("Result", BFSResult, BatchResult)
 
-# Groups of sources of a run that keeps counts only. A run that keeps distances has one group.
+# Groups of sources of the first run that keeps counts only. A run that keeps distances has one group.
 _RUN_GROUPS: Final = 2
+# After a run of less time, in seconds, the next one that keeps counts only has twice as many groups. A run costs the
+# client 15 ms beside its levels, as much as half a group of a graph of 10,000 vertices.
+_SHORT_RUN: Final = 0.25
 # Vertices whose distances say which sources lie near each other. Of astro-ph a sweep for betweenness takes 1.4 times as
 # long with 4 of them, and twice as long with sources in any order.
 _MARKS: Final = 16
@@ -84,18 +88,18 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     return np.ascontiguousarray(found.T) if turned else found
 
 
-def near_together(graph: Graph, sources: NDArray[np.int64], together: int = MOST_SOURCES) -> NDArray[np.int64]:
+def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None = None) -> NDArray[np.int64]:
     """Return the places of sources in an order in which those beside each other tend to lie near each other.
 
     The order is that of the distances from some of them. A vertex is looked at once for each of its distances from
     sources that are traversed from together, and has few from such that lie near each other. No more than ``together``
-    sources stay in their order.
+    sources, by default those of a group, stay in their order.
     """
-    if sources.size <= together:
+    if sources.size <= (together or MOST_SOURCES):
         return np.arange(sources.size)
     some, targets = sources[:: -(-sources.size // _MARKS)], tuple(sources.tolist())
-    (order,) = [np.lexsort(made.target_distances()) for made in batches_of(graph, some, False, targets=targets)]
-    return order
+    rows = [made.target_distances() for made in batches_of(graph, some, False, targets=targets)]
+    return np.lexsort(np.concatenate(rows))
 
 
 def batches_of(
@@ -113,10 +117,12 @@ def batches_of(
     The first ``finished`` sources are left out. Other arguments are those of ``dbfs.graph.batch.batch``; errors are as
     of ``counts_of``.
     """
-    size = MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
-    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
-        made = (
-            batch(
+
+    def runs(report: Callable[[RunProgress], None] | None) -> Iterator[BatchResult]:
+        first, size = finished, MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
+        while first < sources.size:
+            began = time.monotonic()
+            made = batch(
                 graph,
                 tuple(sources[first : first + size].tolist()),
                 keep=keep,
@@ -126,9 +132,13 @@ def batches_of(
                 direction="auto",
                 progress=_shifted(report, first, sources.size),
             )
-            for first in range(finished, sources.size, size)
-        )
-        yield from of_one_version(graph, made)
+            first += size
+            if keep == "counts" and time.monotonic() < began + _SHORT_RUN:
+                size *= 2
+            yield made
+
+    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+        yield from of_one_version(graph, runs(report))
 
 
 def of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:

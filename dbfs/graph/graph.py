@@ -507,11 +507,11 @@ class Graph(StaysHere, GraphCounts):
         """Return the largest eccentricity, as NetworkX's ``diameter``.
 
         In an undirected graph every traversal bounds all eccentricities (Takes and Kosters 2013), so that few may do.
-        The client takes 44 bytes a vertex. A directed graph takes a traversal from every vertex.
+        The client takes 40 bytes a vertex. A directed graph takes a traversal from every vertex.
 
         Args:
             deadline, checkpoint: see ``eccentricity``. For an undirected graph the file keeps bounds of eccentricities,
-                24 bytes a vertex, and serves ``diameter`` and ``radius`` alike.
+                12 bytes a vertex, and serves ``diameter`` and ``radius`` alike.
             progress: see ``bfs``; of each traversal.
 
         Raises:
