@@ -145,7 +145,7 @@ EXAMPLES: list[Message[Any]] = [
     ListRuns(),
     GetProgress("run"),
     CancelRun("run", "me"),
-    PublishLabels("id", "me", "run", 0, 60.0),
+    PublishLabels("id", "me", "run", (0, 1), 60.0),
     DropLabels("id", (("run", 0),)),
     NoteRuns("id", 3, (NotedRun("run", 1.0, 0, ended=2.0), NotedRun("run", 3.0, 9, 7, 2))),
     EnterUpdate("id", "me", "run", "batch", "insert-edges", 1.5, Pickled.of(()), applied=True, settled=True, torn=""),

@@ -76,14 +76,20 @@ class ResidentLabels:
 
     def publish(self) -> PublishedLabels:
         """Have every rank move its labels into its worker's Dask data."""
-        named = self.publish_as("distances", *(["predecessors"] if self._predecessors else []))
+        (named,) = self.publish_all([self], "distances", *(["predecessors"] if self._predecessors else []))
         return PublishedLabels(named["distances"], named.get("predecessors"))
 
-    def publish_as(self, *names: str) -> dict[str, tuple[distributed.Future, ...]]:
-        """The same for all that the ranks keep; return futures by name (see ``label_key``), by rank."""
-        client, deadline = self._service.client.id, config.seconds("deadline")
-        self._service.call(PublishLabels(self._record.graph_id, client, self._run_id, self._index, deadline))
-        return {name: self._futures(name) for name in names}
+    @staticmethod
+    def publish_all(of_run: "Sequence[ResidentLabels]", *names: str) -> list[dict[str, tuple[distributed.Future, ...]]]:
+        """The same for all that the ranks keep of some traversals of a run, together: a call takes 3 ms.
+
+        Returns:
+            For each traversal futures by name (see ``label_key``), by rank.
+        """
+        one, indices = of_run[0], tuple(each._index for each in of_run)
+        client, deadline = one._service.client.id, config.seconds("deadline")
+        one._service.call(PublishLabels(one._record.graph_id, client, one._run_id, indices, deadline))
+        return [{name: each._futures(name) for name in names} for each in of_run]
 
     @property
     def location(self) -> KeptLabels:

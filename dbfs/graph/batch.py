@@ -140,7 +140,7 @@ class BatchResult(StaysHere):
         self._ordered = np.concatenate([np.array(part, np.int64) for part in run.sources])
         ascending = np.argsort(self._ordered)
         self._places = ascending[np.searchsorted(self._ordered, sources, sorter=ascending)]
-        self._kept = [_labels_of(made).publish_as(*run.options.batch) for made in outcomes]
+        self._kept = ResidentLabels.publish_all([_labels_of(made) for made in outcomes], *run.options.batch)
         parts = self._fetch("counts")
         # A rank on a GPU counts up to its own largest distance where sources were traversed from one by one.
         most = max(len(one) for ranks in parts for one in ranks)

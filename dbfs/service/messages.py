@@ -345,13 +345,13 @@ class CancelRun(SchedulerMessage[None]):
 
 @dataclass(frozen=True)
 class PublishLabels(SchedulerMessage[None]):
-    """Make a traversal's labels Dask data of a client, under the keys of ``dbfs_workers.storage.labels.label_key``.
+    """Make traversals' labels Dask data of a client, under the keys of ``dbfs_workers.storage.labels.label_key``.
 
     Attributes:
         graph_id: the graph.
         client: the client's id.
-        run_id: the run that made the traversal.
-        index: the traversal's index in the run.
+        run_id: the run that made the traversals.
+        indices: the traversals' indices in the run.
         deadline: seconds that the ranks may take.
 
     Raises:
@@ -364,7 +364,7 @@ class PublishLabels(SchedulerMessage[None]):
     graph_id: str
     client: Identifier
     run_id: Identifier
-    index: int
+    indices: tuple[int, ...]
     deadline: float
 
 

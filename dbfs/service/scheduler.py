@@ -255,12 +255,16 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         if graph is None:
             raise GraphNotFoundError(f"the graph was unloaded, which released the labels of run {run_id}")
         graph.require_whole(f"labels of run {run_id}")
-        addresses = graph.record.addresses
-        publish = PublishRankLabels(message.graph_id, run_id, message.index)
-        call = self._workers.until(time.monotonic() + message.deadline)
-        sizes = await all_answers(call, addresses, itertools.repeat(publish), f"labels of run {run_id}: ")
-        for address, nbytes in zip(addresses, sizes, strict=True):
-            self.scheduler.update_data(who_has={key: [address] for key in nbytes}, nbytes=nbytes, client=message.client)
+        addresses, call = graph.record.addresses, self._workers.until(time.monotonic() + message.deadline)
+
+        async def publish(index: int) -> None:
+            of_rank = PublishRankLabels(message.graph_id, run_id, index)
+            sizes = await all_answers(call, addresses, itertools.repeat(of_rank), f"labels of run {run_id}: ")
+            for address, nbytes in zip(addresses, sizes, strict=True):
+                who_has = {key: [address] for key in nbytes}
+                self.scheduler.update_data(who_has=who_has, nbytes=nbytes, client=message.client)
+
+        await asyncio.gather(*map(publish, message.indices))
 
     @DropLabels.handler
     async def drop_labels(self, message: DropLabels) -> None:
