@@ -75,7 +75,11 @@ def finished(path: Path) -> int:
 
 @pytest.mark.full
 @pytest.mark.parametrize(("measure", "enough"), [("closeness_centrality", 100), ("diameter", 7)])
-def test_a_killed_process_goes_on(client: distributed.Client, tmp_path: Path, measure: str, enough: int) -> None:
+def test_a_killed_process_goes_on(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measure: str, enough: int
+) -> None:
+    # More sources than those of a group are put near each other. The process has groups of this size.
+    monkeypatch.setattr(sweeps, "MOST_SOURCES", 50)
     path, whole = tmp_path / "kept.npz", tmp_path / "whole.npz"
     command = [sys.executable, "-c", KILLED, str(path), measure, str(enough)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
