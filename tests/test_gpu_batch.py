@@ -94,22 +94,24 @@ def test_betweenness_of_ranks_of_one_gpu(sharing: distributed.Client, ranks: int
     check_betweenness(sharing, "auto", ranks=ranks)
 
 
-def set_small_frontiers(shares: tuple[float, ...], edges: float) -> tuple[Any, ...]:
-    """Replace which frontiers are small on a worker; return the values before."""
-    before = batch_levels._SMALL_FRONTIERS, batch_levels._SMALL_EDGES
-    batch_levels._SMALL_FRONTIERS, batch_levels._SMALL_EDGES = shares, edges  # type: ignore[misc]
+def set_constants(values: dict[str, Any]) -> dict[str, Any]:
+    """Replace constants of a batch's levels on a worker; return the values before."""
+    before = {name: getattr(batch_levels, name) for name in values}
+    for name, value in values.items():
+        setattr(batch_levels, name, value)
     return before
 
 
 @pytest.mark.parametrize("ranks", [needs(ranks) for ranks in (1, 2)])
 @pytest.mark.parametrize("exchange", ["auto", pytest.param("nccl", marks=needs_nccl)])
 def test_small_frontiers_go_top_down(gpus: distributed.Client, ranks: int, exchange: str) -> None:
-    (before, *_) = gpus.run(set_small_frontiers, (1 / 2, 1 / 8), 1).values()
+    small = {"_SMALL_FRONTIERS": (1 / 2, 1 / 8), "_SMALL_EDGES": 1, "_LARGE_EDGES": 0}
+    (before, *_) = gpus.run(set_constants, small).values()
     try:
         with dask.config.set({"dbfs.exchange": exchange}), loaded(gpus, backend="cuda", ranks=ranks) as graph:
             assert_batch(graph)
     finally:
-        gpus.run(set_small_frontiers, *before)
+        gpus.run(set_constants, before)
 
 
 def set_pays(pays: Callable[..., bool]) -> Callable[..., bool]:

@@ -70,7 +70,11 @@ def run(
         assert isinstance(made.labels, RankBatch)
         return made.labels.to_host()
 
-    small = {"_SMALL_FRONTIERS": (1 / 2, 1 / 8), "_SMALL_EDGES": 1 / 4} if small_frontiers else {"_SMALL_FRONTIERS": ()}
+    small = (
+        {"_SMALL_FRONTIERS": (1 / 2, 1 / 8), "_SMALL_EDGES": 1 / 4, "_LARGE_EDGES": 0}
+        if small_frontiers
+        else {"_SMALL_FRONTIERS": ()}
+    )
     try:
         with mock.patch.multiple(batch_levels, **small), ThreadPoolExecutor(p) as pool:
             return list(pool.map(traverse, range(p)))

@@ -38,6 +38,8 @@ from dbfs_workers.storage.partition import Partition
 # whose edges are few enough counts.
 _SMALL_FRONTIERS: Final = tuple(2.0**-power for power in (10, 11, 12, 13))
 _SMALL_EDGES: Final = 1 / 8
+# Of all edges, those of a source's frontier on average, or rows look for the other sources to their ends anyway.
+_LARGE_EDGES: Final = 1 / 16
 # Levels before the first look whether the sources share enough. Graphs of small diameter have fewer.
 _LEVELS: Final = 16
 
@@ -104,8 +106,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         # Directions are those of ``bottom_up_pays_batch``, and targets end nothing.
         state.adaptive = state.measuring = state.measured = state.targets = False
         self._counts: list[NDArray[np.int64]] = []
-        # Over all ranks: vertices of all frontiers, and their bits.
-        self._vertices = self._bits = 0
+        # Over all ranks: vertices of all frontiers, and their bits; the edges of the sources' frontiers.
+        self._vertices = self._bits = self._source_edges = 0
         self._shared = self._together
         if self.scratch.width not in (0, width_of(len(spec.sources), spec.backend)):
             self._words.close()
@@ -174,7 +176,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         All ranks choose the same sources.
         """
         counts = self._words.add_up(state.level, self._settled)
-        for share in _SMALL_FRONTIERS if self._adaptive else ():
+        large = self._source_edges >= _LARGE_EDGES * self._edges * len(self._spec.sources)
+        for share in _SMALL_FRONTIERS if self._adaptive and large else ():
             order = np.argsort(counts)
             small = np.zeros(counts.size, bool)
             small[order[np.cumsum(counts[order]) <= share * state.n]] = True
@@ -200,7 +203,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._operators.note(scratch, distance, kept)
         row.own = settled.rows
         row.contract += elapsed(state)
-        counts = (settled.rows, settled.degrees, settled.bits, 0, row.edges)
+        counts = (settled.rows, settled.degrees, settled.bits, settled.bit_degrees, row.edges)
         sums = self._exchange.cross(state.level, "batch", counts, sliced=False)
         scratch.advance()
         if distance:
@@ -210,6 +213,7 @@ class BatchLevels(RankLevels[BatchScratch]):
             state.size = settled.rows
         row.exchange += elapsed(state)
         take_sums(state, sums[0], sums[1], 0)
+        self._source_edges = sums[3]
         self._vertices += sums[0]
         self._bits += sums[2]
         if self._adaptive:
