@@ -37,7 +37,7 @@ from tests.support.gpus import on_gpu
 class EmulatedBatches(EmulatedBackend):
     """The backend whose phases of batches are emulated."""
 
-    def batch(self) -> BatchOperators:
+    def batch(self, threads: int = 1) -> BatchOperators:
         return EmulatedBatch(self.library, self)
 
 

@@ -94,6 +94,12 @@ FAULTS = (
         ("tests/workers/test_phases.py::test_contract_labels_the_new_vertices_of_a_bin",),
     ),
     Fault(
+        "workers/dbfs_workers/backends/row_threads.py",
+        "*(cuts // _WORD_ROWS * _WORD_ROWS), size",
+        "*cuts, size",
+        ("tests/workers/test_batch_levels.py::test_threads_that_share_rows",),
+    ),
+    Fault(
         "workers/dbfs_workers/levels/batch_levels.py",
         "            if sums[1] <= _SMALL_EDGES * self._edges:\n",
         "            if chosen.edges <= _SMALL_EDGES * self._edges:\n",

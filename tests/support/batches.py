@@ -31,9 +31,14 @@ EMPTY = np.iinfo(np.int64).max
 Levels = Callable[[Partition, SharedMemoryExchange, Callable[[], int]], BatchLevels]
 
 
-def on_cpu(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
+def on_cpu(part: Partition, end: SharedMemoryExchange, free: Callable[[], int], *, threads: int = 1) -> BatchLevels:
     """Return what runs the levels of a rank's batches."""
-    return levels_of_batches(levels_of(Scratch(part, np), end)(), backends.get("cpu"), end, free)
+    return levels_of_batches(levels_of(Scratch(part, np), end)(), backends.get("cpu"), end, free, threads)
+
+
+def on_threads(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
+    """The same, with three threads of each rank."""
+    return on_cpu(part, end, free, threads=3)
 
 
 def run(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dbfs_workers.backends import row_threads
 from dbfs_workers.backends.batch import Chosen
 from dbfs_workers.backends.batch_cpu import CpuBatch
 from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
@@ -14,7 +15,7 @@ from dbfs_workers.levels import batch_levels
 from dbfs_workers.levels.batch_levels import BatchLevels
 from dbfs_workers.storage.batch import BatchScratch
 from tests.support import graphs
-from tests.support.batches import assert_right, assert_swept, batches, run
+from tests.support.batches import assert_right, assert_swept, batches, on_threads, run
 from tests.support.graphs import Arrays
 
 
@@ -22,6 +23,32 @@ from tests.support.graphs import Arrays
 @given(batch=batches())
 def test_any_batch_has_scipys_distances(batch: dict[str, Any]) -> None:
     assert_right(**batch)
+
+
+@pytest.fixture
+def threads_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_threads, "_LEAST_ROWS", 1)
+
+
+@pytest.mark.usefixtures("threads_for_few_rows")
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batch=batches())
+def test_threads_that_share_rows(batch: dict[str, Any]) -> None:
+    assert_right(**batch, levels=on_threads)
+
+
+@pytest.mark.usefixtures("threads_for_few_rows")
+@pytest.mark.parametrize("direction", ["top-down", "bottom-up", "auto"])
+def test_threads_push_to_the_same_vertices(direction: str) -> None:
+    """All rows have edges to a few hubs."""
+    rows, hubs = np.repeat(np.arange(4000), 8), np.tile(np.arange(8), 4000)
+    assert_right((4000, rows, hubs), [*range(0, 4000, 40)], 2, direction=direction, levels=on_threads)
+
+
+@pytest.mark.usefixtures("threads_for_few_rows")
+@pytest.mark.parametrize("directed", [False, True])
+def test_threads_sweep_over_the_rows_of_a_level(directed: bool) -> None:
+    assert_swept(graphs.random(90, 300, 2), [*range(60)], 2, directed=directed, levels=on_threads)
 
 
 @pytest.mark.parametrize("p", [1, 3])

@@ -154,13 +154,13 @@ def compare_exchange(typingctx, array, index, expected, value):
 
 @intrinsic
 def fetch_or(typingctx, words, index, bits):
-    """Set bits of ``words[index]``, a uint32, and return its old value. Other memory accesses may move across this."""
+    """Set bits of ``words[index]``, unsigned, and return its old value. Other memory accesses may move across this."""
 
     def generate(context, builder, signature, arguments):
         pointer = _element(context, builder, signature.args[0], *arguments[:2])
         return builder.atomic_rmw("or", pointer, arguments[2], "monotonic")
 
-    return types.uint32(words, types.int64, types.uint32), generate
+    return words.dtype(words, types.int64, words.dtype), generate
 
 
 @intrinsic

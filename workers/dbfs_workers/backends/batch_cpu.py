@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends import batch_kernels as kernels
 from dbfs_workers.backends.batch import Chosen, Settled, Shared
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.backends.sweeps_cpu import CpuSweeps
 from dbfs_workers.storage.batch import BatchScratch, RankBatch, width_of
+from dbfs_workers.storage.partition import Csr
 
 # Before so many levels, and before this share of the vertices, nothing is known of the rest.
 _SURE_LEVELS: Final = 64
@@ -23,13 +25,24 @@ _LEVEL_SHARE: Final = 1 / 1024
 
 
 class CpuBatch:
-    """The ``BatchOperators`` on a CPU core."""
+    """The ``BatchOperators`` on CPU cores.
+
+    Args:
+        threads: threads that share the rank's rows.
+    """
 
     swept = CpuSweeps.lanes
-    sweeps = CpuSweeps
     clear = staticmethod(kernels.clear)
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)
+
+    def __init__(self, threads: int) -> None:
+        self._threads = RowThreads(threads)
+        self._bounds: list[int] = []
+
+    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:
+        """See ``BatchOperators``."""
+        return CpuSweeps(out, into, self._threads, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
         """See ``BatchOperators``."""
@@ -41,43 +54,68 @@ class CpuBatch:
 
     def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
         """See ``BatchOperators``."""
-        edges: int = kernels.push(
-            *(*scratch.partition.rows, scratch.first_id, scratch.width),
-            *(chosen.rows if chosen else scratch.live[scratch.own_words], scratch.front, scratch.found, scratch.marked),
-        )
-        return edges
+        starts, ends, columns = scratch.partition.rows
+        live, bounds = chosen.rows if chosen else scratch.live[scratch.own_words], self._parts(scratch)
+
+        def part(begin: int, end: int) -> int:
+            edges: int = kernels.push(
+                *(starts[begin:end], ends[begin:end], columns, scratch.first_id + begin, scratch.width),
+                *(live[begin // 32 : end // 32], scratch.front, scratch.found, scratch.marked, len(bounds) > 2),
+            )
+            return edges
+
+        return sum(self._threads.each(bounds, part))
 
     def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
         """See ``BatchOperators``."""
-        width, parents = scratch.width, scratch.partition.parent_rows
+        width, parents, marked = scratch.width, scratch.partition.parent_rows, scratch.marked[scratch.own_words]
         assert parents is not None
-        edges: int = kernels.pull(
-            *(*parents, scratch.first_id, width, wanted, scratch.live, scratch.front, scratch.seen),
-            *(scratch.found, scratch.marked[scratch.own_words], np.zeros(2 * width, np.uint64)),
-        )
-        return edges
+        starts, ends, columns = parents
+
+        def part(begin: int, end: int) -> int:
+            edges: int = kernels.pull(
+                *(starts[begin:end], ends[begin:end], columns, scratch.first_id + begin, width, wanted),
+                *(scratch.live, scratch.front, scratch.seen[begin * width : end * width], scratch.found),
+                *(marked[begin // 32 : end // 32], np.zeros(2 * width, np.uint64)),
+            )
+            return edges
+
+        return sum(self._threads.each(self._parts(scratch), part))
 
     def settle(self, scratch: BatchScratch) -> Settled:
         """See ``BatchOperators``."""
-        rows, width = scratch.partition.rows, scratch.width
-        counts, planes = np.zeros(64 * width, np.int64), np.zeros(65 * width, np.uint64)
-        sums = kernels.settle(
-            *(rows.starts, rows.ends, scratch.first_id, width, scratch.marked[scratch.own_words], scratch.seen),
-            *(scratch.found, planes, counts),
-        )
-        rows_found, degrees, bits, bit_degrees = sums
-        return Settled(rows_found, degrees, bits, bit_degrees, counts)
+        rows, width, marked = scratch.partition.rows, scratch.width, scratch.marked[scratch.own_words]
+
+        def part(begin: int, end: int) -> tuple[tuple[int, int, int, int], NDArray[np.int64]]:
+            counts, planes = np.zeros(64 * width, np.int64), np.zeros(65 * width, np.uint64)
+            sums = kernels.settle(
+                *(rows.starts[begin:end], rows.ends[begin:end], scratch.first_id + begin, width),
+                *(marked[begin // 32 : end // 32], scratch.seen[begin * width : end * width], scratch.found),
+                *(planes, counts),
+            )
+            return sums, counts
+
+        sums, counts = zip(*self._threads.each(self._parts(scratch), part), strict=True)
+        rows_found, degrees, bits, bit_degrees = map(sum, zip(*sums, strict=True))
+        return Settled(rows_found, degrees, bits, bit_degrees, np.sum(counts, axis=0))
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""
-        place = distance, scratch.first_id, scratch.width
         distances, item, nearest = kept.flat
+        marked, width, bytes_a_row = scratch.marked[scratch.own_words], scratch.width, kept.sources * item
+
+        def part(begin: int, end: int) -> None:
+            kernels.note(
+                *(distance, scratch.first_id + begin, width, marked[begin // 32 : end // 32], scratch.found),
+                *(kept.sources, distances[begin * bytes_a_row : end * bytes_a_row], item, nearest[2 * begin : 2 * end]),
+            )
+
         if distances.size or nearest.size:
-            marked = scratch.marked[scratch.own_words]
-            kernels.note(*place, marked, scratch.found, kept.sources, distances, item, nearest)
+            self._threads.each(self._parts(scratch), part)
         if kept.target_rows.size:
             at_targets = kept.at_targets.reshape(-1)
-            kernels.note_targets(*place, kept.target_rows, scratch.found, kept.sources, at_targets)
+            of_level = distance, scratch.first_id, width, kept.target_rows, scratch.found, kept.sources
+            kernels.note_targets(*of_level, at_targets)
 
     def pays(self, shared: Shared) -> bool:
         """See ``BatchOperators``."""
@@ -85,6 +123,12 @@ class CpuBatch:
             return True
         cost = shared.vertices + shared.levels * (_LEVEL_VERTICES + _LEVEL_SHARE * shared.n)
         return shared.bits >= _LEAST_SHARED * (1 + width_of(shared.sources, "cpu") / 16) * cost
+
+    def _parts(self, scratch: BatchScratch) -> list[int]:
+        """Return the bounds of the parts of rows that the threads share."""
+        if not self._bounds:
+            self._bounds = self._threads.bounds(scratch.partition.rows)
+        return self._bounds
 
     def take_labels(self, labels: NDArray[np.int32], place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:
         """See ``BatchOperators``."""

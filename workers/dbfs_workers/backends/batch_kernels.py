@@ -7,7 +7,7 @@ Vertex ``i`` has the words ``i * width`` to ``(i + 1) * width - 1`` of an array.
 import numpy as np
 from numba import types
 
-from dbfs_workers.intrinsics import prefetch, trailing_zeros
+from dbfs_workers.intrinsics import fetch_or, prefetch, trailing_zeros
 from dbfs_workers.jit import INT32, INT64, READ_INT32, READ_INT64, READ_UINT32, UINT8, UINT32, int64, kernel, void
 
 UINT64 = types.Array(types.uint64, 1, "C")
@@ -59,8 +59,8 @@ def choose(starts, ends, first_id, width, live, front, sources, chosen):
     return edges
 
 
-@kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT32)
-def push(starts, ends, columns, first_id, width, live, front, found, marked):
+@kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT32, types.boolean)
+def push(starts, ends, columns, first_id, width, live, front, found, marked, shared):
     """Add the bits of rows of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
 
     Args:
@@ -71,6 +71,7 @@ def push(starts, ends, columns, first_id, width, live, front, found, marked):
         front: uint64, the frontier's words.
         found: uint64, updated.
         marked: uint32, bitmap, updated.
+        shared: whether other threads push at the same time.
 
     Returns:
         The number of edges.
@@ -87,10 +88,17 @@ def push(starts, ends, columns, first_id, width, live, front, found, marked):
                 if k + _AHEAD < ends[row]:
                     prefetch(found, np.int64(columns[k + _AHEAD]) * width)
                 u = columns[k]
-                at = np.int64(u) * width
+                at, word, bit = np.int64(u) * width, np.int64(u >> np.uint32(5)), np.uint32(1) << (u & np.uint32(31))
+                if not shared:
+                    for i in range(width):
+                        found[at + i] |= front[base + i]
+                    marked[word] |= bit
+                    continue
                 for i in range(width):
-                    found[at + i] |= front[base + i]
-                marked[u >> np.uint32(5)] |= np.uint32(1) << (u & np.uint32(31))
+                    if front[base + i] & ~found[at + i]:
+                        fetch_or(found, at + i, front[base + i])
+                if not marked[word] & bit:
+                    fetch_or(marked, word, bit)
     return edges
 
 

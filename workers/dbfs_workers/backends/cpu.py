@@ -39,11 +39,11 @@ class CpuBackend:
 
         return CpuGrid()
 
-    def batch(self) -> BatchOperators:
+    def batch(self, threads: int = 1) -> BatchOperators:
         """See ``Backend``."""
         from dbfs_workers.backends.batch_cpu import CpuBatch
 
-        return CpuBatch()
+        return CpuBatch(threads)
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""

@@ -64,7 +64,7 @@ class CudaBackend:
 
         return CudaGrid(self.xp, self.frontier_edges)
 
-    def batch(self) -> BatchOperators:
+    def batch(self, threads: int = 1) -> BatchOperators:  # noqa: ARG002 - of CPUs
         """See ``Backend``."""
         from dbfs_workers.backends.batch_cuda import CudaBatch
 

@@ -84,8 +84,8 @@ class Backend(Protocol):
         """See the class."""
         ...
 
-    def batch(self) -> BatchOperators:
-        """Return operators of the levels of a batch, for one scratch."""
+    def batch(self, threads: int = 1) -> BatchOperators:
+        """Return operators of the levels of a batch, for one scratch; on a CPU so many threads share the rows."""
         ...
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:

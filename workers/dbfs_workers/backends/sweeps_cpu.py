@@ -1,31 +1,33 @@
 """The sweeps over the shortest paths from a block of sources, as the Numba kernels of ``sweep_kernels``."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.backends import sweep_kernels as kernels
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.storage.batch import SWEPT_SOURCES, in_type
 from dbfs_workers.storage.partition import Csr
 
 
 class CpuSweeps:
-    """The ``Sweeps`` on a CPU core.
+    """The ``Sweeps`` on CPU cores.
 
     Args:
         out, into: the out-edges and in-edges of all rows.
+        threads: threads that share the rows of a level.
         of_edges: whether the sums of edges are wanted.
     """
 
     lanes = SWEPT_SOURCES
 
-    def __init__(self, out: Csr, into: Csr, *, of_edges: bool) -> None:
+    def __init__(self, out: Csr, into: Csr, threads: RowThreads, *, of_edges: bool) -> None:
         rows = out.row_offsets.size - 1
-        self._out, self._into, self._of_edges = out, into, of_edges
+        self._out, self._into, self._threads, self._of_edges = out, into, threads, of_edges
         self._live = np.zeros(-(-rows // 32), np.uint32)
         self._front, self._values = np.zeros(rows * self.lanes), np.zeros(rows * self.lanes)
-        self._total = np.zeros(self.lanes)
         self.sums = np.zeros(rows * 3)
         self.edge_sums = np.zeros(2 * out.columns.size * of_edges)
 
@@ -38,20 +40,36 @@ class CpuSweeps:
         self._values[flat == 0] = 1.0
         self._show(levels[0], 0, flat)
         for level, rows in enumerate(levels[1:], 1):
-            around = rows, level, flat, self._live, self._front, self._values, self._total
-            if kernels.count_paths(*self._into.rows, *around):
+            if any(self._each(self._into, rows, level, flat, kernels.count_paths)):
                 return True
             self._show(rows, level, flat)
         self._live[:] = 0
         # The sources themselves lie on no path from them, but the first edge of each path begins there.
         for level in range(len(levels) - 1, -1, -1):
-            around = levels[level], level, flat, self._live, self._front, self._values, self._total
+            around = self._out, levels[level], level, flat
             if self._of_edges:
-                kernels.add_edge_dependencies(*self._out.rows, *around, self.edge_sums)
+                self._each(*around, kernels.add_edge_dependencies, self.edge_sums)
             if level:
-                kernels.add_dependencies(*self._out.rows, *around, self.sums)
+                self._each(*around, kernels.add_dependencies, self.sums)
                 self._show(levels[level], level, flat)
         return False
+
+    def _each(
+        self,
+        edges: Csr,
+        rows: NDArray[np.uint32],
+        level: int,
+        distances: NDArray[np.int32],
+        kernel: Callable[..., Any],
+        *sums: NDArray[np.float64],
+    ) -> list[Any]:
+        """Call a kernel for parts of the rows of a level."""
+
+        def part(begin: int, end: int) -> Any:
+            around = level, distances, self._live, self._front, self._values, np.empty(self.lanes)
+            return kernel(*edges.rows, rows[begin:end], *around, *sums)
+
+        return self._threads.each(self._threads.even_bounds(rows.size), part)
 
     def _show(self, rows: NDArray[np.uint32], level: int, distances: NDArray[np.int32]) -> None:
         """Make the rows of a level the front."""

@@ -249,7 +249,7 @@ def _bits(sources: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def levels_of_batches(
-    alone: RankLevels[Any], backend: Backend, exchange: Exchange, free_bytes: Callable[[], int]
+    alone: RankLevels[Any], backend: Backend, exchange: Exchange, free_bytes: Callable[[], int], threads: int = 1
 ) -> BatchLevels:
     """Return the levels of the batches of a rank that runs the loop for one source as well.
 
@@ -258,6 +258,7 @@ def levels_of_batches(
         backend: the backend.
         exchange: this rank's end of the exchange.
         free_bytes: returns the bytes that labels may still take.
+        threads: threads that share the rank's rows on a CPU.
     """
 
     def traverse(specs: RunSpec) -> Iterator[Alone]:
@@ -268,6 +269,7 @@ def levels_of_batches(
 
     in_edges, partition, xp = alone.scratch.frontier_bits is not None, alone.scratch.partition, backend.xp
     together, zeros = isinstance(partition, Partition), zeros_in_lines if xp is np else xp.zeros
-    scratch, operators = BatchScratch(partition, xp, zeros, in_edges=in_edges, together=together), backend.batch()
+    scratch = BatchScratch(partition, xp, zeros, in_edges=in_edges, together=together)
+    operators = backend.batch(threads)
     words = PackedWords(scratch, operators, exchange)
     return BatchLevels(scratch, operators, exchange, words, free_bytes, traverse, together=together)

@@ -131,7 +131,8 @@ class LoopMember(Member):
             compiling.prepare(compiling.BATCHES)
         # Not ``self.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = self.room.free_bytes if self.backend == "cpu" else self.free_bytes
-        return levels_of_batches(self._levels(partition), backend, self._loop_exchange, free_bytes)
+        threads = self._team.threads if self._team is not None else 1
+        return levels_of_batches(self._levels(partition), backend, self._loop_exchange, free_bytes, threads)
 
     def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.
