@@ -17,6 +17,7 @@ from dbfs_workers.backends import batch_cuda
 from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.batch_cuda import CudaBatch
 from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.backends.sweeps_cuda import CudaSweeps
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.exchange.staged import StagedExchange
@@ -37,7 +38,7 @@ from tests.support.gpus import on_gpu
 class EmulatedBatches(EmulatedBackend):
     """The backend whose phases of batches are emulated."""
 
-    def batch(self, threads: int = 1) -> BatchOperators:
+    def batch(self, threads: RowThreads) -> BatchOperators:
         return EmulatedBatch(self.library, self)
 
 
@@ -94,7 +95,7 @@ def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
                 labels = backend.to_device(made.labels.distances)
                 yield Alone(labels, made.state.level, made.state.reached, made.state.edges)
 
-        xp, operators, memory = backend.xp, backend.batch(), MappedMemory()
+        xp, operators, memory = backend.xp, backend.batch(RowThreads(1)), MappedMemory()
         scratch = BatchScratch(
             part.on(xp), xp, memory.zeros if mapped else xp.zeros, in_edges=part.parents is not None, together=True
         )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dbfs_workers import backends, compiling
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import batch_levels, loop
 from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
@@ -33,7 +34,8 @@ Levels = Callable[[Partition, SharedMemoryExchange, Callable[[], int]], BatchLev
 
 def on_cpu(part: Partition, end: SharedMemoryExchange, free: Callable[[], int], *, threads: int = 1) -> BatchLevels:
     """Return what runs the levels of a rank's batches."""
-    return levels_of_batches(levels_of(Scratch(part, np), end)(), backends.get("cpu"), end, free, threads)
+    levels = levels_of(Scratch(part, np), end)()
+    return levels_of_batches(levels, backends.get("cpu"), end, free, RowThreads(threads))
 
 
 def on_threads(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:

@@ -28,7 +28,7 @@ class CpuBatch:
     """The ``BatchOperators`` on CPU cores.
 
     Args:
-        threads: threads that share the rank's rows.
+        threads: share the rank's rows.
     """
 
     swept = CpuSweeps.lanes
@@ -36,8 +36,8 @@ class CpuBatch:
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)
 
-    def __init__(self, threads: int) -> None:
-        self._threads = RowThreads(threads)
+    def __init__(self, threads: RowThreads) -> None:
+        self._threads = threads
         self._bounds: list[int] = []
 
     def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:

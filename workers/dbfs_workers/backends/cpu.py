@@ -13,6 +13,7 @@ from dbfs_workers.backends import cpu_team, cpu_team_calls
 from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.row_kernels import kernel_rows
@@ -39,7 +40,7 @@ class CpuBackend:
 
         return CpuGrid()
 
-    def batch(self, threads: int = 1) -> BatchOperators:
+    def batch(self, threads: RowThreads) -> BatchOperators:
         """See ``Backend``."""
         from dbfs_workers.backends.batch_cpu import CpuBatch
 

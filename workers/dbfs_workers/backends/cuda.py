@@ -24,6 +24,7 @@ from dbfs_workers.backends.cuda_sizes import (
 )
 from dbfs_workers.backends.grid import GridOperators
 from dbfs_workers.backends.protocol import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.cuda.failures import typed_errors
 from dbfs_workers.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.errors import GraphTooLargeError
@@ -64,7 +65,7 @@ class CudaBackend:
 
         return CudaGrid(self.xp, self.frontier_edges)
 
-    def batch(self, threads: int = 1) -> BatchOperators:  # noqa: ARG002 - of CPUs
+    def batch(self, threads: RowThreads) -> BatchOperators:  # noqa: ARG002 - of CPUs
         """See ``Backend``."""
         from dbfs_workers.backends.batch_cuda import CudaBatch
 

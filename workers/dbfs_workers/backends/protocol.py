@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends.batch import BatchOperators
 from dbfs_workers.backends.grid import GridOperators
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Csr, Partition, host_bytes
 from dbfs_workers.storage.scratch import Scratch
@@ -84,8 +85,8 @@ class Backend(Protocol):
         """See the class."""
         ...
 
-    def batch(self, threads: int = 1) -> BatchOperators:
-        """Return operators of the levels of a batch, for one scratch; on a CPU so many threads share the rows."""
+    def batch(self, threads: RowThreads) -> BatchOperators:
+        """Return operators of the levels of a batch, for one scratch; on a CPU the threads share the rows."""
         ...
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:

@@ -21,7 +21,7 @@ _WORD_ROWS: Final = 32
 
 
 class RowThreads:
-    """Some threads of a rank. They end when nothing refers to this object any more.
+    """Some threads of a rank, which begin with the first rows that they share.
 
     Args:
         threads: their number; with 1 the caller's thread does all.
@@ -30,6 +30,11 @@ class RowThreads:
     def __init__(self, threads: int) -> None:
         self._parts = threads * _PARTS if threads > 1 else 1
         self._pool = ThreadPoolExecutor(threads, "dbfs-rows") if threads > 1 else None
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
 
     def bounds(self, rows: Rows) -> list[int]:
         """Return bounds of parts of a rank's rows with about as many edges each, multiples of a bitmap's word."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.backends.batch import BatchOperators, Chosen, Shared
 from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.direction import bottom_up_pays_batch
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.batch_words import BatchWords, PackedWords
@@ -177,8 +178,9 @@ class BatchLevels(RankLevels[BatchScratch]):
         """
         counts = self._words.add_up(state.level, self._settled)
         large = self._source_edges >= _LARGE_EDGES * self._edges * len(self._spec.sources)
+        # Stable, since the hosts of the ranks may sort by different instructions.
+        order = np.argsort(counts, kind="stable")
         for share in _SMALL_FRONTIERS if self._adaptive and large else ():
-            order = np.argsort(counts)
             small = np.zeros(counts.size, bool)
             small[order[np.cumsum(counts[order]) <= share * state.n]] = True
             if not counts[small].any():
@@ -249,7 +251,7 @@ def _bits(sources: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def levels_of_batches(
-    alone: RankLevels[Any], backend: Backend, exchange: Exchange, free_bytes: Callable[[], int], threads: int = 1
+    alone: RankLevels[Any], backend: Backend, exchange: Exchange, free_bytes: Callable[[], int], threads: RowThreads
 ) -> BatchLevels:
     """Return the levels of the batches of a rank that runs the loop for one source as well.
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dbfs_workers import backends
+from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.lab.strategies import STRATEGIES, parse
@@ -41,6 +42,7 @@ class LoopMember(Member):
     def __init__(self, rank: int, partition_key: Any, exchange: GangExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
         self._team = _team(threads) if threads > 1 else None
+        self._row_threads = RowThreads(threads)
         self.exchange = exchange
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
         self._loop_exchange: Exchange = exchange
@@ -131,8 +133,8 @@ class LoopMember(Member):
             compiling.prepare(compiling.BATCHES)
         # Not ``self.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = self.room.free_bytes if self.backend == "cpu" else self.free_bytes
-        threads = self._team.threads if self._team is not None else 1
-        return levels_of_batches(self._levels(partition), backend, self._loop_exchange, free_bytes, threads)
+        exchange = self._loop_exchange
+        return levels_of_batches(self._levels(partition), backend, exchange, free_bytes, self._row_threads)
 
     def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
         # Imported here because the import compiles kernels.
@@ -177,6 +179,7 @@ class LoopMember(Member):
         self.exchange.close()
         if self._team is not None:
             self._team.close()
+        self._row_threads.close()
         self._loop_exchange = self.exchange
         self._scratch = self._traversed = None
         if self._pool is not None:

@@ -285,6 +285,7 @@ class CudaMember(MemberOnGpu):
         import cupy
 
         from dbfs_workers import backends
+        from dbfs_workers.backends.row_threads import RowThreads
         from dbfs_workers.levels.batch_levels import Alone, BatchLevels
         from dbfs_workers.levels.batch_words import MappedWords, PackedWords
 
@@ -293,7 +294,7 @@ class CudaMember(MemberOnGpu):
                 yield Alone(run.labels.distances, run.depth, run.reached, run.edges)
 
         assert self._barrier is not None
-        operators, mapped = backends.get("cuda").batch(), partition.stripe.p > 1
+        operators, mapped = backends.get("cuda").batch(RowThreads(1)), partition.stripe.p > 1
         zeros = self._memory.zeros if mapped else cupy.zeros
         scratch = BatchScratch(partition, cupy, zeros, in_edges=partition.parents is not None, together=True)
         words: Any = PackedWords(scratch, operators, self._barrier)
