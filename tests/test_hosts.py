@@ -132,6 +132,9 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
         error = lose(client, right, right.kill)
         assert isinstance(error, WorkerLostError)
         assert "lost rank" in str(error)
+        # The scheduler may see the end of the host's workers one after another.
+        while len(joined_workers(client)) > 2:
+            time.sleep(0.02)
         # The remaining workers share memory.
         with dbfs.load("grid2d:side=9", client=client) as graph:
             assert (graph.ranks, graph.exchange) == (2, "shared_memory")
