@@ -177,10 +177,12 @@ class BatchLevels(RankLevels[BatchScratch]):
         All ranks choose the same sources.
         """
         counts = self._words.add_up(state.level, self._settled)
-        large = self._source_edges >= _LARGE_EDGES * self._edges * len(self._spec.sources)
+        all_sources = _bits(counts > 0), None
+        if not self._adaptive or self._source_edges < _LARGE_EDGES * self._edges * len(self._spec.sources):
+            return all_sources
         # Stable, since the hosts of the ranks may sort by different instructions.
         order = np.argsort(counts, kind="stable")
-        for share in _SMALL_FRONTIERS if self._adaptive and large else ():
+        for share in _SMALL_FRONTIERS:
             small = np.zeros(counts.size, bool)
             small[order[np.cumsum(counts[order]) <= share * state.n]] = True
             if not counts[small].any():
@@ -189,7 +191,7 @@ class BatchLevels(RankLevels[BatchScratch]):
             sums = self._exchange.cross(state.level, "small frontiers", (0, chosen.edges, 0, 0, 0), sliced=False)
             if sums[1] <= _SMALL_EDGES * self._edges:
                 return _bits(~small & (counts > 0)), chosen
-        return _bits(counts > 0), None
+        return all_sources
 
     def _settle(self, state: State, row: Row) -> tuple[int, int]:
         """Make the new bits of the rank's rows the next frontier, cross with the sums, and choose the direction.

@@ -208,16 +208,16 @@ extern "C" __global__ void dbfs_batch_pull_rest(const u32* rows, const i64* star
   }
 }
 
-// pull: each row takes what it lacks of some sources' bits, the words `sources`, from its first `most` in-neighbours, until
-// it has all of these bits. Rows that lack some then, and have more in-neighbours, are left for `pull_rest`, with the place and the number of
-// the remaining ones. `live` is null if most vertices are in the frontier. Reads 16 bytes of offsets and the words of a
-// row; 4 bytes, a bit and the words of a vertex an edge.
-#define DBFS_PULL(width, log_width)                                                                                    \
+// pull: each row takes what it lacks of some sources' bits, the words `sources`, from its first `most` in-neighbours,
+// until it has all of these bits. Rows that lack some then, and have more in-neighbours, are left for `pull_rest`, with
+// the place and the number of the remaining ones. `live` is null if most vertices are in the frontier. Reads 16 bytes
+// of offsets and the words of a row; 4 bytes, a bit and the words of a vertex an edge.
+#define DBFS_PULL(width, log_width)                                                                                   \
   extern "C" __global__ void dbfs_batch_pull_##width(                                                                 \
-      const i64* offsets, const u32* columns, u32 first_id, u32 n_local, const u64* sources, const u32* live,          \
+      const i64* offsets, const u32* columns, u32 first_id, u32 n_local, const u64* sources, const u32* live,         \
       const u64* front, const u64* seen, u64* found, u32* marked, i64 most, u32* left_rows, i64* left_starts,         \
       i64* left_sizes, u64* sums) {                                                                                   \
-    dbfs::pull<log_width>(offsets, columns, first_id, n_local, sources, live, front, seen, found, marked, most,        \
+    dbfs::pull<log_width>(offsets, columns, first_id, n_local, sources, live, front, seen, found, marked, most,       \
                           left_rows, left_starts, left_sizes, sums);                                                  \
   }
 DBFS_PULL(1, 0)

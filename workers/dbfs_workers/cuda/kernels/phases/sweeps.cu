@@ -98,8 +98,8 @@ extern "C" __global__ void dbfs_sweeps_add_up(const u32* rows, const i64* starts
 }
 
 // finish: makes the dependencies of the sources on the rows of a level from the rows' totals, and adds them up. A warp
-// takes a row: its number of paths is replaced by (1 + dependency) / paths; its three sums get the
-// dependencies, their squares, and the number of sources.
+// takes a row: its number of paths is replaced by (1 + dependency) / paths; its three sums get the dependencies, their
+// squares, and the number of sources.
 extern "C" __global__ void dbfs_sweeps_finish(const u32* rows, i64 size, const u8* distances, u32 item, u32 level,
                                               double* numbers, const double* totals, double* sums) {
   using namespace dbfs;
