@@ -18,6 +18,8 @@ from dbfs.errors import (
     ValidationError,
 )
 from dbfs.graph import batch as batches
+from dbfs.graph.graph import Graph
+from dbfs_workers.spec import RunSpec
 from tests.support import oracle
 from tests.support.batch_results import ARRAYS, SOURCES, N, assert_batch, assert_cancelled, loaded
 from tests.support.runs import set_room
@@ -116,6 +118,58 @@ def test_bad_input(client: distributed.Client) -> None:
         ]:
             with pytest.raises(InvalidOptionError, match=option):
                 read()
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
+    """The runs of the test's batches. Ranks share the sources where each has eight of them."""
+    finished, seen = batches.finished, list[RunSpec]()
+    monkeypatch.setattr(batches, "_SHARE", 8)
+    monkeypatch.setattr(batches, "finished", lambda *given: (seen.append(given[2]), finished(*given))[1])
+    return seen
+
+
+@pytest.mark.parametrize("options", [{"ranks": 2}, {"ranks": 3, "order": "degree"}], ids=str)
+def test_ranks_share_the_sources(client: distributed.Client, runs: list[RunSpec], options: dict[str, Any]) -> None:
+    with loaded(client, **options) as graph:
+        counts = graph.bfs_batch(SOURCES).counts
+        assert [run.options.copied for run in runs] == [True]
+        striped = graph.bfs_batch(SOURCES, nearest=True)
+        assert not runs[-1].options.copied
+        np.testing.assert_array_equal(counts, striped.counts)
+        graph.bfs_batch(SOURCES[: 8 * graph.ranks - 1])
+        assert not runs[-1].options.copied
+
+
+def test_ranks_share_the_sources_of_a_version(client: distributed.Client, runs: list[RunSpec]) -> None:
+    with loaded(client, ranks=2, mutable=True) as graph:
+        before = graph.bfs_batch(SOURCES[:32]).counts
+        graph.insert_edges([(SOURCES[0], other) for other in SOURCES[1:]])
+        after = graph.bfs_batch(SOURCES[:32]).counts
+        assert after[0][1] >= len(SOURCES) - 1 > before[0][1]
+        np.testing.assert_array_equal(after, graph.bfs_batch(SOURCES[:32], nearest=True).counts)
+        graph.delete_vertices([SOURCES[1]])
+        with pytest.raises(InvalidVertexError, match=f"vertex {SOURCES[1]} was deleted"):
+            graph.bfs_batch(SOURCES[:32])
+        assert all(run.options.copied for run in (*runs[:2], runs[-1]))
+
+
+def test_rows_are_shared_where_copies_do_not_fit(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, runs: list[RunSpec]
+) -> None:
+    finished = batches.finished
+
+    def without_copies(graph: Graph, runner: Any, run: RunSpec, progress: Any) -> Iterator[Any]:
+        if run.options.copied:
+            raise NoRoomForLabelsError("no room")
+        return finished(graph, runner, run, progress)
+
+    monkeypatch.setattr(batches, "finished", without_copies)
+    monkeypatch.setattr(batches, "MOST_SOURCES", 128)
+    with loaded(client, ranks=2) as graph:
+        result = graph.bfs_batch(SOURCES)
+        assert [(run.options.copied, len(run)) for run in runs] == [(False, 2)]
+        assert result.groups == 2
 
 
 def test_groups_become_smaller_until_they_fit(client: distributed.Client) -> None:

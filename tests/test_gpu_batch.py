@@ -14,7 +14,7 @@ from dbfs.graph import batch as batches
 from dbfs_workers.backends.batch_cuda import CudaBatch
 from dbfs_workers.levels import batch_levels
 from tests.support import graphs
-from tests.support.batch_results import assert_batch, assert_cancelled, loaded
+from tests.support.batch_results import SOURCES, assert_batch, assert_cancelled, loaded
 from tests.support.batches import dependencies
 from tests.support.gpus import needs, needs_gpu, needs_nccl
 
@@ -28,6 +28,10 @@ def check(client: distributed.Client, monkeypatch: pytest.MonkeyPatch, exchange:
         graph.bfs_batch(range(100), keep="distances").validate()
         assert graph.bfs([0]).reached == graph.bfs_batch([0]).reached[0]
         assert_batch(graph, direction="bottom-up")
+        striped = graph.bfs_batch(SOURCES, nearest=True).counts
+        monkeypatch.setattr(batches, "_SHARE", 8)
+        for _ in range(2):
+            np.testing.assert_array_equal(graph.bfs_batch(SOURCES).counts, striped)
         monkeypatch.setattr(batches, "MOST_SOURCES", 64)
         assert assert_batch(graph, direction="top-down").groups == 3
 

@@ -30,9 +30,10 @@ Result = TypeVar("Result", BFSResult, BatchResult)
 
 # Groups of sources of the first run that keeps counts only. A run that keeps distances has one group.
 _RUN_GROUPS: Final = 2
-# After a run of less time, in seconds, the next one that keeps counts only has twice as many groups. A run costs the
-# client 15 ms beside its levels, as much as half a group of a graph of 10,000 vertices.
+# Runs that keep counts only grow to about this time, in seconds, by so many times at most. A run costs the client 15 ms
+# beside its levels, as much as half a group of a graph of 10,000 vertices.
 _SHORT_RUN: Final = 0.25
+_RUN_GROWTH: Final = 4
 # Vertices whose distances say which sources lie near each other. Of astro-ph a sweep for betweenness takes 1.4 times as
 # long with 4 of them, and twice as long with sources in any order.
 _MARKS: Final = 16
@@ -119,7 +120,8 @@ def batches_of(
     """
 
     def runs(report: Callable[[RunProgress], None] | None) -> Iterator[BatchResult]:
-        first, size = finished, MOST_SOURCES * (_RUN_GROUPS if keep == "counts" else 1)
+        # On several ranks, a share of a group for each: see ``dbfs.graph.batch``.
+        first, size = finished, MOST_SOURCES * (max(_RUN_GROUPS, graph.ranks) if keep == "counts" else 1)
         while first < sources.size:
             began = time.monotonic()
             made = batch(
@@ -133,8 +135,8 @@ def batches_of(
                 progress=_shifted(report, first, sources.size),
             )
             first += size
-            if keep == "counts" and time.monotonic() < began + _SHORT_RUN:
-                size *= 2
+            if keep == "counts":
+                size *= max(1, min(_RUN_GROWTH, int(_SHORT_RUN / (time.monotonic() - began))))
             yield made
 
     with run_reporter(progress, graph.name, graph.n, sources.size) as report:

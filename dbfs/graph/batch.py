@@ -44,6 +44,8 @@ KEPT: Final = ("counts", "reached", "distances")
 MOST_SOURCES: Final = 512
 """Sources of a group, which the ranks traverse from together."""
 
+# Sources for each rank from which on the ranks share the sources instead of the rows.
+_SHARE: Final = 256
 # Sources that are validated together. A rank then takes 8 bytes for each of them and of the graph's vertices.
 _VALIDATED: Final = 8
 
@@ -84,13 +86,15 @@ def batch(
         targets=targets,
         batch=(*keeps, "nearest") if nearest else keeps,
     )
-    most = MOST_SOURCES
+    # Each rank takes a group of its own then.
+    copied = keeps == ("counts",) and not nearest and graph.layout == "1d" and 1 < graph.ranks <= ordered.size // _SHARE
+    most = MOST_SOURCES * (graph.ranks if copied else 1)
     while True:
         # Groups of whole words, of about one size.
         words = -(-ordered.size // WORD_SOURCES)
         size = WORD_SOURCES * -(-words // -(-ordered.size // most))
         parts = tuple(tuple(ordered[first : first + size].tolist()) for first in range(0, ordered.size, size))
-        run = RunSpec(replace(options, run_id=uuid.uuid4().hex), parts)
+        run = RunSpec(replace(options, run_id=uuid.uuid4().hex, copied=copied), parts)
         outcomes: list[Outcome] = []
         try:
             outcomes.extend(
@@ -100,10 +104,10 @@ def batch(
         except BaseException as error:
             for made in outcomes:
                 made.labels.drop()
-            # Smaller groups take less working memory.
+            # Smaller groups take less working memory, and rows without copies.
             if not isinstance(error, NoRoomForLabelsError) or size == WORD_SOURCES:
                 raise
-            most = size // 2
+            copied, most = False, MOST_SOURCES if copied else size // 2
 
 
 class BatchResult(StaysHere):
@@ -119,7 +123,8 @@ class BatchResult(StaysHere):
         depth: the largest distance.
         edges: the sum over the sources of the degrees of the vertices reached.
         seconds: time of the levels of all groups.
-        groups: groups of sources that were traversed together, one group after another.
+        groups: groups of sources, one after another. The ranks traverse together from the sources of a group, or each
+            from a share.
         version: version of the graph that was traversed.
         run_id: id of the run.
     """

@@ -22,8 +22,8 @@ from dbfs_workers.backends.sweeps_cuda import CudaSweeps
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.exchange.staged import StagedExchange
 from dbfs_workers.levels import loop
-from dbfs_workers.levels.batch_levels import Alone, BatchLevels
-from dbfs_workers.levels.batch_words import MappedMemory, MappedWords, PackedWords
+from dbfs_workers.levels.batch_levels import Alone, BatchLevels, Placed
+from dbfs_workers.levels.batch_words import BatchWords, MappedMemory, MappedWords, OwnWords, PackedWords
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.batch import BatchScratch
 from dbfs_workers.storage.partition import Csr, Partition
@@ -95,16 +95,20 @@ def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
                 labels = backend.to_device(made.labels.distances)
                 yield Alone(labels, made.state.level, made.state.reached, made.state.edges)
 
-        xp, operators, memory = backend.xp, backend.batch(RowThreads(1)), MappedMemory()
-        scratch = BatchScratch(
-            part.on(xp), xp, memory.zeros if mapped else xp.zeros, in_edges=part.parents is not None, together=True
-        )
-        if mapped:
-            words: Any = MappedWords(scratch, operators, end, memory)
-            return BatchLevels(scratch, operators, end, words, free, alone, together=True)
-        exchange = StagedExchange(end, part.stripe, backend)
-        words = PackedWords(scratch, operators, exchange)
-        return BatchLevels(scratch, operators, exchange, words, free, alone, together=True)
+        xp, memory = backend.xp, MappedMemory()
+        exchange = end if mapped else StagedExchange(end, part.stripe, backend)
+
+        def place(part: Partition) -> Placed:
+            operators, zeros = backend.batch(RowThreads(1)), memory.zeros if mapped and part.stripe.p > 1 else xp.zeros
+            scratch = BatchScratch(part, xp, zeros, in_edges=part.parents is not None, together=True)
+            words: BatchWords = OwnWords(scratch)
+            if part.stripe.p > 1:
+                words = PackedWords(scratch, operators, exchange)
+                if mapped:
+                    words = MappedWords(scratch, operators, exchange, memory)
+            return Placed(scratch, operators, words)
+
+        return BatchLevels(place(part.on(xp)), place, exchange, free, alone, together=True)
 
     return levels
 

@@ -101,9 +101,27 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/levels/batch_levels.py",
-        "            if sums[1] <= _SMALL_EDGES * self._edges:\n",
+        "            if self._words.add_up(state.level, np.array([chosen.edges]))[0] <= _SMALL_EDGES * self._edges:\n",
         "            if chosen.edges <= _SMALL_EDGES * self._edges:\n",
         ("tests/workers/test_batch_levels.py::test_any_batch_has_scipys_distances",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
+        "        self._sources = -(-count // p)\n",
+        "        self._sources = self._own.stop - self._own.start\n",
+        ("tests/workers/test_batch_levels.py::test_ranks_that_share_the_sources_decide_alike",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
+        "        require_present(partition, spec.sources)\n        self._move",
+        "        self._move",
+        ("tests/test_batch.py::test_ranks_share_the_sources_of_a_version",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/copied_rows.py",
+        "        in_edges=whole(into) if into else None,\n",
+        "        in_edges=into,\n",
+        ("tests/workers/test_batch_levels.py::test_ranks_that_share_the_sources",),
     ),
     Fault(
         "workers/dbfs_workers/direction.py",

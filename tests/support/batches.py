@@ -130,6 +130,16 @@ def assert_right(
     return kept
 
 
+def assert_counted(arrays: Arrays, sources: list[int], p: int, *, directed: bool = False, **options: Any) -> None:
+    """The counts of ranks that share the sources."""
+    kept = run(arrays, sources, p, directed=directed, keeps=("counts",), copied=True, **options)
+    distances = expected(arrays, sources, directed=directed, max_depth=options.get("max_depth"))
+    depth = max(len(of_rank.counts) for of_rank in kept)
+    found = sum(np.pad(of_rank.counts, ((0, depth - len(of_rank.counts)), (0, 0))) for of_rank in kept)
+    by_source = [np.bincount(one[one >= 0], minlength=depth) for one in distances.T]
+    np.testing.assert_array_equal(found, np.array(by_source).T)
+
+
 def dependencies(arrays: Arrays, sources: list[int], *, directed: bool) -> tuple[Any, Any]:
     """The sums of ``RankBatch`` by vertex [n, 3], and by both ends of an edge [n, n, 2], as they are defined."""
     n, src, dst = arrays
@@ -171,6 +181,14 @@ def assert_swept(arrays: Arrays, sources: list[int], p: int, *, directed: bool, 
         np.add.at(found, (rows, stripe.vertex(part.columns.astype(np.int64))), named["edge_betweenness"])
         np.testing.assert_allclose(found[rank::p], of_edges[rank::p], rtol=1e-12)
         assert not kept.distances.size
+
+
+@st.composite
+def shared_batches(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw batches whose sources the ranks share. There may be fewer sources than ranks."""
+    batch = draw(batches())
+    del batch["targets"]
+    return batch
 
 
 @st.composite

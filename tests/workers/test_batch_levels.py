@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbfs_workers.backends import row_threads
-from dbfs_workers.backends.batch import Chosen
+from dbfs_workers.backends.batch import Chosen, Settled
 from dbfs_workers.backends.batch_cpu import CpuBatch
 from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
 from dbfs_workers.levels import batch_levels
 from dbfs_workers.levels.batch_levels import BatchLevels
 from dbfs_workers.storage.batch import BatchScratch
 from tests.support import graphs
-from tests.support.batches import assert_right, assert_swept, batches, on_threads, run
+from tests.support.batches import assert_counted, assert_right, assert_swept, batches, on_threads, run, shared_batches
 from tests.support.graphs import Arrays
 
 
@@ -23,6 +23,38 @@ from tests.support.graphs import Arrays
 @given(batch=batches())
 def test_any_batch_has_scipys_distances(batch: dict[str, Any]) -> None:
     assert_right(**batch)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batch=shared_batches())
+def test_ranks_that_share_the_sources(batch: dict[str, Any]) -> None:
+    assert_counted(**batch)
+
+
+def test_a_rank_has_its_share_of_the_sources_and_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank takes 50 of 150 sources, a word a vertex, over the rows of all ranks."""
+    widths: list[tuple[int, int]] = []
+    settle = CpuBatch.settle
+
+    def settled(self: CpuBatch, scratch: BatchScratch) -> Settled:
+        widths.append((scratch.width, scratch.partition.stripe.n_local))
+        return settle(self, scratch)
+
+    monkeypatch.setattr(CpuBatch, "settle", settled)
+    assert_counted(graphs.random(300, 900, 4), [*range(0, 300, 2)], 3)
+    # Then a batch of one source, which two ranks have none of.
+    assert {*widths} == {(1, 384)}
+
+
+def test_ranks_that_share_the_sources_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five sources on two ranks: by their own sources one rank would go on together, and the other one by one."""
+    monkeypatch.setattr(CpuBatch, "pays", lambda self, shared: shared.sources > 2)
+    assert_counted((300, np.arange(299), np.arange(1, 300)), [0, 1, 150, 250, 299], 2)
+
+
+def test_copies_without_memory_are_refused() -> None:
+    with pytest.raises(NoRoomForLabelsError, match=r"a copy of all 24 edges on each rank takes 608 bytes; 7 bytes"):
+        run(diamonds(3), [0, 1], 2, free=lambda: 7, keeps=("counts",), copied=True)
 
 
 @pytest.fixture
@@ -71,6 +103,13 @@ def test_sources_with_small_frontiers_go_top_down_while_others_go_bottom_up(
     assert rows == []
     assert_right(arrays, [*range(60), 340, 349], p, small_frontiers=True)
     assert sum(rows) > 0
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
+def test_ranks_share_the_sources_on_a_path(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    """The groups after the one that runs one by one share their sources, too."""
+    monkeypatch.setattr(CpuBatch, "pays", lambda self, shared: together)
+    assert_counted((300, np.arange(299), np.arange(1, 300)), [0, 1, 150, 299], 3)
 
 
 @pytest.mark.parametrize("p", [1, 3])

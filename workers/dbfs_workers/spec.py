@@ -32,6 +32,8 @@ class TraversalSpec:
         batch: what a batch keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``,
             ``betweenness`` and ``edge_betweenness``. Each of its sources is traversed from by itself. Empty for a
             traversal from all sources at once.
+        copied: whether each rank copies the rows of all ranks, and traverses from its share of a batch's sources. Only
+            where the batch keeps counts alone.
     """
 
     run_id: str
@@ -44,6 +46,7 @@ class TraversalSpec:
     strategy: str = ""
     repairs: tuple[str, int] | None = None
     batch: tuple[str, ...] = ()
+    copied: bool = False
 
 
 @dataclass(frozen=True)

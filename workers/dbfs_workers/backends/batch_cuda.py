@@ -54,6 +54,8 @@ class CudaBatch:
         self._sums: Any = xp.zeros(_COUNTS, np.uint64)
         # The rows that ``pull`` leaves to ``pull_rest``, where their edges begin, and how many there are.
         self._left: tuple[Any, Any, Any] | None = None
+        # The bits that the last pull looked for, on the host and on the GPU.
+        self._wanted: tuple[bytes, Any] = b"", None
 
     def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
         """See ``BatchOperators``."""
@@ -92,7 +94,10 @@ class CudaBatch:
         if self._left is None:
             most = min(n_local, edges.columns.size // _ALONE_EDGES) + 1
             self._left = self.xp.empty(most, np.uint32), self.xp.empty(most, np.int64), self.xp.empty(most, np.int64)
-        sources = self.xp.asarray(wanted)
+        # Most levels look for the same bits, whose way to the GPU takes as long as a small level.
+        if self._wanted[0] != wanted.tobytes():
+            self._wanted = wanted.tobytes(), self.xp.asarray(wanted)
+        sources = self._wanted[1]
         self._sums.fill(0)
         # A look at the bitmap pays if it spares enough looks at words.
         dense = _DENSE * scratch.queued_edges > scratch.partition.columns.size

@@ -7,6 +7,9 @@ its frontier to all others; then every row looks for the bits that it lacks, and
 frontier. A source with a small frontier would keep most rows from being done, so such sources go top-down in the same
 level: see ``_small_frontiers``. ``batch_words`` has the ways of words between ranks.
 
+If the batch keeps counts alone, each rank may take a share of the sources over a copy of all rows instead. The ranks
+then cross once a level.
+
 Where the sources share little, the rest of the batch runs one by one: see ``_shares``.
 """
 
@@ -23,7 +26,8 @@ from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.direction import bottom_up_pays_batch
 from dbfs_workers.exchange.protocol import Exchange
-from dbfs_workers.levels.batch_words import BatchWords, PackedWords
+from dbfs_workers.levels.batch_words import BatchWords, OwnWords, PackedWords
+from dbfs_workers.levels.copied_rows import copied_rows
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.loop import LevelLoop
 from dbfs_workers.levels.path_sweeps import PathSweeps
@@ -33,7 +37,7 @@ from dbfs_workers.levels.stepper import Traversed, elapsed
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.batch import SWEPT, BatchScratch, RankBatch, width_of, zeros_in_lines
 from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.storage.partition import Partition, require_present
 
 # Sources with small frontiers: their vertices, as a share of all, and their edges. The first of some shares of vertices
 # whose edges are few enough counts.
@@ -53,6 +57,20 @@ class BatchTraversed(Traversed):
     def count_missing_targets(self) -> int:
         """Return 0."""
         return 0
+
+
+class Placed(NamedTuple):
+    """Where the levels of a batch run: on the rank's rows, or on a copy of the rows of all ranks.
+
+    Attributes:
+        scratch: working memory for the rows.
+        operators: run the phases.
+        words: moves words between ranks.
+    """
+
+    scratch: BatchScratch
+    operators: BatchOperators
+    words: BatchWords
 
 
 class Alone(NamedTuple):
@@ -75,10 +93,9 @@ class BatchLevels(RankLevels[BatchScratch]):
     """The levels of a rank in a batch: see ``RankLevels``. The class is also the stepper of these levels.
 
     Args:
-        scratch: this rank's working memory.
-        operators: run the phases.
+        striped: the place of the rank's rows.
+        place: makes a place for a copy of all rows.
         exchange: this rank's end of the exchange.
-        words: moves words between ranks.
         free_bytes: returns the bytes that labels may still take.
         alone: makes traversals from one source each, one after another.
         together: whether sources may share levels; only of the layout 1d.
@@ -86,18 +103,19 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     def __init__(
         self,
-        scratch: BatchScratch,
-        operators: BatchOperators,
+        striped: Placed,
+        place: Callable[[Partition], Placed],
         exchange: Exchange,
-        words: BatchWords,
         free_bytes: Callable[[], int],
         alone: Callable[[RunSpec], Iterable[Alone]],
         *,
         together: bool,
     ) -> None:
-        super().__init__(scratch, exchange, BatchTraversed())
-        self._operators, self._words, self._free_bytes = operators, words, free_bytes
+        super().__init__(striped.scratch, exchange, BatchTraversed())
+        self._striped, self._place, self._free_bytes = striped, place, free_bytes
+        self._copy: Placed | None = None
         self._alone, self._together = alone, together
+        self._move(striped)
         self.steppers = {TOP_DOWN: self, BOTTOM_UP: self}
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
@@ -110,12 +128,15 @@ class BatchLevels(RankLevels[BatchScratch]):
         # Over all ranks: vertices of all frontiers, and their bits; the edges of the sources' frontiers.
         self._vertices = self._bits = self._source_edges = 0
         self._shared = self._together
+        self._sources, self._own = len(spec.sources), slice(0, len(spec.sources))
+        if spec.copied:
+            spec = self._move_to_copy(spec)
         if self.scratch.width not in (0, width_of(len(spec.sources), spec.backend)):
             self._words.close()
         if not super().start(spec, labels, state, stops=stops):
             return False
         self._exchange.reset(True)
-        self._edges = state.unexplored_edges
+        state.unexplored_edges = self._edges = self._averages([state.unexplored_edges])[0]
         if self._shared:
             state.reached, state.edges = self._settle(state, Row())
         else:
@@ -153,23 +174,63 @@ class BatchLevels(RankLevels[BatchScratch]):
         if self._together:
             self._operators.clear(scratch.width, scratch.live, scratch.front)
             self._operators.clear(scratch.width, scratch.marked, scratch.found)
+        self._move(self._striped)
         if self._shared:
-            self._kept.counts = np.array(self._counts)
+            self._kept.counts = np.zeros((len(self._counts), self._kept.sources), np.int64)
+            self._kept.counts[:, self._own] = self._counts
         else:
             self._run_alone(state)
             state.ended = time.perf_counter_ns()
         if SWEPT & set(self._kept.keeps):
-            sweeps = PathSweeps(
-                scratch, self._operators, self._exchange, self._words, state, self._kept, self._free_bytes
-            )
-            sweeps.run()
+            stripe, whole = self.scratch.partition.stripe, self._whole().scratch.partition
+            PathSweeps(
+                stripe, whole, self._operators, self._exchange, self._words, state, self._kept, self._free_bytes
+            ).run()
         # A client may release the results long before another run has batches.
         del self._kept, self._traversed.labels
-        scratch.forget_kept()
+        self.scratch.forget_kept()
+
+    def reset(self) -> None:
+        """Clear what a run has left when its end was an error."""
+        self._move(self._striped)
+        for placed in (self._striped, self._copy):
+            if placed is not None:
+                placed.scratch.reset()
 
     def close(self) -> None:
-        """Free the words, on all ranks together. Errors as for ``Exchange.cross``."""
+        """Free the words and the copy, on all ranks together. Errors as for ``Exchange.cross``."""
+        self._copy = None
         self._words.close()
+
+    def _move(self, placed: Placed) -> None:
+        self.scratch, self._operators, self._words = placed
+
+    def _whole(self) -> Placed:
+        """Return the place of the rows of all ranks; errors as of ``copied_rows``."""
+        # Sources that were traversed from one by one have had bins without parents.
+        self._exchange.reset(True)
+        if self._copy is None:
+            scratch, _, words = self._striped
+            whole = copied_rows(scratch.partition, scratch.xp, self._exchange, words, self._free_bytes)
+            self._copy = self._place(whole)
+        return self._copy
+
+    def _move_to_copy(self, spec: TraversalSpec) -> TraversalSpec:
+        """Take a share of the sources to the copy of all rows, and return the spec of the share."""
+        partition = self.scratch.partition
+        require_present(partition, spec.sources)
+        self._move(self._whole())
+        count, p = len(spec.sources), partition.stripe.p
+        self._own = slice(count * partition.rank // p, count * (partition.rank + 1) // p)
+        # The same number on all ranks, which decide by it.
+        self._sources = -(-count // p)
+        ids: NDArray[np.int64] = partition.stripe.internal(np.array(spec.sources)[self._own])
+        return replace(spec, sources=tuple(ids.tolist()))
+
+    def _averages(self, sums: list[int]) -> list[int]:
+        """Return sums over all ranks; on copies of all rows, what they are for a rank of the average share."""
+        p = self._exchange.p if self.scratch is not self._striped.scratch else 1
+        return [-(-each // p) for each in sums]
 
     def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], Chosen | None]:
         """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.
@@ -178,7 +239,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """
         counts = self._words.add_up(state.level, self._settled)
         all_sources = _bits(counts > 0), None
-        if not self._adaptive or self._source_edges < _LARGE_EDGES * self._edges * len(self._spec.sources):
+        if not self._adaptive or self._source_edges < _LARGE_EDGES * self._edges * self._sources:
             return all_sources
         # Stable, since the hosts of the ranks may sort by different instructions.
         order = np.argsort(counts, kind="stable")
@@ -188,8 +249,7 @@ class BatchLevels(RankLevels[BatchScratch]):
             if not counts[small].any():
                 break
             chosen = self._operators.choose(self.scratch, _bits(small))
-            sums = self._exchange.cross(state.level, "small frontiers", (0, chosen.edges, 0, 0, 0), sliced=False)
-            if sums[1] <= _SMALL_EDGES * self._edges:
+            if self._words.add_up(state.level, np.array([chosen.edges]))[0] <= _SMALL_EDGES * self._edges:
                 return _bits(~small & (counts > 0)), chosen
         return all_sources
 
@@ -202,13 +262,13 @@ class BatchLevels(RankLevels[BatchScratch]):
         scratch, kept, distance = self.scratch, self._kept, len(self._counts)
         settled = self._operators.settle(scratch)
         self._settled = settled.counts
-        self._counts.append(settled.counts[: kept.sources])
+        self._counts.append(settled.counts[: self._own.stop - self._own.start])
         kept.hold(distance, self._free_bytes)
         self._operators.note(scratch, distance, kept)
         row.own = settled.rows
         row.contract += elapsed(state)
         counts = (settled.rows, settled.degrees, settled.bits, settled.bit_degrees, row.edges)
-        sums = self._exchange.cross(state.level, "batch", counts, sliced=False)
+        sums = self._averages(self._exchange.cross(state.level, "batch", counts, sliced=False))
         scratch.advance()
         if distance:
             state.found, state.inspected = sums[0], sums[4]
@@ -230,7 +290,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Return whether the sources share enough so far. All ranks return the same."""
         if state.level < _LEVELS:
             return True
-        return self._operators.pays(Shared(len(self._spec.sources), state.level, self._vertices, self._bits, state.n))
+        return self._operators.pays(Shared(self._sources, state.level, self._vertices, self._bits, state.n))
 
     def _run_alone(self, state: State) -> None:
         """Run the sources one by one, and take their labels. What the batch has found so far stays right."""
@@ -273,7 +333,11 @@ def levels_of_batches(
 
     in_edges, partition, xp = alone.scratch.frontier_bits is not None, alone.scratch.partition, backend.xp
     together, zeros = isinstance(partition, Partition), zeros_in_lines if xp is np else xp.zeros
-    scratch = BatchScratch(partition, xp, zeros, in_edges=in_edges, together=together)
-    operators = backend.batch(threads)
-    words = PackedWords(scratch, operators, exchange)
-    return BatchLevels(scratch, operators, exchange, words, free_bytes, traverse, together=together)
+
+    def place(part: Any) -> Placed:
+        scratch = BatchScratch(part, xp, zeros, in_edges=in_edges, together=together)
+        operators = backend.batch(threads)
+        words = OwnWords(scratch) if part.stripe.p == 1 else PackedWords(scratch, operators, exchange)
+        return Placed(scratch, operators, words)
+
+    return BatchLevels(place(partition), place, exchange, free_bytes, traverse, together=together)

@@ -1,7 +1,7 @@
 """The words of a batch's vertices on their way between ranks: packed into bins, or read from the peers' GPU memory.
 
 Top-down, a rank sends the words that it found for other ranks' vertices to the owners. Bottom-up, it sends the words of
-its part of the frontier to all others.
+its part of the frontier to all others. A rank that has all rows sends nothing.
 """
 
 from collections.abc import Sequence
@@ -48,12 +48,34 @@ class BatchWords(Protocol):
         ...
 
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sums of all ranks' counts, one for each source and less than 2**32. Errors as for ``swap``."""
+        """Return the sums of all ranks' counts. Errors as for ``swap``."""
         ...
 
     def close(self) -> None:
         """Free the words of the scratch, on all ranks together. Errors as for ``Exchange.cross``."""
         ...
+
+
+class OwnWords:
+    """The words of a rank that has all rows: see ``BatchWords``."""
+
+    def __init__(self, scratch: BatchScratch) -> None:
+        self._scratch = scratch
+
+    def send(self, state: State, row: Row, *, everywhere: bool) -> None:
+        """Send nothing."""
+
+    def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:  # noqa: ARG002
+        """Return the only part."""
+        return [*parts]
+
+    def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:  # noqa: ARG002
+        """Return the counts."""
+        return counts
+
+    def close(self) -> None:
+        """See ``BatchWords``."""
+        self._scratch.release()
 
 
 class PackedWords:
@@ -74,7 +96,7 @@ class PackedWords:
         peers = _peers(exchange)
         following = {peer: (rank if everywhere else peer) * n_local for peer in peers}
         ends = {peer: vertex + n_local for peer, vertex in following.items()}
-        unfinished = p > 1
+        unfinished = True
         while unfinished:
             self._empty_bins(state.level)
             entries = exchange.bin_rows.size // p
@@ -125,8 +147,6 @@ class PackedWords:
 
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """See ``BatchWords``."""
-        if self._exchange.p == 1:
-            return counts
         parts = [self._scratch.xp.asarray(counts)] * self._exchange.p
         total: NDArray[np.int64] = on_host(sum(self.swap(level, parts, parts)))
         return total
@@ -248,11 +268,12 @@ class MappedWords:
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """See ``BatchWords``."""
         exchange, entries = self._exchange, self._exchange.bin_rows.size // self._exchange.p
+        halves = counts.view(np.uint32)
         for peer in _peers(exchange):
-            exchange.bin_rows[peer * entries : peer * entries + counts.size] = counts
-            exchange.bin_ends[peer] = counts.size
+            exchange.bin_rows[peer * entries : peer * entries + halves.size] = halves
+            exchange.bin_ends[peer] = halves.size
         exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
-        return counts + sum(offered.astype(np.int64) for offered, _ in exchange.incoming())
+        return counts + sum(offered.copy().view(np.int64) for offered, _ in exchange.incoming())
 
     def close(self) -> None:
         """See ``BatchWords``."""

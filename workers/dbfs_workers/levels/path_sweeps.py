@@ -5,8 +5,8 @@ Forward, level by level, each row counts its shortest paths from each source: th
 Backward, from the deepest level, each row gets the dependencies of the sources on it: see ``sweep_kernels``.
 
 A sweep has a block of sources. Sources need nothing of each other, and a level of a sweep takes microseconds; so a rank
-sweeps its share of the blocks over the rows of all ranks, which it copies, and the ranks cross after each block. The
-sources of a block should lie near each other: a row then has few distances from them, and is looked at once for each.
+sweeps its share of the blocks over a copy of the rows of all ranks, and the ranks cross after each block. The sources
+of a block should lie near each other: a row then has few distances from them, and is looked at once for each.
 """
 
 import time
@@ -20,8 +20,9 @@ from dbfs_workers.errors import NoRoomForLabelsError, TooManyPathsError
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.batch_words import BatchWords
 from dbfs_workers.levels.state import State
-from dbfs_workers.storage.batch import BatchScratch, RankBatch
-from dbfs_workers.storage.partition import Csr
+from dbfs_workers.storage.batch import RankBatch
+from dbfs_workers.storage.partition import Partition, array_module
+from dbfs_workers.storage.stripe import Stripe
 
 _PHASE: Final = "sweeps over paths"
 
@@ -30,7 +31,8 @@ class PathSweeps:
     """The sweeps of one rank for one batch.
 
     Args:
-        scratch: the rank's edges, with the in-edges.
+        stripe: how the vertices lie on the ranks.
+        whole: the rows of all ranks, with the in-edges: see ``copied_rows``.
         operators: make the sweeps.
         exchange: this rank's end of the exchange.
         words: moves arrays between ranks.
@@ -45,7 +47,8 @@ class PathSweeps:
 
     def __init__(
         self,
-        scratch: BatchScratch,
+        stripe: Stripe,
+        whole: Partition,
         operators: BatchOperators,
         exchange: Exchange,
         words: BatchWords,
@@ -54,31 +57,25 @@ class PathSweeps:
         free_bytes: Callable[[], int],
     ) -> None:
         self._exchange, self._words, self._state, self._kept = exchange, words, state, kept
-        self._xp, self._lanes, partition = scratch.xp, operators.swept, scratch.partition
-        stripe, sources = partition.stripe, kept.distances.shape[1]
+        self._xp, self._lanes, sources = array_module(whole.columns), operators.swept, kept.distances.shape[1]
         self._n_local, self._ranks = stripe.n_local, range(stripe.p)
         self._of_edges = "edge_betweenness" in kept.keeps
         blocks = np.arange(sources) // self._lanes
         # By rank, the places of its sources.
         self._shares = [np.flatnonzero(blocks % stripe.p == rank) for rank in self._ranks]
         self._rounds = -(-(int(blocks[-1]) + 1) // stripe.p)
-        # Sources that were traversed from one by one have had bins without parents.
-        exchange.reset(True)
         # The client has seen to the in-edges.
-        assert partition.parents is not None
-        edges, rows = self._cross(partition.m_local), stripe.p * stripe.n_local
-        needed = edges * ((4 + 4 * partition.directed) * (stripe.p > 1) + 16 * self._of_edges) + rows * (
-            40 + self._lanes * 24 + kept.distances.itemsize * self._shares[exchange.rank].size
-        )
+        assert whole.parents is not None
+        edges, share = whole.m_local, self._shares[exchange.rank].size
+        each_row = 40 + self._lanes * 24 + kept.distances.itemsize * share
+        needed = edges * 16 * self._of_edges + whole.stripe.n * each_row
         if needed > (free := free_bytes()):
             raise NoRoomForLabelsError(
                 f"betweenness takes {needed:,} bytes on each rank, which sweeps over all {edges:,} edges; "
                 f"{max(0, free):,} bytes are free"
             )
-        out = self._whole(partition.out_edges)
-        into = self._whole(partition.parents) if partition.directed else out
-        self._firsts = np.array(out.row_offsets[:: self._n_local].tolist())
-        self._sweeps = operators.sweeps(out, into, of_edges=self._of_edges)
+        self._firsts = np.array(whole.row_offsets[:: self._n_local].tolist())
+        self._sweeps = operators.sweeps(whole.out_edges, whole.parents, of_edges=self._of_edges)
 
     def run(self) -> None:
         """Fill in the sums of the batch, and drop its distances.
@@ -104,17 +101,6 @@ class PathSweeps:
             kept.edge_sums = self._summed(self._sweeps.edge_sums, (2 * np.diff(self._firsts)).tolist())
         self._state.ended = time.perf_counter_ns()
 
-    def _whole(self, own: Csr) -> Csr:
-        """Return the rows of all ranks in one adjacency list by internal id."""
-        if len(self._ranks) == 1:
-            return own
-        xp = self._xp
-        degrees = xp.diff(own.row_offsets)
-        lists = self._swap([degrees] * len(self._ranks), [degrees] * len(self._ranks))
-        row_offsets = xp.concatenate([xp.zeros(1, np.int64), *lists]).cumsum()
-        like = [xp.empty(int(each.sum()), np.uint32) for each in lists]
-        return Csr(row_offsets, xp.concatenate(self._swap([own.columns] * len(self._ranks), like)))
-
     def _summed(self, all_sums: Any, sizes: Sequence[int]) -> Any:
         """Return what all ranks have summed up for this one.
 
@@ -127,7 +113,7 @@ class PathSweeps:
 
     def _swap(self, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
         """See ``BatchWords.swap``."""
-        return [*parts] if len(parts) == 1 else self._words.swap(self._state.level, parts, like)
+        return self._words.swap(self._state.level, parts, like)
 
     def _cross(self, number: int) -> int:
         """Return the sum of a number of each rank."""

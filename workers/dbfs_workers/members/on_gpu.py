@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.living import Updated
 
 # Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
-_BARRIER_ENTRIES: Final = 2**10
+_BARRIER_ENTRIES: Final = 2**11
 
 DIRECTIONS = {
     "auto": cuda_run.Direction.AUTO,
@@ -257,7 +257,7 @@ class CudaMember(MemberOnGpu):
             )
         except BaseException:
             if self._batches is not None:
-                self._batches.scratch.reset()
+                self._batches.reset()
             raise
         return [replace(run, version=partition.version) for run in runs]
 
@@ -286,21 +286,24 @@ class CudaMember(MemberOnGpu):
 
         from dbfs_workers import backends
         from dbfs_workers.backends.row_threads import RowThreads
-        from dbfs_workers.levels.batch_levels import Alone, BatchLevels
-        from dbfs_workers.levels.batch_words import MappedWords, PackedWords
+        from dbfs_workers.levels.batch_levels import Alone, BatchLevels, Placed
+        from dbfs_workers.levels.batch_words import BatchWords, MappedWords, OwnWords
 
         def alone(specs: RunSpec) -> Iterator[Alone]:
             for run in self._traverse_all(self.number, specs, self._deadline):
                 yield Alone(run.labels.distances, run.depth, run.reached, run.edges)
 
         assert self._barrier is not None
-        operators, mapped = backends.get("cuda").batch(RowThreads(1)), partition.stripe.p > 1
-        zeros = self._memory.zeros if mapped else cupy.zeros
-        scratch = BatchScratch(partition, cupy, zeros, in_edges=partition.parents is not None, together=True)
-        words: Any = PackedWords(scratch, operators, self._barrier)
-        if mapped:
-            words = MappedWords(scratch, operators, self._barrier, self._memory)
-        return BatchLevels(scratch, operators, self._barrier, words, self.free_bytes, alone, together=True)
+        barrier, memory = self._barrier, self._memory
+
+        def place(part: Partition) -> Placed:
+            operators, mapped = backends.get("cuda").batch(RowThreads(1)), part.stripe.p > 1
+            zeros = memory.zeros if mapped else cupy.zeros
+            scratch = BatchScratch(part, cupy, zeros, in_edges=part.parents is not None, together=True)
+            words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)
+            return Placed(scratch, operators, words)
+
+        return BatchLevels(place(partition), place, barrier, self.free_bytes, alone, together=True)
 
     def _traverse_all(self, number: int, specs: RunSpec, deadline: float) -> Generator[RankRun, None, None]:
         """Make the traversals of a run. While a kernel runs, the next ones are launched, and reports are made."""

@@ -28,7 +28,7 @@ _SUMMED_ROWS: Final = 2**10
 
 def width_of(sources: int, backend: str) -> int:
     """Return the words of a vertex: on GPUs a power of two, since as many lanes of a warp take a vertex."""
-    words = -(-sources // WORD_SOURCES)
+    words = max(1, -(-sources // WORD_SOURCES))
     return words if backend == "cpu" else 1 << (words - 1).bit_length()
 
 
@@ -107,8 +107,10 @@ def batch_bytes(stripe: Stripe, spec: TraversalSpec, sources: int) -> tuple[int,
     """Return the bytes of a rank's working memory for so many sources, and of what it keeps of them.
 
     Distances are counted with a byte each: see ``RankBatch.hold``. What sweeps take is checked by
-    ``levels.path_sweeps``.
+    ``levels.path_sweeps``, and a copy of all rows by ``levels.copied_rows``.
     """
+    if spec.copied:
+        stripe, sources = Stripe(stripe.p * stripe.n_local, 1), -(-sources // stripe.p)
     n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources, spec.backend)
     working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8 + 8 * n_local * (spec.backend == "cuda")
     each_row = 8 * words * ("reached" in spec.batch) + sources * ("distances" in spec.batch)
