@@ -1,6 +1,6 @@
 """Batches of sources through the service: every reader against SciPy, groups, bad input, and runs that end early."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import distributed
@@ -18,8 +18,10 @@ from dbfs.errors import (
     ValidationError,
 )
 from dbfs.graph import batch as batches
-from dbfs.graph.graph import Graph
+from dbfs_workers.levels import batch_levels
+from dbfs_workers.levels.copied_rows import copied_rows
 from dbfs_workers.spec import RunSpec
+from dbfs_workers.storage.partition import Partition
 from tests.support import oracle
 from tests.support.batch_results import ARRAYS, SOURCES, N, assert_batch, assert_cancelled, loaded
 from tests.support.runs import set_room
@@ -154,22 +156,30 @@ def test_ranks_share_the_sources_of_a_version(client: distributed.Client, runs: 
         assert all(run.options.copied for run in (*runs[:2], runs[-1]))
 
 
-def test_rows_are_shared_where_copies_do_not_fit(
+def set_copies(copies: Callable[..., Partition]) -> Callable[..., Partition]:
+    before, batch_levels.copied_rows = batch_levels.copied_rows, copies
+    return before
+
+
+def no_copy_on_rank_1(partition: Partition, *given: Any) -> Partition:
+    if partition.rank == 1:
+        raise NoRoomForLabelsError("no room")
+    return copied_rows(partition, *given)
+
+
+def test_rows_are_shared_where_a_rank_has_no_room_for_a_copy(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, runs: list[RunSpec]
 ) -> None:
-    finished = batches.finished
-
-    def without_copies(graph: Graph, runner: Any, run: RunSpec, progress: Any) -> Iterator[Any]:
-        if run.options.copied:
-            raise NoRoomForLabelsError("no room")
-        return finished(graph, runner, run, progress)
-
-    monkeypatch.setattr(batches, "finished", without_copies)
     monkeypatch.setattr(batches, "MOST_SOURCES", 128)
     with loaded(client, ranks=2) as graph:
-        result = graph.bfs_batch(SOURCES)
-        assert [(run.options.copied, len(run)) for run in runs] == [(False, 2)]
+        client.run(set_copies, no_copy_on_rank_1, workers=graph.gang.addresses)
+        try:
+            result = graph.bfs_batch(SOURCES)
+        finally:
+            client.run(set_copies, copied_rows, workers=graph.gang.addresses)
+        assert [(run.options.copied, len(run)) for run in runs] == [(True, 1), (False, 2)]
         assert result.groups == 2
+        np.testing.assert_array_equal(result.counts, graph.bfs_batch(SOURCES, nearest=True).counts)
 
 
 def test_groups_become_smaller_until_they_fit(client: distributed.Client) -> None:

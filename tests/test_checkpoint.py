@@ -173,6 +173,10 @@ def test_a_checkpoint_of_something_else_is_refused(client: distributed.Client, g
     ]:
         with pytest.raises(InvalidOptionError, match=words):
             call(checkpoint=path, **options)
+    paths = tmp_path / "paths.npz"
+    graph.betweenness_centrality(checkpoint=paths)
+    with pytest.raises(InvalidOptionError, match="not betweenness_centrality, with endpoints;"):
+        graph.betweenness_centrality(endpoints=True, checkpoint=paths)
     # A lattice of as many vertices and edges, but one of them elsewhere.
     pairs = [pair for pair in nx.convert_node_labels_to_integers(nx.grid_2d_graph(9, 9)).edges if pair != (0, 1)]
     for more, fits in ((0, 1), True), ((0, 80), False):

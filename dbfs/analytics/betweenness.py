@@ -8,7 +8,6 @@ estimation in large networks", 2007).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,7 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
 from dbfs.memory import require_room
-from dbfs_workers.storage.batch import SWEPT_SOURCES
+from dbfs_workers.storage.batch import OF_ROWS, SWEPT_SOURCES
 from dbfs_workers.storage.id_table import as_python, take
 from dbfs_workers.storage.label_table import data_frame, whole_table
 from dbfs_workers.tasks import queries
@@ -81,9 +80,8 @@ def betweenness_centrality(
     chosen, sources = chosen_vertices(graph, vertices), _sources(graph, options)
     values, errors = of_vertices(graph, sources, normalized, endpoints, options)
     if vertices is not None:
-        values, errors = values[chosen], errors[chosen]
-    told = None if options.sample is None else errors
-    return VertexMeasure("betweenness_centrality", graph.ids_of(chosen), values, told, sources.size)
+        values, errors = values[chosen], None if errors is None else errors[chosen]
+    return VertexMeasure("betweenness_centrality", graph.ids_of(chosen), values, errors, sources.size)
 
 
 def edge_betweenness_centrality(graph: Graph, normalized: bool, options: Options) -> EdgeMeasure:
@@ -91,45 +89,56 @@ def edge_betweenness_centrality(graph: Graph, normalized: bool, options: Options
     sources = _sources(graph, options)
     (starts, ends), values, errors = of_edges(graph, sources, normalized, options)
     ids = graph.ids()
-    told = None if options.sample is None else errors
     name = "edge_betweenness_centrality"
-    return EdgeMeasure(name, take(ids, starts), take(ids, ends), values, told, sources.size)
+    return EdgeMeasure(name, take(ids, starts), take(ids, ends), values, errors, sources.size)
 
 
 def of_vertices(
     graph: Graph, sources: NDArray[np.int64], normalized: bool, endpoints: bool, options: Options
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats | None]:
     """Return float64[n] and float64[n], by vertex the betweenness and its standard error, from some sources.
 
-    Both are NaN where no source is another vertex, and the error where no path from a source passes; errors
-    as of ``Graph.betweenness_centrality``.
+    Both are NaN where no source is another vertex, and the error where no path from a source passes. Only a sample has
+    errors, or None stands for them. Raises as ``Graph.betweenness_centrality``.
     """
     _require(graph)
     sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
+    sampled, path = options.sample is not None, options.checkpoint
+    # Each takes 8 bytes a vertex on the way from the ranks.
+    wanted = zip(OF_ROWS, (True, sampled, endpoints), strict=True)
+    names = [name for name, needed in wanted if needed]
+    begin = np.zeros((len(names) + endpoints, graph.n))
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for made in batches_of(graph, sources, options.progress, keep="betweenness", finished=finished):
-            of_run = np.zeros((4, graph.n))
-            of_run[:3] = made.dependencies().T
-            of_run[3, np.array(made.source_vertices)] = made.reached - 1
+        for made in batches_of(graph, sources, options.progress, keep=tuple(names), finished=finished):
+            of_run = np.zeros_like(begin)
+            for row, name in zip(of_run, names, strict=False):
+                row[:] = made.dependencies(name)
+            if endpoints:
+                of_run[-1, np.array(made.source_vertices)] = made.reached - 1
             yield len(made.sources), of_run
 
-    begin, name, path = np.zeros((4, graph.n)), "betweenness_centrality", options.checkpoint
-    add = operator.iadd if path is None else np.add
-    sums, squares, reached, own = folded(graph, name, (sources,), begin, parts, add, path)
+    def add(before: Floats, part: Floats) -> Floats:
+        return part if before is begin else np.add(before, part, out=None if path else before)
+
+    name = "betweenness_centrality" + ", sampled" * sampled + ", with endpoints" * endpoints
+    sums, *more = folded(graph, name, (sources,), begin, parts, add, path)
+    squares = more[0] if sampled else None
     if endpoints:
         # A path ends at the vertex once for each source that reaches it, and begins there for each vertex it reaches.
-        sums, squares = sums + reached + own, squares + 2 * sums + reached + own**2
-        return _scaled(graph, sums, squares, sources.size, graph.n, normalized)
+        reached, own = more[-2:]
+        squares = None if squares is None else squares + 2 * sums + reached + own**2
+        return _scaled(graph, sums + reached + own, squares, sources.size, graph.n, normalized)
     others = sources.size - np.isin(np.arange(graph.n), sources)
     return _scaled(graph, sums, squares, others, graph.n - 1, normalized)
 
 
 def of_edges(
     graph: Graph, sources: NDArray[np.int64], normalized: bool, options: Options
-) -> tuple[NDArray[np.int64], Floats, Floats]:
+) -> tuple[NDArray[np.int64], Floats, Floats | None]:
     """Return int64[2, edges], the vertices of each edge's ends; its betweenness; the standard error, as NaN without any
-    source. The edges are in the order of ``EdgeMeasure``; errors as of ``Graph.edge_betweenness_centrality``.
+    source, of a sample, else None. The edges are in the order of ``EdgeMeasure``. Raises as
+    ``Graph.edge_betweenness_centrality``.
     """
     _require(graph)
     version = graph.version
@@ -138,38 +147,42 @@ def of_edges(
     sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for made in batches_of(graph, sources, options.progress, keep="edge_betweenness", finished=finished):
+        for made in batches_of(graph, sources, options.progress, keep=("edge_betweenness",), finished=finished):
             if made.version != version:
                 graph.require_version(version, "the list of edges")
-            columns = [np.bincount(place, column, ends.shape[1]) for column in made.dependencies().T]
+            columns = [np.bincount(place, column, ends.shape[1]) for column in made.dependencies("edge_betweenness").T]
             yield len(made.sources), np.stack(columns)
 
     begin, name = np.zeros((2, ends.shape[1])), "edge_betweenness_centrality"
     sums, squares = folded(graph, name, (sources,), begin, parts, np.add, options.checkpoint)
-    return ends, *_scaled(graph, sums, squares, sources.size, graph.n, normalized)
+    told = None if options.sample is None else squares
+    return ends, *_scaled(graph, sums, told, sources.size, graph.n, normalized)
 
 
 def _scaled(
-    graph: Graph, sums: Floats, squares: Floats, sample: Any, population: int, normalized: bool
-) -> tuple[Floats, Floats]:
+    graph: Graph, sums: Floats, squares: Floats | None, sample: Any, population: int, normalized: bool
+) -> tuple[Floats, Floats | None]:
     """Return the betweenness and its standard error, NaN where the sample tells nothing.
 
     Args:
         graph: the graph.
-        sums, squares: of the dependencies of the sources, and of their squares.
+        sums, squares: of the dependencies of the sources, and of their squares; no squares, no errors.
         sample: number of sources that count.
         population: number of vertices that might be such sources.
         normalized: whether to divide by the number of pairs.
     """
     pairs = population * (population - 1) if normalized else 1 if graph.directed else 2
     if population < 2:
-        return sums, np.zeros(sums.size)
+        return sums, None if squares is None else np.zeros(sums.size)
+    scale = population / pairs
     with np.errstate(invalid="ignore"):
         mean = sums / sample
+        if squares is None:
+            return mean * scale, None
         variance = squares / sample
     variance -= mean**2
     spread = np.sqrt(np.maximum(0, variance, out=variance), out=variance)
-    scale, told = population / pairs, (mean > 0) | (sample == population)
+    told = (mean > 0) | (sample == population)
     mean *= scale
     return mean, np.where(told, error_of_mean(spread, sample, population) * scale, np.nan)
 

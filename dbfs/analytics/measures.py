@@ -295,7 +295,7 @@ def _totals(
         sources = sources_of(graph, options) if vertices.size else vertices
 
         def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-            for result in batches_of(graph, sources, options.progress, keep="distances", finished=finished):
+            for result in batches_of(graph, sources, options.progress, keep=("distances",), finished=finished):
                 yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
 
         begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)

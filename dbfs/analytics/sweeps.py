@@ -108,7 +108,7 @@ def batches_of(
     sources: NDArray[np.int64],
     progress: Progress,
     *,
-    keep: str = "counts",
+    keep: tuple[str, ...] = (),
     targets: tuple[int, ...] = (),
     finished: int = 0,
     max_depth: int | None = None,
@@ -121,7 +121,7 @@ def batches_of(
 
     def runs(report: Callable[[RunProgress], None] | None) -> Iterator[BatchResult]:
         # On several ranks, a share of a group for each: see ``dbfs.graph.batch``.
-        first, size = finished, MOST_SOURCES * (max(_RUN_GROUPS, graph.ranks) if keep == "counts" else 1)
+        first, size = finished, MOST_SOURCES * (max(_RUN_GROUPS, graph.ranks) if not keep else 1)
         while first < sources.size:
             began = time.monotonic()
             made = batch(
@@ -135,7 +135,7 @@ def batches_of(
                 progress=_shifted(report, first, sources.size),
             )
             first += size
-            if keep == "counts":
+            if not keep:
                 size *= max(1, min(_RUN_GROWTH, int(_SHORT_RUN / (time.monotonic() - began))))
             yield made
 

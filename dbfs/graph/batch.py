@@ -30,7 +30,7 @@ from dbfs.records import RunProgress
 from dbfs.units import format_seconds
 from dbfs.validation.validate import Columns, validate
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.batch import SWEPT, WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
+from dbfs_workers.storage.batch import OF_ROWS, SWEPT, WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def batch(
     graph: Graph,
     sources: tuple[int, ...],
     *,
-    keep: str,
+    keep: tuple[str, ...],
     targets: tuple[int, ...],
     nearest: bool,
     max_depth: int | None,
@@ -63,7 +63,8 @@ def batch(
 ) -> BatchResult:
     """Traverse from many vertices at once; arguments and errors as of ``Graph.bfs_batch``.
 
-    ``keep`` may also be one of ``SWEPT``: what the batch is swept for, with the sources in the order of the call.
+    ``keep`` is what is kept beside counts. For those of ``SWEPT`` the batch is swept, with the sources in the order of
+    the call.
     """
     require_options(graph, direction, max_depth)
     if not sources:
@@ -72,10 +73,10 @@ def batch(
     if ordered.size < len(sources):
         twice = graph.python_ids([int(ordered[counts > 1][0])])[0]
         raise InvalidVertexError(f"bfs_batch needs each source once; {twice!r} is given {counts.max()} times")
-    if keep in SWEPT:
+    if SWEPT & {*keep}:
         # Callers have put sources beside each other that lie near each other.
         ordered = np.array(sources, np.int64)
-    keeps = ("counts", *([keep] if keep != "counts" else ()), *(["targets"] if targets else ()))
+    keeps = ("counts", *keep, *(["targets"] if targets else ()), *(["nearest"] if nearest else ()))
     options = TraversalSpec(
         run_id="",
         sources=(),
@@ -84,10 +85,10 @@ def batch(
         direction=direction,
         max_depth=max_depth,
         targets=targets,
-        batch=(*keeps, "nearest") if nearest else keeps,
+        batch=keeps,
     )
     # Each rank takes a group of its own then.
-    copied = keeps == ("counts",) and not nearest and graph.layout == "1d" and 1 < graph.ranks <= ordered.size // _SHARE
+    copied = keeps == ("counts",) and graph.layout == "1d" and 1 < graph.ranks <= ordered.size // _SHARE
     most = MOST_SOURCES * (graph.ranks if copied else 1)
     while True:
         # Groups of whole words, of about one size.
@@ -270,15 +271,18 @@ class BatchResult(StaysHere):
         doing = f"summing distances of run {self.run_id}"
         return self._in_order(self.graph.gang.on_each_rank("sums-by-row", sums_by_row, arguments, of_call(), doing))
 
-    def dependencies(self) -> NDArray[np.float64]:
-        """Return the sums over all sources that the sweeps for ``keep`` have made; errors as for ``distances``.
+    def dependencies(self, name: str) -> NDArray[np.float64]:
+        """Return the sums over all sources that the sweeps have made; errors as for ``distances``.
+
+        Args:
+            name: one of ``SWEPT``.
 
         Returns:
-            float64[n, 3] by vertex, or float64[edges, 2] by rank and edge: see ``RankBatch.sums``.
+            float64[n] by vertex, or float64[edges, 2] by rank and edge: see ``RankBatch.sums``.
         """
-        self._require(self.keep)
-        sums = [reduce(np.add, parts) for parts in self._fetch(self.keep)]
-        return self._in_order(sums) if self.keep == "betweenness" else np.concatenate(sums)
+        self._require(name)
+        sums = [reduce(np.add, parts) for parts in self._fetch(name)]
+        return self._in_order(sums) if name in OF_ROWS else np.concatenate(sums)
 
     @bounded()
     def validate(self) -> None:

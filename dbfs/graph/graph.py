@@ -370,7 +370,7 @@ class Graph(StaysHere, GraphCounts):
         return batch(
             self,
             self.vertices_named(sources, "source"),
-            keep=keep,
+            keep=() if keep == "counts" else (keep,),
             targets=() if targets is None else self.vertices_named(targets, "target"),
             nearest=nearest,
             max_depth=max_depth,

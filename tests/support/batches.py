@@ -16,7 +16,7 @@ from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import batch_levels, loop
 from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
 from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.batch import RankBatch, distance_type, in_type
+from dbfs_workers.storage.batch import OF_ROWS, RankBatch, distance_type, in_type
 from dbfs_workers.storage.partition import Partition
 from dbfs_workers.storage.scratch import Scratch
 from dbfs_workers.storage.stripe import Stripe
@@ -171,10 +171,10 @@ def dependencies(arrays: Arrays, sources: list[int], *, directed: bool) -> tuple
 
 def assert_swept(arrays: Arrays, sources: list[int], p: int, *, directed: bool, **options: Any) -> None:
     stripe, (of_rows, of_edges) = Stripe(arrays[0], p), dependencies(arrays, sources, directed=directed)
-    keeps = ("counts", "betweenness", "edge_betweenness")
+    keeps = ("counts", *OF_ROWS, "edge_betweenness")
     for rank, kept in enumerate(run(arrays, sources, p, directed=directed, keeps=keeps, **options)):
         named = kept.by_name(stripe, rank)
-        np.testing.assert_allclose(named["betweenness"], of_rows[rank::p], rtol=1e-12)
+        np.testing.assert_allclose(np.stack([named[name] for name in OF_ROWS], axis=1), of_rows[rank::p], rtol=1e-12)
         part = partitions(*arrays, p, directed=directed)[rank]
         found = np.zeros_like(of_edges)
         rows = np.repeat(np.arange(stripe.n_local), np.diff(part.row_offsets)) * p + rank

@@ -53,7 +53,9 @@ def test_ranks_that_share_the_sources_decide_alike(monkeypatch: pytest.MonkeyPat
 
 
 def test_copies_without_memory_are_refused() -> None:
-    with pytest.raises(NoRoomForLabelsError, match=r"a copy of all 24 edges on each rank takes 608 bytes; 7 bytes"):
+    # The rank that is asked may hear of the other's error first.
+    refused = pytest.raises((NoRoomForLabelsError, RunAbortedError), match=r"all 24 edges .* takes 608 bytes; 7 bytes")
+    with refused:
         run(diamonds(3), [0, 1], 2, free=lambda: 7, keeps=("counts",), copied=True)
 
 

@@ -30,8 +30,8 @@ class TraversalSpec:
         repairs: run id and index of an earlier traversal with the same options, whose labels are repaired; None for
             a new traversal.
         batch: what a batch keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``,
-            ``betweenness`` and ``edge_betweenness``. Each of its sources is traversed from by itself. Empty for a
-            traversal from all sources at once.
+            ``edge_betweenness`` and those of ``storage.batch.OF_ROWS``. Each of its sources is traversed from by
+            itself. Empty for a traversal from all sources at once.
         copied: whether each rank copies the rows of all ranks, and traverses from its share of a batch's sources. Only
             where the batch keeps counts alone.
     """

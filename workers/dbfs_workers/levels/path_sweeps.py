@@ -20,7 +20,7 @@ from dbfs_workers.errors import NoRoomForLabelsError, TooManyPathsError
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.batch_words import BatchWords
 from dbfs_workers.levels.state import State
-from dbfs_workers.storage.batch import RankBatch
+from dbfs_workers.storage.batch import OF_ROWS, RankBatch
 from dbfs_workers.storage.partition import Partition, array_module
 from dbfs_workers.storage.stripe import Stripe
 
@@ -96,7 +96,8 @@ class PathSweeps:
                     f"rank {rank}: a vertex has more shortest paths from a source than the largest float64, "
                     f"{np.finfo(np.float64).max:.1e}; the betweenness of this graph can't be computed"
                 )
-        kept.sums = self._summed(self._sweeps.sums, [3 * self._n_local] * len(own))
+        sums = self._summed(self._sweeps.sums, [3 * self._n_local] * len(own)).reshape(-1, 3).T
+        kept.sums = xp.ascontiguousarray(sums[[OF_ROWS.index(name) for name in kept.row_sums]])
         if self._of_edges:
             kept.edge_sums = self._summed(self._sweeps.edge_sums, (2 * np.diff(self._firsts)).tolist())
         self._state.ended = time.perf_counter_ns()

@@ -16,8 +16,11 @@ from dbfs_workers.storage.stripe import Stripe, own_rows
 WORD_SOURCES: Final = 64
 """Sources of a word."""
 
-SWEPT: Final = frozenset({"betweenness", "edge_betweenness"})
-"""What is kept of the sweeps over the shortest paths: see ``levels.path_sweeps``."""
+OF_ROWS: Final = ("betweenness", "betweenness_squares", "betweenness_reached")
+"""What is kept of the sweeps over the shortest paths by row: see ``RankBatch.sums``."""
+
+SWEPT: Final = frozenset({*OF_ROWS, "edge_betweenness"})
+"""What is kept of the sweeps: see ``levels.path_sweeps``."""
 
 SWEPT_SOURCES: Final = 16
 """Sources of a sweep. The numbers of a row fill two cache lines, which an edge reads at random."""
@@ -133,8 +136,9 @@ class RankBatch(RankLabels):
         target_rows: uint32, local ids of the rank's targets, ascending, each once.
         at_targets: int32[target_rows, sources], -1 unreached.
         nearest: int32[n_local, 2], by row the distance of its nearest source and the source's place, -1 unreached.
-        sums: float64[n_local * 3], by row the sum over the sources of their dependencies on the row (Brandes 2001), the
-            sum of the squares, and the number of other vertices among the sources that reach the row.
+        sums: float64[kept, n_local], those of ``OF_ROWS`` that are kept: by row the sum over the sources of their
+            dependencies on the row (Brandes 2001), the sum of the squares, and the number of other vertices among the
+            sources that reach the row. Empty until the sweeps.
         edge_sums: float64[edges * 2], by edge in the order of the rows the sums of the dependencies on the edge, and of
             their squares; 0 for an edge that repeats the one before. Empty until the sweeps.
     """
@@ -168,7 +172,7 @@ class RankBatch(RankLabels):
             target_rows=xp.asarray(targets),
             at_targets=xp.full((targets.size, sources), -1, np.int32),
             nearest=xp.full((rows("nearest"), 2), -1, np.int32),
-            sums=xp.zeros(3 * rows(*SWEPT)),
+            sums=xp.empty(0),
             edge_sums=xp.empty(0),
         )
 
@@ -177,6 +181,11 @@ class RankBatch(RankLabels):
         """Bytes of the arrays."""
         kept = self.distances, self.counts, self.seen, self.at_targets, self.nearest, self.sums, self.edge_sums
         return sum(each.nbytes for each in kept)
+
+    @property
+    def row_sums(self) -> list[str]:
+        """Those of ``OF_ROWS`` that are kept."""
+        return [name for name in OF_ROWS if name in self.keeps]
 
     @property
     def flat(self) -> tuple[NDArray[np.uint8], int, NDArray[np.int32]]:
@@ -215,8 +224,8 @@ class RankBatch(RankLabels):
             "distances": in_type(self.distances, distance_type(len(self.counts) - 1))[:owned],
             "targets": self.at_targets,
             "nearest": self.nearest[:owned],
-            "betweenness": self.sums.reshape(-1, 3)[:owned],
             "edge_betweenness": self.edge_sums.reshape(-1, 2),
+            **{name: column[:owned] for name, column in zip(self.row_sums, self.sums, strict=True)},
         }
         return {name: kept[name] for name in self.keeps}
 
