@@ -129,8 +129,14 @@ def of_vertices(
         reached, own = more[-2:]
         squares = None if squares is None else squares + 2 * sums + reached + own**2
         return _scaled(graph, sums + reached + own, squares, sources.size, graph.n, normalized)
-    others = sources.size - np.isin(np.arange(graph.n), sources)
-    return _scaled(graph, sums, squares, others, graph.n - 1, normalized)
+    others = graph.n - 1
+    values, errors = _scaled(graph, sums, squares, min(sources.size, others), others, normalized)
+    # Of a source's paths to itself none passes a vertex, so a source has one source fewer.
+    own_squares = None if squares is None else squares[sources]
+    values[sources], own_errors = _scaled(graph, sums[sources], own_squares, sources.size - 1, others, normalized)
+    if errors is not None:
+        errors[sources] = own_errors
+    return values, errors
 
 
 def of_edges(
@@ -160,7 +166,7 @@ def of_edges(
 
 
 def _scaled(
-    graph: Graph, sums: Floats, squares: Floats | None, sample: Any, population: int, normalized: bool
+    graph: Graph, sums: Floats, squares: Floats | None, sample: int, population: int, normalized: bool
 ) -> tuple[Floats, Floats | None]:
     """Return the betweenness and its standard error, NaN where the sample tells nothing.
 

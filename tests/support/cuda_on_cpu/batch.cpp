@@ -3,6 +3,7 @@
 
 inline u64 load_relaxed(const u64* p) { return __ldcg(p); }
 inline int __popcll(unsigned long long word) { return __builtin_popcountll(word); }
+inline int __ffsll(long long word) { return __builtin_ffsll(word); }
 #include "phases/batch.cu"
 #include "phases/sweeps.cu"
 #include "run.h"

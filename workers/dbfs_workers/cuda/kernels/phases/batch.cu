@@ -14,6 +14,7 @@ constexpr u32 kInTurn = 4;       // edges of a row that its lanes look at togeth
 constexpr u32 kPlanes = 8;       // bits of a lane's counts
 constexpr u32 kMostWords = 16;   // words of a vertex
 constexpr u32 kBitmapWords = 8;  // words of a bitmap that a warp takes at a time
+constexpr u32 kMostWarps = 32;   // warps of a block
 
 // How the lanes of a warp share vertices.
 struct Lanes {
@@ -39,19 +40,39 @@ __device__ __forceinline__ void visit_bitmap(const u32* bitmap, i64 words, Visit
   }
 }
 
-// The same by rows: visit(row, on) for the rows of a word whose bits are set, as many at a time as the warp takes, then
-// end(w, bits). `on` is false for the lanes that are left without a row.
+// The same by rows: visit(row, on) for the rows of kBitmapWords words whose bits are set, as many at a time as the warp
+// takes, then end(w, bits) where the first lanes have a word each. `on` is false for the lanes that are left without a
+// row. The rows of all these words follow one another, since a sparse bitmap has a row or two in a word, and a row waits
+// for memory several times.
 template <typename Visit, typename End>
 __device__ __forceinline__ void visit_bits(const u32* bitmap, i64 words, Lanes lanes, Visit visit, End end) {
-  visit_bitmap(bitmap, words, [&](i64 w, u32 bits) {
-    u32 mine = bits;
-    for (u32 i = 0; i < lanes.group(); ++i) mine &= mine - 1;
-    for (i32 rows = __popc(bits); rows > 0; rows -= lanes.groups()) {
-      visit(w * kLanes + (mine ? __ffs(mine) - 1 : 0), mine != 0);
-      for (u32 i = 0; i < lanes.groups(); ++i) mine &= mine - 1;
+  __shared__ u32 of_block[kMostWarps * kBitmapWords];
+  u32* const of_warp = of_block + threadIdx.x / kLanes * kBitmapWords;
+  const i64 step = (i64)gridDim.x * (blockDim.x / kLanes) * kBitmapWords;
+  for (i64 base = (i64)warp_in_grid() * kBitmapWords; base < words; base += step) {
+    const bool has_word = lane_id() < kBitmapWords && base + lane_id() < words;
+    const u32 mine = has_word ? bitmap[base + lane_id()] : 0;
+    if (!__any_sync(kAll, mine != 0)) continue;
+    if (lane_id() < kBitmapWords) of_warp[lane_id()] = mine;
+    __syncwarp();
+    i32 rows = 0;
+    for (u32 w = 0; w < kBitmapWords; ++w) rows += __popc(of_warp[w]);
+    u32 w = 0, bits = of_warp[0];
+    const auto skip = [&](u32 count) {
+      while (w < kBitmapWords && count >= (u32)__popc(bits)) {
+        count -= __popc(bits);
+        bits = ++w < kBitmapWords ? of_warp[w] : 0;
+      }
+      for (; count; --count) bits &= bits - 1;
+    };
+    skip(lanes.group());
+    for (; rows > 0; rows -= lanes.groups()) {
+      visit((base + w) * kLanes + (bits ? __ffs(bits) - 1 : 0), bits != 0);
+      skip(lanes.groups());
     }
-    end(w, bits);
-  });
+    __syncwarp();
+    end(base + lane_id(), mine);
+  }
 }
 
 // Add words to a vertex, without those that it has already, and mark the vertex.
@@ -164,7 +185,7 @@ extern "C" __global__ void dbfs_batch_push_rows(const u32* rows, i64 size, const
 #pragma unroll
       for (u32 j = 0; j < kInTurn; ++j) {
         rest[j] = ids[j] == kNoVertex ? 0 : bits;
-        if (ids[j] - first_id < n_local) rest[j] &= ~__ldg(&seen[lanes.place(ids[j] - first_id)]);
+        if (rest[j] && ids[j] - first_id < n_local) rest[j] &= ~__ldg(&seen[lanes.place(ids[j] - first_id)]);
       }
 #pragma unroll
       for (u32 j = 0; j < kInTurn; ++j) add_words(rest[j], lanes.place(ids[j]), ids[j], found, marked);
@@ -255,22 +276,26 @@ extern "C" __global__ void dbfs_batch_choose(const u32* rows, i64 size, const i6
 extern "C" __global__ void dbfs_batch_settle(const i64* offsets, i64 words, u32 log_width, u32* marked, u64* seen,
                                              u64* found, u32* queue, u64* sums) {
   using namespace dbfs;
-  __shared__ u32 counts[kMostWords * 64];
+  __shared__ u32 counts[kMostWords * 64], of_block[kMostWarps * kBitmapWords];
   const Lanes lanes{log_width};
+  // Marks of rows without new bits.
+  u32* const dropped = of_block + threadIdx.x / kLanes * kBitmapWords;
+  if (lane_id() < kBitmapWords) dropped[lane_id()] = 0;
   const u32 sources = 64u << log_width;
   for (u32 i = threadIdx.x; i < sources; i += blockDim.x) counts[i] = 0;
   __syncthreads();
   u64 planes[kPlanes] = {}, degrees = 0, bits_found = 0, bit_degrees = 0;
-  u32 added = 0, kept = 0;
+  u32 added = 0;
   const auto flush = [&] {
     u64 any = 0;
     for (u32 b = 0; b < kPlanes; ++b) any |= planes[b];
-    for (u32 k = 0; k < 64 && any; ++k) {
-      // The lanes of one word begin at different sources, or all would add to one count at once.
-      const u32 place = (k + lanes.group() * 8) & 63;
+    // The lanes of one word begin at different sources, or all would add to one count at once.
+    const u32 first = lanes.group() * 8 & 63;
+    for (any = any >> first | any << (-first & 63); any; any &= any - 1) {
+      const u32 place = (__ffsll(any) - 1 + first) & 63;
       u32 count = 0;
       for (u32 b = 0; b < kPlanes; ++b) count |= (u32)(planes[b] >> place & 1) << b;
-      if (count) atomicAdd(&counts[lanes.word() * 64 + place], count);
+      atomicAdd(&counts[lanes.word() * 64 + place], count);
     }
     for (u32 b = 0; b < kPlanes; ++b) planes[b] = 0;
     added = 0;
@@ -291,7 +316,8 @@ extern "C" __global__ void dbfs_batch_settle(const i64* offsets, i64 words, u32 
           bits_found += bits;
           bit_degrees += bits * degree;
           if (lanes.word() == 0) degrees += degree;
-          kept |= bit_of((u32)row);
+        } else if (on && lanes.word() == 0) {
+          atomicOr(&dropped[row / kLanes % kBitmapWords], bit_of((u32)row));
         }
         u64 carry = fresh;
 #pragma unroll
@@ -303,13 +329,26 @@ extern "C" __global__ void dbfs_batch_settle(const i64* offsets, i64 words, u32 
         if (++added == (1u << kPlanes) - 1) flush();
       },
       [&](i64 word, u32 bits) {
-        for (u32 step = 1; step < kLanes; step <<= 1) kept |= __shfl_xor_sync(kAll, kept, step);
-        const u32 rows = __popc(kept);
-        u64 at = lane_id() == 0 && rows ? atomicAdd(&sums[kRows], (u64)rows) : 0;
+        u32 kept = 0;
+        if (lane_id() < kBitmapWords) {
+          kept = bits & ~dropped[lane_id()];
+          dropped[lane_id()] = 0;
+          if (kept != bits) marked[word] = kept;
+        }
+        u32 rows = __popc(kept);
+        for (u32 step = 1; step < kBitmapWords; step <<= 1) {
+          const u32 before = __shfl_up_sync(kAll, rows, step);
+          rows += lane_id() >= step ? before : 0;
+        }
+        const u32 last = kBitmapWords - 1, total = __shfl_sync(kAll, rows, last);
+        u64 at = lane_id() == 0 && total ? atomicAdd(&sums[kRows], (u64)total) : 0;
         at = __shfl_sync(kAll, at, 0);
-        if (has_bit(kept, lane_id())) queue[at + __popc(kept & lanes_below())] = (u32)(word * kLanes) + lane_id();
-        if (lane_id() == 0 && kept != bits) marked[word] = kept;
-        kept = 0;
+        for (u32 w = 0; w < kBitmapWords; ++w) {
+          const u32 some = __shfl_sync(kAll, kept, w), first = __shfl_sync(kAll, rows, w) - __popc(some);
+          const u64 row = (u64)(word - lane_id() + w) * kLanes + lane_id();
+          if (has_bit(some, lane_id())) queue[at + first + __popc(some & lanes_below())] = (u32)row;
+        }
+        __syncwarp();
       });
   flush();
   add_sum(&sums[kRowDegrees], degrees);
@@ -368,9 +407,8 @@ extern "C" __global__ void dbfs_batch_clear(i64 words, u32 log_width, u32* live,
       [&](i64 vertex, bool on) {
         if (on) front[lanes.place(vertex)] = 0;
       },
-      [&](i64 word, u32) {
-        __syncwarp();
-        if (lane_id() == 0) live[word] = 0;
+      [&](i64 word, u32 bits) {
+        if (bits) live[word] = 0;
       });
 }
 
@@ -385,6 +423,6 @@ extern "C" __global__ void dbfs_batch_take(i64 words, u32 log_width, const u32* 
         if (on) to[lanes.place(vertex)] |= peer_words[lanes.place(vertex)];
       },
       [&](i64 word, u32 taken) {
-        if (lane_id() == 0) bits[word] |= taken;
+        if (taken) bits[word] |= taken;
       });
 }
