@@ -126,7 +126,7 @@ def test_bad_input(client: distributed.Client) -> None:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
     """The runs of the test's batches. Ranks share the sources where each has eight of them."""
     finished, seen = batches.finished, list[RunSpec]()
-    monkeypatch.setattr(batches, "_SHARE", 8)
+    monkeypatch.setattr(batches, "_SHARES", {"cpu": 8, "cuda": 8})
     monkeypatch.setattr(batches, "finished", lambda *given: (seen.append(given[2]), finished(*given))[1])
     return seen
 

@@ -29,7 +29,7 @@ def check(client: distributed.Client, monkeypatch: pytest.MonkeyPatch, exchange:
         assert graph.bfs([0]).reached == graph.bfs_batch([0]).reached[0]
         assert_batch(graph, direction="bottom-up")
         striped = graph.bfs_batch(SOURCES, nearest=True).counts
-        monkeypatch.setattr(batches, "_SHARE", 8)
+        monkeypatch.setattr(batches, "_SHARES", {"cpu": 8, "cuda": 8})
         for _ in range(2):
             np.testing.assert_array_equal(graph.bfs_batch(SOURCES).counts, striped)
         monkeypatch.setattr(batches, "MOST_SOURCES", 64)

@@ -44,8 +44,9 @@ KEPT: Final = ("counts", "reached", "distances")
 MOST_SOURCES: Final = 512
 """Sources of a group, which the ranks traverse from together."""
 
-# Sources for each rank from which on the ranks share the sources instead of the rows.
-_SHARE: Final = 256
+# Sources for each rank from which on the ranks share the sources instead of the rows, by backend. CPU ranks copy the
+# rows in each run, which takes as long as they gain with 512 sources each.
+_SHARES: Final = {"cpu": 2 * MOST_SOURCES, "cuda": MOST_SOURCES // 2}
 # Sources that are validated together. A rank then takes 8 bytes for each of them and of the graph's vertices.
 _VALIDATED: Final = 8
 
@@ -88,7 +89,8 @@ def batch(
         batch=keeps,
     )
     # Each rank takes a group of its own then.
-    copied = keeps == ("counts",) and graph.layout == "1d" and 1 < graph.ranks <= ordered.size // _SHARE
+    most_shares = ordered.size // _SHARES[graph.backend]
+    copied = keeps == ("counts",) and graph.layout == "1d" and 1 < graph.ranks <= most_shares
     most = MOST_SOURCES * (graph.ranks if copied else 1)
     while True:
         # Groups of whole words, of about one size.

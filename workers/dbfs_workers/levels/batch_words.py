@@ -129,7 +129,7 @@ class PackedWords:
             for peer, halves in enumerate(sent):
                 some = halves[2 * begin : 2 * (begin + entries)]
                 place = slice(peer * entries, peer * entries + some.size // 2)
-                exchange.bin_rows[place], exchange.bin_parents[place] = some[::2], some[1::2]
+                exchange.bin_rows[place], exchange.bin_parents[place] = xp.split(some, 2)
                 exchange.bin_ends[peer] = some.size // 2
             left = max(0, *(halves.size // 2 - begin - entries for halves in sent))
             unfinished = exchange.cross(level, _PHASE, (left, 0, 0, 0, 0), sliced=False)[0] > 0
@@ -137,7 +137,7 @@ class PackedWords:
             for halves, (low, high) in zip(senders, exchange.incoming(), strict=True):
                 assert high is not None
                 some = halves[2 * begin : 2 * (begin + entries)]
-                some[::2], some[1::2] = low, high
+                some[: low.size], some[low.size :] = low, high
             begin += entries
         found = [*parts]
         for peer in _peers(exchange):
@@ -284,7 +284,9 @@ class MappedWords:
 
 
 def _halves(xp: Any, array: Any) -> Any:
-    """Return the bytes of an array as halves of whole words of 64 bits: uint32."""
+    """Return the bytes of a contiguous array as halves of whole words of 64 bits: uint32."""
+    if array.nbytes % 8 == 0:
+        return array.reshape(-1).view(np.uint32)
     padded = xp.zeros(-(-array.nbytes // 8) * 8, np.uint8)
     padded[: array.nbytes] = array.reshape(-1).view(np.uint8)
     return padded.view(np.uint32)
