@@ -107,6 +107,12 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/levels/batch_levels.py",
+        "            self.reset()\n            return False\n",
+        "            return False\n",
+        ("tests/workers/test_batch_levels.py::test_a_run_that_stops_before_a_group_leaves_nothing_of_it",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
         "        self._sources = -(-count // p)\n",
         "        self._sources = self._own.stop - self._own.start\n",
         ("tests/workers/test_batch_levels.py::test_ranks_that_share_the_sources_decide_alike",),

@@ -1,21 +1,41 @@
 """Batches on ranks that are threads of this process: every bit against SciPy's distances."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from dbfs_workers.backends import row_threads
 from dbfs_workers.backends.batch import Chosen, Settled
 from dbfs_workers.backends.batch_cpu import CpuBatch
 from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
-from dbfs_workers.levels import batch_levels
+from dbfs_workers.levels import batch_levels, loop
 from dbfs_workers.levels.batch_levels import BatchLevels
-from dbfs_workers.storage.batch import BatchScratch
+from dbfs_workers.reports import RankRun
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.batch import BatchScratch, RankBatch
+from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs
-from tests.support.batches import assert_counted, assert_right, assert_swept, batches, on_threads, run, shared_batches
+from tests.support.batches import (
+    EMPTY,
+    assert_counted,
+    assert_right,
+    assert_swept,
+    batches,
+    expected,
+    on_cpu,
+    on_threads,
+    run,
+    shared_batches,
+)
+from tests.support.exchanges import shared_memory
+from tests.support.gang import PATIENCE, partitions
 from tests.support.graphs import Arrays
 
 
@@ -50,6 +70,46 @@ def test_ranks_that_share_the_sources_decide_alike(monkeypatch: pytest.MonkeyPat
     """Five sources on two ranks: by their own sources one rank would go on together, and the other one by one."""
     monkeypatch.setattr(CpuBatch, "pays", lambda self, shared: shared.sources > 2)
     assert_counted((300, np.arange(299), np.arange(1, 300)), [0, 1, 150, 250, 299], 2)
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["rows shared", "sources shared"])
+def test_a_run_that_stops_before_a_group_leaves_nothing_of_it(copied: bool) -> None:
+    """Ranks on GPUs keep their levels from run to run."""
+    arrays = graphs.random(300, 900, 3)
+    ends, parts = shared_memory(Stripe(300, 2)), partitions(*arrays, 2, directed=False)
+    ended = threading.Barrier(2)
+    first, never_made, last = ([*range(begin, begin + 60)] for begin in (0, 100, 200))
+
+    def traverse(rank: int) -> list[NDArray[np.int64]]:
+        levels, made = on_cpu(parts[rank], ends[rank], lambda: EMPTY), list[RankRun]()
+        for number, groups in enumerate([[first, never_made], [last]], 1):
+            specs = [
+                TraversalSpec(str(number), tuple(group), False, "cpu", batch=("counts",), copied=copied)
+                for group in groups
+            ]
+            made += loop.traverse(
+                *(lambda: levels, specs, ends[rank]),
+                watch=loop.Watch(number),
+                deadline=time.monotonic() + PATIENCE,
+                stops=lambda: True,
+            )
+            # Rank 0 begins no run before all ranks have ended the last one.
+            ended.wait(PATIENCE)
+        return [run.labels.counts for run in made if isinstance(run.labels, RankBatch)]
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            by_rank = [*pool.map(traverse, range(2))]
+    finally:
+        for end in ends:
+            end.close()
+    assert [len(counts) for counts in by_rank] == [2, 2]
+    for sources, *of_ranks in zip((first, last), *by_rank, strict=True):
+        depth = max(map(len, of_ranks))
+        found = sum(np.pad(counts, ((0, depth - len(counts)), (0, 0))) for counts in of_ranks)
+        distances = expected(arrays, sources, directed=False, max_depth=None)
+        by_source = [np.bincount(one[one >= 0], minlength=depth) for one in distances.T]
+        np.testing.assert_array_equal(found, np.array(by_source).T)
 
 
 def test_copies_without_memory_are_refused() -> None:

@@ -134,6 +134,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         if self.scratch.width not in (0, width_of(len(spec.sources), spec.backend)):
             self._words.close()
         if not super().start(spec, labels, state, stops=stops):
+            # The sources have their bits already.
+            self.reset()
             return False
         self._exchange.reset(True)
         state.unexplored_edges = self._edges = self._averages([state.unexplored_edges])[0]
@@ -191,10 +193,11 @@ class BatchLevels(RankLevels[BatchScratch]):
         self.scratch.forget_kept()
 
     def reset(self) -> None:
-        """Clear what a run has left when its end was an error."""
+        """Clear what is left of a group that ended early."""
         self._move(self._striped)
         for placed in (self._striped, self._copy):
             if placed is not None:
+                placed.scratch.forget_kept()
                 placed.scratch.reset()
 
     def close(self) -> None:
