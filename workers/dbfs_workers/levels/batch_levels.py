@@ -35,7 +35,7 @@ from dbfs_workers.levels.rank_levels import RankLevels
 from dbfs_workers.levels.state import BOTTOM_UP, TOP_DOWN, Row, State, end_level, over, take_sums
 from dbfs_workers.levels.stepper import Traversed, elapsed
 from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.batch import SWEPT, BatchScratch, RankBatch, width_of, zeros_in_lines
+from dbfs_workers.storage.batch import SWEPT, BatchScratch, RankBatch, batch_bytes, width_of, zeros_in_lines
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.partition import Partition, require_present
 
@@ -208,13 +208,13 @@ class BatchLevels(RankLevels[BatchScratch]):
     def _move(self, placed: Placed) -> None:
         self.scratch, self._operators, self._words = placed
 
-    def _whole(self) -> Placed:
-        """Return the place of the rows of all ranks; errors as of ``copied_rows``."""
+    def _whole(self, beside: int = 0) -> Placed:
+        """Return the place of the rows of all ranks; arguments and errors as of ``copied_rows``."""
         # Sources that were traversed from one by one have had bins without parents.
         self._exchange.reset(True)
         if self._copy is None:
             scratch, _, words = self._striped
-            whole = copied_rows(scratch.partition, scratch.xp, self._exchange, words, self._free_bytes)
+            whole = copied_rows(scratch.partition, scratch.xp, self._exchange, words, self._free_bytes, beside)
             self._copy = self._place(whole)
         return self._copy
 
@@ -222,7 +222,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Take a share of the sources to the copy of all rows, and return the spec of the share."""
         partition = self.scratch.partition
         require_present(partition, spec.sources)
-        self._move(self._whole())
+        self._move(self._whole(batch_bytes(partition.stripe, spec, len(spec.sources))[0]))
         count, p = len(spec.sources), partition.stripe.p
         self._own = slice(count * partition.rank // p, count * (partition.rank + 1) // p)
         # The same number on all ranks, which decide by it.
@@ -238,7 +238,7 @@ class BatchLevels(RankLevels[BatchScratch]):
     def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], Chosen | None]:
         """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.
 
-        All ranks choose the same sources.
+        All ranks that share rows choose the same sources.
         """
         counts = self._words.add_up(state.level, self._settled)
         all_sources = _bits(counts > 0), None

@@ -13,7 +13,7 @@ _PHASE: Final = "copies of all rows"
 
 
 def copied_rows(
-    partition: Partition, xp: Any, exchange: Exchange, words: BatchWords, free_bytes: Callable[[], int]
+    partition: Partition, xp: Any, exchange: Exchange, words: BatchWords, free_bytes: Callable[[], int], beside: int
 ) -> Partition:
     """Return the rows of all ranks as the partition of a single rank, whose vertices are the internal ids.
 
@@ -25,6 +25,7 @@ def copied_rows(
         exchange: this rank's end of the exchange.
         words: moves arrays between ranks.
         free_bytes: returns the bytes that the copy may take.
+        beside: bytes that the rank will take beside the copy.
 
     Raises:
         NoRoomForLabelsError: the copy does not fit.
@@ -33,10 +34,11 @@ def copied_rows(
     stripe, p = partition.stripe, exchange.p
     edges = exchange.cross(0, _PHASE, (partition.m_local, 0, 0, 0, 0), sliced=False)[0]
     ids, lists = stripe.p * stripe.n_local, 2 if partition.in_edges else 1
-    needed = lists * (4 * edges + 8 * ids) * (p > 1)
+    needed = lists * (4 * edges + 8 * ids) * (p > 1) + beside
     if needed > (free := free_bytes()):
         raise NoRoomForLabelsError(
-            f"a copy of all {edges:,} edges on each rank takes {needed:,} bytes; {max(0, free):,} bytes are free"
+            f"a copy of all {edges:,} edges on each rank, and what goes over the copy, takes {needed:,} bytes; "
+            f"{max(0, free):,} bytes are free"
         )
 
     def whole(own: Csr) -> Csr:
