@@ -120,7 +120,7 @@ def batches_of(
     """
 
     def runs(report: Callable[[RunProgress], None] | None) -> Iterator[BatchResult]:
-        # On several ranks, a share of a group for each: see ``dbfs.graph.batch``.
+        # Many ranks need as many groups to share the sources: see ``dbfs.graph.batch``.
         first, size = finished, MOST_SOURCES * (max(_RUN_GROUPS, graph.ranks) if not keep else 1)
         while first < sources.size:
             began = time.monotonic()

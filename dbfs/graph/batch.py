@@ -88,7 +88,7 @@ def batch(
         targets=targets,
         batch=keeps,
     )
-    # Each rank takes a group of its own then.
+    # Ranks that share the sources of a group take as many each as a group has otherwise.
     most_shares = ordered.size // _SHARES[graph.backend]
     copied = keeps == ("counts",) and graph.layout == "1d" and 1 < graph.ranks <= most_shares
     most = MOST_SOURCES * (graph.ranks if copied else 1)

@@ -1,7 +1,7 @@
 """Batches on ranks that are threads of the test's process, and what they keep against SciPy's distances."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
@@ -134,8 +134,13 @@ def assert_counted(arrays: Arrays, sources: list[int], p: int, *, directed: bool
     """The counts of ranks that share the sources."""
     kept = run(arrays, sources, p, directed=directed, keeps=("counts",), copied=True, **options)
     distances = expected(arrays, sources, directed=directed, max_depth=options.get("max_depth"))
-    depth = max(len(of_rank.counts) for of_rank in kept)
-    found = sum(np.pad(of_rank.counts, ((0, depth - len(of_rank.counts)), (0, 0))) for of_rank in kept)
+    assert_counts([of_rank.counts for of_rank in kept], distances)
+
+
+def assert_counts(of_ranks: Sequence[NDArray[np.int64]], distances: NDArray[np.int32]) -> None:
+    """The counts of all ranks together are those of distances, int32[n, sources]."""
+    depth = max(map(len, of_ranks))
+    found = sum(np.pad(counts, ((0, depth - len(counts)), (0, 0))) for counts in of_ranks)
     by_source = [np.bincount(one[one >= 0], minlength=depth) for one in distances.T]
     np.testing.assert_array_equal(found, np.array(by_source).T)
 

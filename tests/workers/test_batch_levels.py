@@ -25,6 +25,7 @@ from tests.support import graphs
 from tests.support.batches import (
     EMPTY,
     assert_counted,
+    assert_counts,
     assert_right,
     assert_swept,
     batches,
@@ -105,11 +106,7 @@ def test_a_run_that_stops_before_a_group_leaves_nothing_of_it(copied: bool) -> N
             end.close()
     assert [len(counts) for counts in by_rank] == [2, 2]
     for sources, *of_ranks in zip((first, last), *by_rank, strict=True):
-        depth = max(map(len, of_ranks))
-        found = sum(np.pad(counts, ((0, depth - len(counts)), (0, 0))) for counts in of_ranks)
-        distances = expected(arrays, sources, directed=False, max_depth=None)
-        by_source = [np.bincount(one[one >= 0], minlength=depth) for one in distances.T]
-        np.testing.assert_array_equal(found, np.array(by_source).T)
+        assert_counts(of_ranks, expected(arrays, sources, directed=False, max_depth=None))
 
 
 def test_copies_without_memory_are_refused() -> None:
@@ -169,7 +166,7 @@ def test_sources_with_small_frontiers_go_top_down_while_others_go_bottom_up(
 
 @pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
 def test_ranks_share_the_sources_on_a_path(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
-    """The groups after the one that runs one by one share their sources, too."""
+    """Two batches on the same copy of the rows; the first one may end one by one."""
     monkeypatch.setattr(CpuBatch, "pays", lambda self, shared: together)
     assert_counted((300, np.arange(299), np.arange(1, 300)), [0, 1, 150, 299], 3)
 
