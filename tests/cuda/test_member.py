@@ -273,6 +273,84 @@ def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(membe
     assert calls == [*["info"] * 2, *mapped, *["recover"] * 2, *["disconnect"] * 2]
 
 
+class Barrier:
+    """A stand-in for the crossings of a member whose peers say what they want of the memory of batches."""
+
+    def __init__(self, peers_want: int = 0, during: Callable[[], None] = lambda: None) -> None:
+        self.peers_want, self.during = peers_want, during
+        self.begun: list[int] = []
+        self.aborted: list[Cause] = []
+
+    def begin(self, run_id: str, number: int, deadline: float) -> None:
+        self.begun.append(number)
+
+    def cross(self, level: int, phase: str, counts: tuple[int, ...], *, sliced: bool) -> list[int]:
+        self.during()
+        if self.aborted:
+            raise RunCancelledError("in the crossing")
+        return [counts[0] + self.peers_want]
+
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None) -> None:
+        self.aborted.append(cause)
+
+
+@pytest.fixture
+def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Make a run after one of batches; return what was done to the memory of these."""
+    monkeypatch.setattr(CudaMember, "free_bytes", lambda self: 200 if self._batches else 300)
+
+    def make(barrier: Barrier, *, version: int = 0, nbytes: int = 50, kept: int = 0, number: int = 1) -> list[str]:
+        done: list[str] = []
+        levels: Any = SimpleNamespace(
+            nbytes=nbytes,
+            scratch=SimpleNamespace(partition=SimpleNamespace(version=version)),
+            close=lambda: done.append("closed"),
+        )
+        end: Any = barrier
+        labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
+        member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(kept)}
+        member._batches, member._barrier, member.number = levels, end, number
+
+        def ends(engine: Engine) -> None:
+            done.append("traversed")
+            raise DeadlineExceededError("enough")
+
+        with pytest.raises((DeadlineExceededError, RunCancelledError)):
+            run(member, ends, number=number)
+        assert (member._batches is None) == ("closed" in done)
+        assert member._watch is None or barrier.aborted
+        return done
+
+    return make
+
+
+def test_the_memory_of_batches_stays_while_others_run(after_batches: Callable[..., list[str]]) -> None:
+    barrier = Barrier()
+    assert after_batches(barrier) == ["traversed"]
+    # The next burst of the same run.
+    assert after_batches(barrier, number=2) == ["traversed"]
+    assert barrier.begun == [1]
+
+
+@pytest.mark.parametrize(
+    ("peers_want", "options"),
+    [(1, {}), (0, {"version": 1}), (0, {"nbytes": 51}), (0, {"kept": 2})],
+    ids=["a peer", "another version", "a large part", "labels"],
+)
+def test_the_memory_of_batches_goes_if_a_rank_wants_it(
+    after_batches: Callable[..., list[str]], peers_want: int, options: dict[str, int]
+) -> None:
+    assert after_batches(Barrier(peers_want), **options)[0] == "closed"
+
+
+def test_an_abort_reaches_ranks_that_ask_each_other_for_memory(
+    member: CudaMember, after_batches: Callable[..., list[str]]
+) -> None:
+    barrier = Barrier(during=lambda: member.abort(1, Cause.CANCELLED, "by request"))
+    assert after_batches(barrier) == []
+    assert barrier.aborted == [Cause.CANCELLED]
+
+
 def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:
     labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
     member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}

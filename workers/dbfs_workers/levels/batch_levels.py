@@ -118,6 +118,12 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._move(striped)
         self.steppers = {TOP_DOWN: self, BOTTOM_UP: self}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the working memory and the copy between two runs."""
+        copied = 0 if self._copy is None else self._copy.scratch.nbytes + self._copy.scratch.partition.nbytes
+        return self.scratch.nbytes + copied
+
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
         """See ``RankLevels``."""
         assert isinstance(labels, RankBatch)

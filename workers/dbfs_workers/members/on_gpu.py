@@ -28,6 +28,7 @@ from dbfs_workers.errors import (
     DeviceFailedError,
     ExchangeUnavailableError,
     InvalidOptionError,
+    NoRoomForLabelsError,
     RunAbortedError,
     StaleRunError,
 )
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from dbfs_workers.levels.batch_levels import BatchLevels
     from dbfs_workers.storage.living import Updated
 
+# Of the memory that is free, what batches may keep beside other runs.
+_BATCHES_SHARE: Final = 1 / 4
 # Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
 _BARRIER_ENTRIES: Final = 2**11
 
@@ -104,7 +107,7 @@ class CudaMember(MemberOnGpu):
         self._running: ResidentKernel | None = None
         self._index = 0
         self._stop: Abort | None = None
-        # Of batches: the barrier, what peers map, what runs the levels while batches follow one another, and the run.
+        # Of batches: the barrier, what peers map, what has run the levels of the last batch, and the run.
         self._barrier: SharedMemoryExchange | None = None
         self._memory = MappedMemory()
         self._batches: BatchLevels | None = None
@@ -180,15 +183,14 @@ class CudaMember(MemberOnGpu):
                 )
             # Unreleased results also lie on the GPU, so it may be full.
             with failures.typed_errors(f"rank {self.rank}"):
-                if not specs.options.batch:
-                    self._close_batches(number, specs, deadline)
+                if specs.options.batch:
+                    yield from self._make_batches(partition, number, specs, deadline)
+                    return
+                self._free_batches(partition, specs, number, deadline)
                 self.require_room(partition.stripe, specs)
                 if specs.options.repairs:
                     for spec in specs:
                         yield self._repair(partition, number, spec, deadline)
-                    return
-                if specs.options.batch:
-                    yield from self._make_batches(partition, number, specs, deadline)
                     return
                 with closing(self._traverse_all(number, specs, deadline)) as runs:
                     for run in runs:
@@ -244,14 +246,12 @@ class CudaMember(MemberOnGpu):
         if self._barrier is None:
             self._barrier = barrier_of(partition.stripe, self.rank, self._graph_id)
             self._barrier.connect([self._barrier.offer()])
-        with self._lock:
-            self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
-            self._watch = Watch(number)
+        watch = self._watch_run(number)
         self._deadline = deadline
         try:
             runs = traverse(
-                *(lambda: self._batch_levels(partition), specs, self._barrier),
-                watch=self._watch,
+                *(lambda: self._batch_levels(partition, specs, number), specs, self._barrier),
+                watch=watch,
                 deadline=deadline,
                 stops=self._stops,
             )
@@ -261,22 +261,42 @@ class CudaMember(MemberOnGpu):
             raise
         return [replace(run, version=partition.version) for run in runs]
 
-    def _close_batches(self, number: int, specs: RunSpec, deadline: float) -> None:
-        """Free what the peers have mapped of batches before this run, on all ranks together."""
-        if self._batches is not None and self._barrier is not None:
-            self._barrier.begin(specs.options.run_id, number, deadline)
-            self._batches.close()
-            self._batches = None
+    def _watch_run(self, number: int) -> Watch:
+        """Let aborts of the run reach the barrier from now on."""
+        with self._lock:
+            self._raise_if_stopped(number, f"rank {self.rank}, before its first level")
+            self._watch = Watch(number)
+        return self._watch
 
-    def _batch_levels(self, partition: Partition) -> "BatchLevels":
-        """Return what runs the levels of batches. Arrays that the peers map stay while batches follow one another."""
-        levels = self._batches
+    def _free_batches(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:
+        """Before the first burst of a run, free what the batches before have left if a rank needs the memory.
+
+        All ranks free together. A run of batches has begun to cross already.
+        """
+        levels, options = self._batches, specs.options
+        if levels is None or self._barrier is None or options.run_id == self._roomy[0]:
+            return
+        if not options.batch:
+            self._watch_run(number)
+            self._barrier.begin(options.run_id, number, deadline)
         # Versions are those of all ranks, where a partition may be another object on one of them.
-        if levels is not None and levels.scratch.partition.version != partition.version:
+        wanted = levels.scratch.partition.version != partition.version
+        wanted |= not options.batch and levels.nbytes > _BATCHES_SHARE * self.free_bytes()
+        try:
+            self.require_room(partition.stripe, specs)
+        except NoRoomForLabelsError:
+            wanted = True
+        if self._barrier.cross(0, "memory of a batch", (int(wanted), 0, 0, 0, 0), sliced=False)[0]:
             levels.close()
-            levels = None
-        if levels is None:
-            levels = self._new_batch_levels(partition)
+            self._batches = None
+        if not options.batch:
+            self._watch = None
+
+    def _batch_levels(self, partition: Partition, specs: RunSpec, number: int) -> "BatchLevels":
+        """Return what runs the levels of batches. Its memory stays: peers take longer to map it than a batch takes."""
+        self._free_batches(partition, specs, number, self._deadline)
+        self.require_room(partition.stripe, specs)
+        levels = self._batches or self._new_batch_levels(partition)
         levels.scratch.partition = partition
         self._batches = levels if partition.stripe.p > 1 else None
         return levels

@@ -279,6 +279,12 @@ class BatchScratch:
         self._seen_is_kept = False
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, without what the rank keeps."""
+        arrays = self.live, self.front, self.marked, self.found, self.queue, None if self._seen_is_kept else self.seen
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
     def own_words(self) -> slice:
         """The slice of a bitmap with the rank's rows."""
         words = self.partition.stripe.words_local
