@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import distributed
+from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, release
@@ -121,6 +122,7 @@ class Outcome:
             engine does not measure it.
         version: version of the graph that was traversed.
         counters: counters of a strategy of the laboratory, by name; none of the engines.
+        by_source: of a batch, by rank the counts of its report; else empty.
     """
 
     labels: LabelSource
@@ -132,6 +134,7 @@ class Outcome:
     setup_seconds: float | None
     version: int = 0
     counters: tuple[tuple[str, int], ...] = ()
+    by_source: Sequence[NDArray[Any]] = ()
 
 
 Progress = Callable[[RunProgress], None]

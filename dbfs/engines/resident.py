@@ -119,6 +119,7 @@ def _outcome(labels: ResidentLabels, ranks: Sequence[RankReport]) -> Outcome:
         setup_seconds=max([rank.setup for rank in ranks]),
         version=ranks[0].version,
         counters=ranks[0].counters,
+        by_source=[rank.by_source for rank in ranks if rank.by_source is not None],
     )
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -46,7 +47,7 @@ MOST_SOURCES: Final = 512
 
 # Sources for each rank from which on the ranks share the sources instead of the rows, by backend. CPU ranks copy the
 # rows in each run, which takes as long as they gain with 512 sources each.
-_SHARES: Final = {"cpu": 2 * MOST_SOURCES, "cuda": MOST_SOURCES // 2}
+_SHARES: Final = {"cpu": 2 * MOST_SOURCES, "cuda": WORD_SOURCES}
 # Sources that are validated together. A rank then takes 8 bytes for each of them and of the graph's vertices.
 _VALIDATED: Final = 8
 
@@ -148,14 +149,18 @@ class BatchResult(StaysHere):
         self._ordered = np.concatenate([np.array(part, np.int64) for part in run.sources])
         ascending = np.argsort(self._ordered)
         self._places = ascending[np.searchsorted(self._ordered, sources, sorter=ascending)]
-        self._kept = ResidentLabels.publish_all([_labels_of(made) for made in outcomes], *run.options.batch)
-        parts = self._fetch("counts")
         # A rank on a GPU counts up to its own largest distance where sources were traversed from one by one.
-        most = max(len(one) for ranks in parts for one in ranks)
-        by_group = [
-            sum(np.pad(one, ((0, most - len(one)), (0, 0))) for one in ranks) for ranks in zip(*parts, strict=True)
-        ]
-        counts = np.hstack(by_group)
+        most = max(len(one) for made in outcomes for one in made.by_source)
+        counts = np.zeros((most, len(sources)), np.int64)
+        self._firsts = np.cumsum([0, *map(len, run.sources)])
+        for first, made in zip(self._firsts.tolist(), outcomes, strict=False):
+            for one in made.by_source:
+                counts[: len(one), first : first + one.shape[1]] += one
+        names = [name for name in run.options.batch if name != KEPT[0]]
+        labels = [_labels_of(made) for made in outcomes]
+        self._kept = ResidentLabels.publish_all(labels, *names) if names else []
+        for each in () if names else labels:
+            each.drop()
         self._type = distance_type(most - 1)
         self.depth = int(np.flatnonzero(counts.any(axis=1))[-1])
         self.counts: NDArray[np.int64] = np.ascontiguousarray(counts[: self.depth + 1, self._places].T)
@@ -241,8 +246,7 @@ class BatchResult(StaysHere):
         ``nearest=True``.
         """
         self._require("nearest")
-        firsts = np.cumsum([0, *(part.shape[1] for part in self._fetch("counts")[0])])
-        rows = [nearest_of(parts, firsts) for parts in self._fetch("nearest")]
+        rows = [nearest_of(parts, self._firsts) for parts in self._fetch("nearest")]
         found = self._in_order(rows)
         vertices = self._ordered[found[:, 1]]
         vertices[found[:, 0] < 0] = -1
@@ -251,9 +255,7 @@ class BatchResult(StaysHere):
     def columns(self) -> Iterator[Columns]:
         """Yield where the workers keep the distances of the sources, a few at a time. Errors as for ``distances``."""
         self._require("distances")
-        end = 0
-        for named, counts in zip(self._kept, self._fetch("counts")[0], strict=True):
-            begin, end = end, end + counts.shape[1]
+        for named, (begin, end) in zip(self._kept, pairwise(self._firsts.tolist()), strict=True):
             for first in range(begin, end, _VALIDATED):
                 sources = tuple(self._ordered[first : min(end, first + _VALIDATED)].tolist())
                 yield Columns(sources, self.spec.max_depth, named["distances"], first - begin)

@@ -114,9 +114,9 @@ def assert_right(
     distances, stripe = expected(arrays, sources, directed=directed, max_depth=max_depth), Stripe(arrays[0], p)
     for rank, of_rank in enumerate(kept):
         named, mine = of_rank.by_name(stripe, rank), distances[rank::p]
-        depth = len(named["counts"])
+        depth = len(of_rank.counts)
         counts = [np.bincount(column[column >= 0], minlength=depth) for column in mine.T]
-        np.testing.assert_array_equal(named["counts"].T, counts)
+        np.testing.assert_array_equal(of_rank.by_source.T, counts)
         assert named["distances"].dtype == distance_type(depth - 1)
         np.testing.assert_array_equal(in_type(named["distances"], np.dtype(np.int32)), mine)
         bits = np.unpackbits(named["reached"], axis=1, count=len(sources), bitorder="little")

@@ -18,7 +18,10 @@ from dbfs_workers.reports import (
     RankRun,
     RunSummary,
 )
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.batch import RankBatch
 from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.storage.stripe import Stripe
 
 LABELS = RankLabels(np.zeros(0, np.int32), None)
 LEVELS = st.integers(0, 200)
@@ -117,6 +120,19 @@ def test_tables_of_more_levels_than_rows_are_summed(levels: int, rows: int) -> N
     assert (len(records), records.counts.shape, len(records.seconds)) == (levels, (rows, len(COUNT_FIELDS)), rows)
     assert (records.counts.sum(axis=0) == levels).all()
     assert (records.counts[0] == -(-levels // rows)).all()
+
+
+def test_counts_by_source_travel_in_the_smallest_type_and_leave_no_trace() -> None:
+    kept = RankBatch.empty(np, Stripe(64, 1), 0, TraversalSpec("run", (3, 5), False, "cpu", batch=("counts",)))
+    kept.counts = np.array([[1, 1], [2**16, 0]])
+    levels = CountedLevels.of(np.zeros((1, len(COUNT_FIELDS)), np.int64), np.zeros((1, len(TIME_FIELDS))))
+    report = pickle.loads(pickle.dumps(RankReport.of(RankRun(kept, levels, 1, 2, 3, 0.5, 0.25))))
+    assert report.by_source.dtype == np.uint32
+    np.testing.assert_array_equal(report.by_source, kept.counts)
+    # The scheduler keeps the summary until the next run.
+    assert RunSummary.of([[report]]).last[0].by_source is None
+    kept.counts = np.zeros((0, 2), np.int64)
+    assert kept.by_source.shape == (0, 2)
 
 
 def test_a_summary_needs_all_reports_of_all_ranks() -> None:

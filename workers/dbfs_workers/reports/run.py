@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -80,6 +80,9 @@ class RankReport:
 
     The tables are unpacked when they are first read. Seconds of 64 rows and more come in single precision. ``levels``
     is the number of levels.
+
+    Attributes:
+        by_source: of a batch, [distances, sources] of an unsigned type: see ``RankBatch.counts``; else None.
     """
 
     reached: int
@@ -91,13 +94,15 @@ class RankReport:
     levels: int
     version: int = 0
     counters: tuple[tuple[str, int], ...] = ()
+    by_source: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, run: RankRun) -> "RankReport":
         """Return the report of a traversal."""
-        packed = packing.pack(run.levels)
-        levels = len(run.levels)
-        return cls(run.reached, run.edges, run.depth, run.elapsed, run.setup, packed, levels, run.version, run.counters)
+        return cls(
+            *(run.reached, run.edges, run.depth, run.elapsed, run.setup, packing.pack(run.levels), len(run.levels)),
+            *(run.version, run.counters, run.labels.by_source),
+        )
 
     @functools.cached_property
     def _tables(self) -> packing.Tables:
@@ -122,7 +127,7 @@ class RunSummary:
         traversals: their number.
         edges: directed edges of the components that they traversed.
         seconds: time that they took, of each by the slowest rank.
-        last: by rank, the report of the last one.
+        last: by rank, the report of the last one, without counts by source.
     """
 
     traversals: int
@@ -136,4 +141,4 @@ class RunSummary:
         traversals = list(zip(*ranks, strict=True))
         edges = sum(report.edges for reports in ranks for report in reports)
         seconds = sum(max(report.elapsed for report in reports) for reports in traversals)
-        return cls(len(traversals), edges, seconds, traversals[-1])
+        return cls(len(traversals), edges, seconds, tuple(replace(last, by_source=None) for last in traversals[-1]))

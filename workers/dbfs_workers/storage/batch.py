@@ -214,12 +214,16 @@ class RankBatch(RankLabels):
                 )
             self.distances = in_type(self.distances, dtype)
 
+    @property
+    def by_source(self) -> NDArray[Any]:
+        """``counts`` in the smallest type: a road network has thousands of distances, with few vertices each."""
+        return self.counts.astype(np.min_scalar_type(self.counts.max(initial=0)))
+
     def by_name(self, stripe: Stripe, rank: int) -> dict[str, NDArray[Any]]:
-        """See ``RankLabels``: all of ``keeps``; ``reached`` is uint8[rows, bytes], with a bit for each source."""
+        """See ``RankLabels``: ``keeps`` but for counts; ``reached`` is uint8[rows, bytes], a bit for each source."""
         owned = stripe.owned(rank)
         reached = self.seen.view(np.uint8).reshape(stripe.n_local, -1)[:owned, : -(-self.sources // 8)]
         kept: dict[str, NDArray[Any]] = {
-            "counts": self.counts,
             "reached": reached,
             "distances": in_type(self.distances, distance_type(len(self.counts) - 1))[:owned],
             "targets": self.at_targets,
@@ -227,7 +231,7 @@ class RankBatch(RankLabels):
             "edge_betweenness": self.edge_sums.reshape(-1, 2),
             **{name: column[:owned] for name, column in zip(self.row_sums, self.sums, strict=True)},
         }
-        return {name: kept[name] for name in self.keeps}
+        return {name: kept[name] for name in self.keeps if name in kept}
 
 
 Zeros = Callable[[int, Any], Any]

@@ -186,6 +186,11 @@ class RankLabels:
         vertices[ids == NO_VERTEX] = UNREACHED
         return self.distances[:owned], vertices
 
+    @property
+    def by_source(self) -> NDArray[Any] | None:
+        """Counts that travel with the report: of a batch, see ``RankBatch``; else None."""
+        return None
+
     def by_name(self, stripe: Stripe, rank: int) -> dict[str, NDArray[Any]]:
         """Return what a caller may read as Dask data, by the names of ``label_key``, without padding."""
         distances, vertices = self.of_rows(stripe, rank)
