@@ -10,6 +10,24 @@ FAULTS = (
         ("tests/workers/test_led_levels.py::test_a_log_that_is_full_to_the_last_word",),
     ),
     Fault(
+        "workers/dbfs_workers/backends/batch_kernels.py",
+        "        some |= front[columns[k]]\n",
+        "        some = front[columns[k]]\n",
+        ("tests/workers/test_batch_levels.py::test_any_batch_has_scipys_distances",),
+    ),
+    Fault(
+        "workers/dbfs_workers/backends/batch_kernels.py",
+        "            fetch_or(found, np.int64(u), word)\n",
+        "            found[u] = word\n",
+        ("tests/workers/test_batch_levels.py::test_threads_push_to_the_same_vertices",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
+        "        if not self._pairs:\n",
+        "        if self._pairs <= 0:\n            pass\n        elif self._pairs <= state.n:\n",
+        ("tests/workers/test_batch_levels.py::test_no_level_follows_when_all_is_reached",),
+    ),
+    Fault(
         "workers/dbfs_workers/levels/led_levels.py",
         "        state.small = 0\n",
         "",

@@ -109,6 +109,26 @@ def test_a_run_that_stops_before_a_group_leaves_nothing_of_it(copied: bool) -> N
         assert_counts(of_ranks, expected(arrays, sources, directed=False, max_depth=None))
 
 
+@pytest.mark.parametrize("copied", [False, True], ids=["rows shared", "sources shared"])
+@pytest.mark.parametrize(("n", "levels"), [(10, 9), (11, 10)], ids=["a path", "a path and a vertex"])
+def test_no_level_follows_when_all_is_reached(
+    monkeypatch: pytest.MonkeyPatch, copied: bool, n: int, levels: int
+) -> None:
+    """Two batches of depth 9 on two ranks."""
+    made: list[int] = []
+    run_level = BatchLevels.run
+
+    def counted(self: BatchLevels, state: Any, table: Any) -> None:
+        made.append(state.level)
+        run_level(self, state, table)
+
+    monkeypatch.setattr(BatchLevels, "run", counted)
+    arrays, sources = (n, np.arange(9), np.arange(1, 10)), [0, 4, 9]
+    kept = run(arrays, sources, 2, keeps=("counts",), copied=copied)
+    assert_counts([of_rank.counts for of_rank in kept], expected(arrays, sources, directed=False, max_depth=None))
+    assert sorted(made) == sorted([*range(levels)] * 4)
+
+
 def test_copies_without_memory_are_refused() -> None:
     # The rank that is asked may hear of the other's error first.
     words = r"all 24 edges .* takes 2,160 bytes; 7 bytes"
@@ -130,10 +150,11 @@ def test_threads_that_share_rows(batch: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("threads_for_few_rows")
 @pytest.mark.parametrize("direction", ["top-down", "bottom-up", "auto"])
-def test_threads_push_to_the_same_vertices(direction: str) -> None:
+@pytest.mark.parametrize("sources", [50, 100], ids=["one word", "two words"])
+def test_threads_push_to_the_same_vertices(direction: str, sources: int) -> None:
     """All rows have edges to a few hubs."""
     rows, hubs = np.repeat(np.arange(4000), 8), np.tile(np.arange(8), 4000)
-    assert_right((4000, rows, hubs), [*range(0, 4000, 40)], 2, direction=direction, levels=on_threads)
+    assert_right((4000, rows, hubs), [*range(0, 4000, 4000 // sources)], 2, direction=direction, levels=on_threads)
 
 
 @pytest.mark.usefixtures("threads_for_few_rows")

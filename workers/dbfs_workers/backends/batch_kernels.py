@@ -59,6 +59,36 @@ def choose(starts, ends, first_id, width, live, front, sources, chosen):
     return edges
 
 
+@kernel(void, READ_UINT32, int64, int64, types.uint64, UINT64, UINT32, types.boolean)
+def push_word(columns, k, stop, word, found, marked, shared):
+    """Add the only word of a row to those of its neighbours: see ``push``. Without loops over words twice as fast."""
+    for edge in range(k, stop):
+        if edge + _AHEAD < stop:
+            prefetch(found, columns[edge + _AHEAD])
+        u = columns[edge]
+        at, bit = u >> np.uint32(5), np.uint32(1) << (u & np.uint32(31))
+        if not shared:
+            found[u] |= word
+            marked[at] |= bit
+            continue
+        if word & ~found[u]:
+            fetch_or(found, np.int64(u), word)
+        if not marked[at] & bit:
+            fetch_or(marked, np.int64(at), bit)
+
+
+@kernel(types.Tuple((int64, types.uint64)), READ_UINT32, int64, int64, UINT64, types.uint64)
+def pull_word(columns, k, stop, front, lacking):
+    """Search a row's in-neighbours for the bits of its only word; return where it ended, and the bits found."""
+    some = np.uint64(0)
+    while k < stop and lacking & ~some:
+        if k + _AHEAD < columns.size:
+            prefetch(front, columns[k + _AHEAD])
+        some |= front[columns[k]]
+        k += 1
+    return k, some
+
+
 @kernel(int64, READ_INT64, READ_INT64, READ_UINT32, int64, int64, READ_UINT32, UINT64, UINT64, UINT32, types.boolean)
 def push(starts, ends, columns, first_id, width, live, front, found, marked, shared):
     """Add the bits of rows of the rank's frontier to the neighbours' words in ``found``, and mark these vertices.
@@ -84,6 +114,9 @@ def push(starts, ends, columns, first_id, width, live, front, found, marked, sha
             bits &= bits - np.uint32(1)
             base = (first_id + row) * width
             edges += ends[row] - starts[row]
+            if width == 1:
+                push_word(columns, starts[row], ends[row], front[base], found, marked, shared)
+                continue
             for k in range(starts[row], ends[row]):
                 if k + _AHEAD < ends[row]:
                     prefetch(found, np.int64(columns[k + _AHEAD]) * width)
@@ -135,7 +168,9 @@ def pull(starts, ends, columns, first_id, width, wanted, live, front, seen, foun
         if not left:
             continue
         edges -= k
-        while k < stop and left:
+        if width == 1:
+            k, lacking[1] = pull_word(columns, k, stop, front, left)
+        while width > 1 and k < stop and left:
             # The next row's columns are behind this one's, unless an update has moved the row.
             if k + _AHEAD < columns.size:
                 prefetch(front, np.int64(columns[k + _AHEAD]) * width)

@@ -133,6 +133,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._counts: list[NDArray[np.int64]] = []
         # Over all ranks: vertices of all frontiers, and their bits; the edges of the sources' frontiers.
         self._vertices = self._bits = self._source_edges = 0
+        # Pairs of a source and a vertex that it has not reached. Without any, no level follows.
+        self._pairs = len(spec.sources) * state.n
         self._shared = self._together
         self._sources, self._own = len(spec.sources), slice(0, len(spec.sources))
         if spec.copied:
@@ -277,7 +279,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         row.own = settled.rows
         row.contract += elapsed(state)
         counts = (settled.rows, settled.degrees, settled.bits, settled.bit_degrees, row.edges)
-        sums = self._averages(self._exchange.cross(state.level, "batch", counts, sliced=False))
+        totals = self._exchange.cross(state.level, "batch", counts, sliced=False)
+        sums, self._pairs = self._averages(totals), self._pairs - totals[2]
         scratch.advance()
         if distance:
             state.found, state.inspected = sums[0], sums[4]
@@ -289,6 +292,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._source_edges = sums[3]
         self._vertices += sums[0]
         self._bits += sums[2]
+        if not self._pairs:
+            state.frontier = 0
         if self._adaptive:
             state.bottom_up = bottom_up_pays_batch(state, self._edges, sums[4])
         if not over(state) and not self._shares(state):
