@@ -330,6 +330,8 @@ def test_the_memory_of_batches_stays_while_others_run(after_batches: Callable[..
     # The next burst of the same run.
     assert after_batches(barrier, number=2) == ["traversed"]
     assert barrier.begun == [1]
+    # An update came between two bursts.
+    assert after_batches(barrier, number=3, version=1)[0] == "closed"
 
 
 @pytest.mark.parametrize(

@@ -269,18 +269,20 @@ class CudaMember(MemberOnGpu):
         return self._watch
 
     def _free_batches(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:
-        """Before the first burst of a run, free what the batches before have left if a rank needs the memory.
+        """Free what the batches before have left, on all ranks together, if a rank needs the memory.
 
-        All ranks free together. A run of batches has begun to cross already.
+        The ranks ask each other before the first burst of a run. A run of batches has begun to cross already.
         """
         levels, options = self._batches, specs.options
-        if levels is None or self._barrier is None or options.run_id == self._roomy[0]:
+        if levels is None or self._barrier is None:
+            return
+        # Versions are those of all ranks, where a partition may be another object on one of them.
+        wanted = levels.scratch.partition.version != partition.version
+        if options.run_id == self._roomy[0] and not wanted:
             return
         if not options.batch:
             self._watch_run(number)
             self._barrier.begin(options.run_id, number, deadline)
-        # Versions are those of all ranks, where a partition may be another object on one of them.
-        wanted = levels.scratch.partition.version != partition.version
         wanted |= not options.batch and levels.nbytes > _BATCHES_SHARE * self.free_bytes()
         try:
             self.require_room(partition.stripe, specs)
