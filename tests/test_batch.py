@@ -1,7 +1,9 @@
 """Batches of sources through the service: every reader against SciPy, groups, bad input, and runs that end early."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import distributed
 import numpy as np
@@ -97,6 +99,25 @@ def test_the_nearest_sources_are_of_the_traversed_version(client: distributed.Cl
         graph.insert_edges([[0, 199]])
         with pytest.raises(InvalidOptionError, match="is of version 0 .* which is 1 now; traverse again"):
             result.nearest()
+
+
+def test_a_batch_is_of_one_version(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    """The runs of other clients come between two groups, and so do updates."""
+    finished = batches.finished
+
+    def updated_in_between(graph: Any, engine: Any, run: RunSpec, progress: Any) -> Iterator[Any]:
+        for part in run.sources:
+            yield from finished(graph, engine, RunSpec(replace(run.options, run_id=uuid4().hex), (part,)), progress)
+            graph.insert_edges([(0, 199)])
+
+    with loaded(client, mutable=True) as graph:
+        assert graph.bfs_batch(SOURCES).groups == 1
+        monkeypatch.setattr(batches, "MOST_SOURCES", 64)
+        monkeypatch.setattr(batches, "finished", updated_in_between)
+        with pytest.raises(InvalidOptionError, match="updated from version 0 to 2 during the call, .* call again"):
+            graph.bfs_batch(SOURCES, keep="distances")
 
 
 def test_bad_input(client: distributed.Client) -> None:

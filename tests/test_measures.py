@@ -295,7 +295,7 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
             if made.finished >= 4 and not graph.version:
                 graph.insert_edges([(0, 8)])
 
-        with pytest.raises(InvalidOptionError, match="updated from version 0 to 1 while it was measured"):
+        with pytest.raises(InvalidOptionError, match="updated from version 0 to 1 during the call"):
             graph.eccentricity(progress=update)
     with load(client, theirs(9, [(0, 1)], directed=True), ranks=2) as graph:
         with pytest.raises(InvalidOptionError, match="a sample does not show whether all vertices reach each other"):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.errors import DisconnectedGraphError, InvalidOptionError
+from dbfs.errors import DisconnectedGraphError
 from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
 from dbfs.graph.result import BFSResult
-from dbfs.graph.traversing import stream, traverse
+from dbfs.graph.traversing import require_one_version, stream, traverse
 from dbfs.memory import require_room
 from dbfs.progress import ProgressOption, run_reporter
 from dbfs.records import RunProgress
@@ -144,20 +144,12 @@ def batches_of(
 
 
 def of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
-    """Yield results, each until the next one is taken.
-
-    Raises:
-        InvalidOptionError: another client updated the graph in between.
-    """
+    """Yield results, each until the next one is taken; errors as of ``require_one_version``."""
     version: int | None = None
     for result in results:
         try:
-            if version not in (None, result.version):
-                raise InvalidOptionError(
-                    f"{graph.name} was updated from version {version} to {result.version} while it was measured; "
-                    "measure it again, after freeze() if other clients go on"
-                )
-            version = result.version
+            version = result.version if version is None else version
+            require_one_version(graph, version, result.version)
             yield result
         finally:
             result.release()

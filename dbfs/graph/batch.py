@@ -24,7 +24,7 @@ from dbfs.errors import (
     NoRoomForLabelsError,
     ResultReleasedError,
 )
-from dbfs.graph.traversing import finished, require_options
+from dbfs.graph.traversing import finished, require_one_version, require_options
 from dbfs.memory import require_room
 from dbfs.progress import ProgressOption
 from dbfs.records import RunProgress
@@ -104,6 +104,8 @@ def batch(
             outcomes.extend(
                 made for _, made in finished(graph, engines.choose("resident", graph.layout), run, progress)
             )
+            # An update may come between two groups.
+            require_one_version(graph, outcomes[0].version, outcomes[-1].version)
             return BatchResult(graph, sources, run, outcomes)
         except BaseException as error:
             for made in outcomes:

@@ -111,6 +111,19 @@ def finished(
         graph.refresh()
 
 
+def require_one_version(graph: Graph, first: int, later: int) -> None:
+    """Check that the graph was not updated between two traversals of a call.
+
+    Raises:
+        InvalidOptionError: another client updated the graph in between.
+    """
+    if first != later:
+        raise InvalidOptionError(
+            f"{graph.name} was updated from version {first} to {later} during the call, whose traversals must be of "
+            "one version; call again, after freeze() if other clients go on"
+        )
+
+
 def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors: bool, plain: bool, engine: str) -> str:
     """Check a strategy against the graph and the other options; return the strategy of the spec, empty for the engine.
 

@@ -4,6 +4,12 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "dbfs/graph/batch.py",
+        "            require_one_version(graph, outcomes[0].version, outcomes[-1].version)\n",
+        "",
+        ("tests/test_batch.py::test_a_batch_is_of_one_version",),
+    ),
+    Fault(
         "dbfs/graph/result.py",
         "self.reports[-1].level + self.reports[-1].levels <= self.depth)",
         "True)",
