@@ -27,7 +27,8 @@ from dbfs.errors import DeadlineExceededError, RunCancelledError
 from dbfs.records import RunProgress
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
-from dbfs_workers.reports import COUNT_FIELDS, RunSummary
+from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RunSummary
+from dbfs_workers.reports.packing import pack
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
@@ -282,9 +283,8 @@ def test_the_plot_of_updates_and_repairs() -> None:
     update, repair = asyncio.run(queued(0)), asyncio.run(queued(1))
     catalog.history.add_update(update)
     assert trail_of(catalog) is None
-    without_levels: Any = SimpleNamespace(
-        counts=np.empty((0, len(COUNT_FIELDS)), np.int64), levels=0, edges=9, elapsed=0.1, depth=4, reached=5
-    )
+    none = CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
+    without_levels = RankReport(reached=5, edges=9, depth=4, elapsed=0.1, setup=0.0, packed=pack(none), levels=0)
     catalog.history.add(repair, RunSummary.of([[without_levels], [without_levels]]))
     drawn = trail_of(catalog)
     assert drawn is not None
