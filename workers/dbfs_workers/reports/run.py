@@ -141,4 +141,5 @@ class RunSummary:
         traversals = list(zip(*ranks, strict=True))
         edges = sum(report.edges for reports in ranks for report in reports)
         seconds = sum(max(report.elapsed for report in reports) for reports in traversals)
-        return cls(len(traversals), edges, seconds, tuple(replace(last, by_source=None) for last in traversals[-1]))
+        last = (each if each.by_source is None else replace(each, by_source=None) for each in traversals[-1])
+        return cls(len(traversals), edges, seconds, tuple(last))
