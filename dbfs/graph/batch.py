@@ -160,9 +160,12 @@ class BatchResult(StaysHere):
                 counts[: len(one), first : first + one.shape[1]] += one
         names = [name for name in run.options.batch if name != KEPT[0]]
         labels = [_labels_of(made) for made in outcomes]
-        self._kept = ResidentLabels.publish_all(labels, *names) if names else []
-        for each in () if names else labels:
-            each.drop()
+        self._kept: list[dict[str, tuple[Any, ...]]] = []
+        if names:
+            self._kept = ResidentLabels.publish_all(labels, *names)
+        else:
+            for each in labels:
+                each.drop()
         self._type = distance_type(most - 1)
         self.depth = int(np.flatnonzero(counts.any(axis=1))[-1])
         self.counts: NDArray[np.int64] = np.ascontiguousarray(counts[: self.depth + 1, self._places].T)

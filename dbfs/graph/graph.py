@@ -362,7 +362,7 @@ class Graph(StaysHere, GraphCounts):
         Raises:
             InvalidVertexError: there is no source, one is given twice, or a source or a target is not in the graph.
             InvalidOptionError: an option's value is not one of its choices; or another client updated the graph between
-                two groups of more than 512 sources.
+                two groups of sources.
             NoRoomForLabelsError: the batch does not fit in the workers' memory, even in groups of 64 sources.
             Other errors as for ``bfs``.
         """

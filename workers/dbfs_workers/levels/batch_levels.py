@@ -120,9 +120,9 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the working memory and the copy between two runs."""
+        """Bytes of the working memory and the copy."""
         copied = 0 if self._copy is None else self._copy.scratch.nbytes + self._copy.scratch.partition.nbytes
-        return self.scratch.nbytes + copied
+        return self._striped.scratch.nbytes + copied
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
         """See ``RankLevels``."""

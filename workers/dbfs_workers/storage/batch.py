@@ -231,7 +231,7 @@ class RankBatch(RankLabels):
             "edge_betweenness": self.edge_sums.reshape(-1, 2),
             **{name: column[:owned] for name, column in zip(self.row_sums, self.sums, strict=True)},
         }
-        return {name: kept[name] for name in self.keeps if name in kept}
+        return {name: kept[name] for name in self.keeps if name != "counts"}
 
 
 Zeros = Callable[[int, Any], Any]
