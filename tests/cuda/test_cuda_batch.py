@@ -29,7 +29,7 @@ from dbfs_workers.storage.batch import BatchScratch
 from dbfs_workers.storage.partition import Csr, Partition
 from dbfs_workers.storage.scratch import Scratch
 from tests.support import graphs, standin
-from tests.support.batches import Levels, assert_right, assert_swept, batches
+from tests.support.batches import Levels, assert_looks_are_counted, assert_right, assert_swept, batches
 from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
 from tests.support.gang import levels_of
 from tests.support.gpus import on_gpu
@@ -149,11 +149,15 @@ def test_a_path_is_right_together_and_one_by_one(
 
 @pytest.mark.parametrize("sources", [64, 65, 200, 700])
 def test_widths(backend: Backend, sources: int) -> None:
-    """Words of a vertex: 1, 2, 4 and 16. A hub has more edges than its lanes look at alone."""
-    hub = np.zeros(800, np.int64), np.arange(1, 801)
+    """Words of a vertex: 1, 2, 4 and 16. Hubs have more edges than their lanes look at alone."""
     n, src, dst = graphs.random(900, 1500, 1)
-    arrays = n, np.concatenate([src, hub[0]]), np.concatenate([dst, hub[1]])
+    hubs, others = np.repeat(np.arange(5), 800), np.tile(np.arange(50, 850), 5)
+    arrays = n, np.concatenate([src, hubs]), np.concatenate([dst, others])
     assert_right(arrays, list(range(sources)), 1, levels=levels_on(backend), backend="cuda", staged=True)
+
+
+def test_looks_at_edges_are_counted(backend: Backend) -> None:
+    assert_looks_are_counted(levels=levels_on(backend), backend="cuda", staged=True)
 
 
 @pytest.mark.parametrize("p", [1, 3])

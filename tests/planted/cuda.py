@@ -59,6 +59,18 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
+        "    ends[place] = (before & ((1ull << kLeftEdges) - 1)) + size;",
+        "    ends[place] = size;",
+        ("tests/cuda/test_cuda_batch.py::test_widths",),
+    ),
+    Fault(
+        "workers/dbfs_workers/backends/batch_cuda.py",
+        "int(sums[_LOOKED])",
+        "0",
+        ("tests/cuda/test_cuda_batch.py::test_looks_at_edges_are_counted",),
+    ),
+    Fault(
+        "workers/dbfs_workers/cuda/kernels/phases/batch.cu",
         "step <<= 1) bits |= __shfl_xor_sync(kAll, bits, step);",
         "step <<= 1);",
         ("tests/cuda/test_cuda_batch.py::test_widths",),

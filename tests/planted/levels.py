@@ -23,6 +23,12 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/levels/batch_levels.py",
+        "        row.edges += settled.looked if distance and state.bottom_up else 0\n",
+        "",
+        ("tests/workers/test_batch_levels.py::test_looks_at_edges_are_counted",),
+    ),
+    Fault(
+        "workers/dbfs_workers/levels/batch_levels.py",
         "        if not self._pairs:\n",
         "        if self._pairs <= 0:\n            pass\n        elif self._pairs <= state.n:\n",
         ("tests/workers/test_batch_levels.py::test_no_level_follows_when_all_is_reached",),

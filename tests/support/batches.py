@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,8 @@ from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.levels import batch_levels, loop
 from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
+from dbfs_workers.reports.packing import COUNT_FIELDS
+from dbfs_workers.reports.run import RankRun
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.batch import OF_ROWS, RankBatch, distance_type, in_type
 from dbfs_workers.storage.partition import Partition
@@ -43,7 +46,7 @@ def on_threads(part: Partition, end: SharedMemoryExchange, free: Callable[[], in
     return on_cpu(part, end, free, threads=3)
 
 
-def run(
+def runs(
     arrays: Arrays,
     sources: list[int],
     p: int = 1,
@@ -57,8 +60,8 @@ def run(
     keeps: tuple[str, ...] = EVERYTHING,
     small_frontiers: bool = False,
     **options: Any,
-) -> list[RankBatch]:
-    """Make two batches, of some sources and of one; return what the ranks keep of the first.
+) -> list[RankRun]:
+    """Make two batches, of some sources and of one; return the first by rank.
 
     With ``small_frontiers``, frontiers of a small graph count as small.
     """
@@ -69,13 +72,12 @@ def run(
     parts = partitions(n, src, dst, p, directed=directed)
     specs = [TraversalSpec("1", tuple(some), False, backend, batch=keeps, **options) for some in (sources, sources[:1])]
 
-    def traverse(rank: int) -> RankBatch:
+    def traverse(rank: int) -> RankRun:
         def of_rank() -> BatchLevels:
             return levels(parts[rank], ends[rank], free)
 
         made, _ = loop.traverse(of_rank, specs, ends[rank], watch=loop.Watch(1), deadline=deadline)
-        assert isinstance(made.labels, RankBatch)
-        return made.labels.to_host()
+        return replace(made, labels=made.labels.to_host())
 
     small = (
         {"_SMALL_FRONTIERS": (1 / 2, 1 / 8), "_SMALL_EDGES": 1 / 4, "_LARGE_EDGES": 0}
@@ -88,6 +90,11 @@ def run(
     finally:
         for end in ends:
             end.close()
+
+
+def run(arrays: Arrays, sources: list[int], p: int = 1, **options: Any) -> list[RankBatch]:
+    """Return what the ranks keep of the first batch of ``runs``."""
+    return [made.labels for made in runs(arrays, sources, p, **options) if isinstance(made.labels, RankBatch)]
 
 
 def expected(arrays: Arrays, sources: list[int], *, directed: bool, max_depth: int | None) -> NDArray[np.int32]:
@@ -128,6 +135,14 @@ def assert_right(
         nearest = np.where(reached[:, None], np.stack([far.min(axis=1), far.argmin(axis=1)], axis=1), -1)
         np.testing.assert_array_equal(named["nearest"], nearest)
     return kept
+
+
+def assert_looks_are_counted(**options: Any) -> None:
+    """Each leaf of a star looks at its only edge, and the centre, which is the source, lacks nothing."""
+    star = 90, np.zeros(89, np.int64), np.arange(1, 90)
+    (made,) = runs(star, [0], direction="bottom-up", **options)
+    columns = [COUNT_FIELDS.index(name) for name in ("bottom_up", "edges")]
+    assert made.counts[:, columns].tolist() == [[1, 89]]
 
 
 def assert_counted(arrays: Arrays, sources: list[int], p: int, *, directed: bool = False, **options: Any) -> None:

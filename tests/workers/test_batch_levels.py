@@ -26,6 +26,7 @@ from tests.support.batches import (
     EMPTY,
     assert_counted,
     assert_counts,
+    assert_looks_are_counted,
     assert_right,
     assert_swept,
     batches,
@@ -183,6 +184,10 @@ def test_sources_with_small_frontiers_go_top_down_while_others_go_bottom_up(
     assert rows == []
     assert_right(arrays, [*range(60), 340, 349], p, small_frontiers=True)
     assert sum(rows) > 0
+
+
+def test_looks_at_edges_are_counted() -> None:
+    assert_looks_are_counted()
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])

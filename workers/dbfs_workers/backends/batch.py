@@ -23,6 +23,7 @@ class Settled(NamedTuple):
         degrees: the sum of their degrees.
         bits: their new bits.
         bit_degrees: the sum of the degrees times the new bits.
+        looked: edges that the last ``pull`` has looked at.
         counts: int64, for each source the rows with its bit; NumPy's.
     """
 
@@ -30,6 +31,7 @@ class Settled(NamedTuple):
     degrees: int
     bits: int
     bit_degrees: int
+    looked: int
     counts: NDArray[np.int64]
 
 
@@ -99,7 +101,7 @@ class BatchOperators(Protocol):
         """
         ...
 
-    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
+    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
         """Search the in-neighbours of each of the rank's rows for bits of the whole frontier that the row lacks.
 
         A row is done once it has all bits that are wanted. ``found`` and ``marked`` are updated, which have nothing of
@@ -108,9 +110,6 @@ class BatchOperators(Protocol):
         Args:
             scratch: the scratch.
             wanted: uint64[width], some of the frontier's bits; NumPy's.
-
-        Returns:
-            The number of edges looked at.
         """
         ...
 

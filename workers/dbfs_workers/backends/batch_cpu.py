@@ -39,6 +39,7 @@ class CpuBatch:
     def __init__(self, threads: RowThreads) -> None:
         self._threads = threads
         self._bounds: list[int] = []
+        self._looked = 0
 
     def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:
         """See ``BatchOperators``."""
@@ -66,7 +67,7 @@ class CpuBatch:
 
         return sum(self._threads.each(bounds, part))
 
-    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
+    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
         """See ``BatchOperators``."""
         width, parents, marked = scratch.width, scratch.partition.parent_rows, scratch.marked[scratch.own_words]
         assert parents is not None
@@ -80,7 +81,7 @@ class CpuBatch:
             )
             return edges
 
-        return sum(self._threads.each(self._parts(scratch), part))
+        self._looked = sum(self._threads.each(self._parts(scratch), part))
 
     def settle(self, scratch: BatchScratch) -> Settled:
         """See ``BatchOperators``."""
@@ -97,7 +98,7 @@ class CpuBatch:
 
         sums, counts = zip(*self._threads.each(self._parts(scratch), part), strict=True)
         rows_found, degrees, bits, bit_degrees = map(sum, zip(*sums, strict=True))
-        return Settled(rows_found, degrees, bits, bit_degrees, np.sum(counts, axis=0))
+        return Settled(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""

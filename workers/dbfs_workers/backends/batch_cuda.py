@@ -1,6 +1,7 @@
 """The phases of a level of a batch as the CUDA kernels of ``cuda/kernels/phases/batch.cu``, over CuPy arrays.
 
-All launches go to the default stream. A search or a settling returns when its counts are on the host.
+All launches go to the default stream, and only ``choose`` and ``settle`` wait for them: their counts are wanted on the
+host.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,8 @@ KERNELS: Final = (
     *("choose", "push", "push_rows", *(f"pull_{width}" for width in WIDTHS), "pull_rest"),
     *("settle", "note", "clear", "take"),
 )
-# ``BatchSum`` of the kernels.
-_LOOKED, _COUNTS = 4, 6
+# ``BatchSum`` of the kernels: ``pull`` has the sums before ``_ROWS``.
+_LOOKED, _ROWS, _COUNTS = 0, 2, 6
 # Edges of a row that the lanes of the row look at alone.
 _ALONE_EDGES: Final = 256
 # A frontier is dense if so many times its edges are more than all.
@@ -51,8 +52,8 @@ class CudaBatch:
     def __init__(self, xp: Any, frontier_edges: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self.xp, self._frontier_edges = xp, frontier_edges
         self._launches = self._load()
-        self._sums: Any = xp.zeros(_COUNTS, np.uint64)
-        # The rows that ``pull`` leaves to ``pull_rest``, where their edges begin, and how many there are.
+        self._sums: Any = xp.zeros(_COUNTS + 64 * WIDTHS[-1], np.uint64)
+        # The rows that ``pull`` leaves to ``pull_rest``, where their edges begin, and where the edges end among all.
         self._left: tuple[Any, Any, Any] | None = None
         # The bits that the last pull looked for, on the host and on the GPU.
         self._wanted: tuple[bytes, Any] = b"", None
@@ -64,30 +65,32 @@ class CudaBatch:
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
         """See ``BatchOperators``."""
         rows = self.xp.empty(scratch.queued, np.uint32)
-        self._sums.fill(0)
+        self._sums[_ROWS:].fill(0)
         self._launch(
             "choose",
             scratch.queued * scratch.width,
             *(scratch.queue, scratch.queued, scratch.partition.row_offsets, scratch.first_id, _log(scratch.width)),
             *(scratch.front, self.xp.asarray(sources), rows, self._sums),
         )
-        size, edges = self._sums[:2].get().tolist()
+        size, edges = self._sums[_ROWS : _ROWS + 2].get().tolist()
         return Chosen(rows, size, edges)
 
     def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
         """See ``BatchOperators``."""
         part = scratch.partition
         rows, size, edges = chosen or Chosen(scratch.queue, scratch.queued, scratch.queued_edges)
-        rank = scratch.first_id, part.stripe.n_local, _log(scratch.width)
-        arrays = scratch.front, scratch.seen, scratch.found, scratch.marked
+        found, log_width = (scratch.found, scratch.marked), _log(scratch.width)
         if edges > _FEW_EDGES * size:
             starts, ends = self._frontier_edges(part.row_offsets, rows[:size])
-            self._launch("push", edges, rows, starts, ends, size, part.columns, *rank, *arrays)
+            lists = rows, starts, ends, size, part.columns, scratch.first_id
+            self._launch("push", edges, *lists, log_width, scratch.front, *found)
         else:
-            self._launch("push_rows", size * scratch.width, rows, size, part.row_offsets, part.columns, *rank, *arrays)
+            own = scratch.first_id, part.stripe.n_local
+            words = log_width, scratch.front, scratch.seen, *found
+            self._launch("push_rows", size * scratch.width, rows, size, part.row_offsets, part.columns, *own, *words)
         return edges
 
-    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> int:
+    def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
         """See ``BatchOperators``."""
         edges, width, n_local = scratch.partition.parents, scratch.width, scratch.partition.stripe.n_local
         assert edges is not None
@@ -98,7 +101,7 @@ class CudaBatch:
         if self._wanted[0] != wanted.tobytes():
             self._wanted = wanted.tobytes(), self.xp.asarray(wanted)
         sources = self._wanted[1]
-        self._sums.fill(0)
+        self._sums[:_ROWS].fill(0)
         # A look at the bitmap pays if it spares enough looks at words.
         dense = _DENSE * scratch.queued_edges > scratch.partition.columns.size
         self._launch(
@@ -107,26 +110,19 @@ class CudaBatch:
             *(edges.row_offsets, edges.columns, scratch.first_id, n_local, sources, 0 if dense else scratch.live),
             *(scratch.front, scratch.seen, scratch.found, scratch.marked, _ALONE_EDGES, *self._left, self._sums),
         )
-        looked, left = self._sums[_LOOKED:_COUNTS].get().tolist()
-        if left:
-            rows, starts, sizes = self._left
-            ends = self.xp.cumsum(sizes[:left])
-            self._launch(
-                "pull_rest",
-                _LANES * left,
-                *(rows, starts, ends, left, edges.columns, scratch.first_id, _log(width), sources),
-                *(scratch.front, scratch.seen, scratch.found, scratch.marked),
-            )
-        return int(looked)
+        self._launch(
+            "pull_rest",
+            edges.columns.size,
+            *(*self._left, self._sums, edges.columns, scratch.first_id, _log(width), sources),
+            *(scratch.front, scratch.seen, scratch.found, scratch.marked),
+        )
 
     def settle(self, scratch: BatchScratch) -> Settled:
         """See ``BatchOperators``."""
         part = scratch.partition
-        if self._sums.size != _COUNTS + 64 * scratch.width:
-            self._sums = self.xp.empty(_COUNTS + 64 * scratch.width, np.uint64)
         if scratch.queue is None:
             scratch.queue = self.xp.empty(part.stripe.n_local, np.uint32)
-        self._sums.fill(0)
+        self._sums[_ROWS:].fill(0)
         marked = scratch.marked[scratch.own_words]
         self._launch(
             "settle",
@@ -134,10 +130,10 @@ class CudaBatch:
             *(part.row_offsets, marked.size, _log(scratch.width), marked, scratch.seen, scratch.own(scratch.found)),
             *(scratch.queue, self._sums),
         )
-        sums = self._sums.get().astype(np.int64)
-        rows, degrees, bits, bit_degrees = sums[:_LOOKED].tolist()
+        sums = self._sums[: _COUNTS + 64 * scratch.width].get().astype(np.int64)
+        rows, degrees, bits, bit_degrees = sums[_ROWS:_COUNTS].tolist()
         scratch.queued, scratch.queued_edges = rows, degrees
-        return Settled(rows, degrees, bits, bit_degrees, sums[_COUNTS:])
+        return Settled(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""

@@ -162,10 +162,10 @@ class BatchLevels(RankLevels[BatchScratch]):
         if bottom_up:
             self._words.send(state, row, everywhere=True)
             wanted, pushed = self._small_frontiers(state)
-            row.edges = operators.pull(scratch, wanted)
+            operators.pull(scratch, wanted)
         pushes = not bottom_up or pushed is not None
         if pushes:
-            row.edges += operators.push(scratch, pushed)
+            row.edges = operators.push(scratch, pushed)
         row.search += elapsed(state)
         if pushes:
             self._words.send(state, row, everywhere=False)
@@ -272,6 +272,8 @@ class BatchLevels(RankLevels[BatchScratch]):
         """
         scratch, kept, distance = self.scratch, self._kept, len(self._counts)
         settled = self._operators.settle(scratch)
+        # In level 0 a level before may have left a number.
+        row.edges += settled.looked if distance and state.bottom_up else 0
         self._settled = settled.counts
         self._counts.append(settled.counts[: self._own.stop - self._own.start])
         kept.hold(distance, self._free_bytes)

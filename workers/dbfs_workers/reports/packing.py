@@ -36,7 +36,7 @@ else 0. A bottom-up level's ``edges`` are the edges that it looked at. Its ``own
 TIME_FIELDS: Final = ("search", "exchange", "contract")
 """Columns of the times: seconds of a level's work on its own edges (expand, filter + partition and the contraction of
 the own bin; or the bottom-up search), of sending to peers and waiting for them, and of the contraction of the peers'
-bins."""
+bins. The host waits once a level for a GPU's batch, so that ``contract`` has most of its search."""
 
 MOST_ROWS: Final = 4096
 """Most rows of a traversal's tables. With as many levels or fewer, each level has a row."""

@@ -7,14 +7,16 @@
 
 namespace dbfs {
 
-// Sums of a level. From kCounts on there is one for each source: the rows that it has reached.
-enum BatchSum : u32 { kRows = 0, kRowDegrees, kBits, kBitDegrees, kLooked, kLeft, kCounts };
+// Sums of a level. `pull` has the first two, kLeft with both the rows left and their edges: see `leave`. From kCounts on
+// there is one for each source: the rows that it has reached.
+enum BatchSum : u32 { kLooked = 0, kLeft, kRows, kRowDegrees, kBits, kBitDegrees, kCounts };
 
 constexpr u32 kInTurn = 4;       // edges of a row that its lanes look at together, or one each if there are more lanes
 constexpr u32 kPlanes = 8;       // bits of a lane's counts
 constexpr u32 kMostWords = 16;   // words of a vertex
 constexpr u32 kBitmapWords = 8;  // words of a bitmap that a warp takes at a time
 constexpr u32 kMostWarps = 32;   // warps of a block
+constexpr u32 kLeftEdges = 36;   // bits of kLeft for edges; a row is left for hundreds of edges
 
 // How the lanes of a warp share vertices.
 struct Lanes {
@@ -83,11 +85,26 @@ __device__ __forceinline__ void add_words(u64 bits, u64 place, u32 vertex, u64* 
   if (!has_bit(marked, vertex)) set_bit(marked, vertex);
 }
 
+// Rows that `pull` leaves to `pull_rest`: for each, the place of its first edge, and the end of its edges among all rows'.
+struct Left {
+  u32* rows;
+  i64 *starts, *ends;
+  u64* sums;
+  __device__ __forceinline__ i64 size() const { return sums[kLeft] >> kLeftEdges; }
+  __device__ __forceinline__ i64 edges() const { return sums[kLeft] & ((1ull << kLeftEdges) - 1); }
+  // One addition gives the row its place, and the edges of all rows before.
+  __device__ __forceinline__ void leave(u32 row, i64 start, i64 size) const {
+    const u64 before = atomicAdd(&sums[kLeft], (1ull << kLeftEdges) + size), place = before >> kLeftEdges;
+    rows[place] = row;
+    starts[place] = start;
+    ends[place] = (before & ((1ull << kLeftEdges) - 1)) + size;
+  }
+};
+
 template <u32 kLogWidth>
 __device__ __forceinline__ void pull(const i64* offsets, const u32* columns, u32 first_id, u32 n_local,
                                      const u64* sources, const u32* live, const u64* front, const u64* seen, u64* found,
-                                     u32* marked, i64 most, u32* left_rows, i64* left_starts, i64* left_sizes,
-                                     u64* sums) {
+                                     u32* marked, i64 most, Left left) {
   constexpr u32 kWidth = 1u << kLogWidth, kStep = kWidth < kInTurn ? kInTurn : kWidth, kOwn = kStep / kWidth;
   const Lanes lanes{kLogWidth};
   const u64 wanted = sources[lanes.word()];
@@ -132,25 +149,20 @@ __device__ __forceinline__ void pull(const i64* offsets, const u32* columns, u32
     if (mine) found[lanes.place(first_id + row)] = mine;
     const bool any = __ballot_sync(kAll, mine != 0) & lanes.mask(), first_lane = lanes.word() == 0;
     if (any && first_lane) set_bit(marked, first_id + row);
-    const u32 leaving = __ballot_sync(kAll, open && at < end && first_lane);
-    if (has_bit(leaving, lane_id())) {
-      const u64 place = reserve(&sums[kLeft], leaving);
-      left_rows[place] = row;
-      left_starts[place] = at;
-      left_sizes[place] = end - at;
-    }
+    if (open && at < end && first_lane) left.leave(row, at, end - at);
     if (first_lane) inspected += open ? end - begin : at - begin;
   }
-  add_sum(&sums[kLooked], inspected);
+  add_sum(&left.sums[kLooked], inspected);
 }
 
 }  // namespace dbfs
 
-// push: adds the words of the frontier's rows to those of their neighbours. Reads 4 bytes and the words of three vertices
-// an edge, and writes those of one where they are new.
+// push: adds the words of the frontier's rows to those of their neighbours, seen or not: a look at `seen` would cost as
+// much as one at `found`, and `settle` drops what is seen. Reads 4 bytes and the words of two vertices an edge, and writes
+// those of one where they are new.
 extern "C" __global__ void dbfs_batch_push(const u32* rows, const i64* starts, const i64* ends, i64 size,
-                                           const u32* columns, u32 first_id, u32 n_local, u32 log_width,
-                                           const u64* front, const u64* seen, u64* found, u32* marked) {
+                                           const u32* columns, u32 first_id, u32 log_width, const u64* front,
+                                           u64* found, u32* marked) {
   using namespace dbfs;
   const Lanes lanes{log_width};
   visit_edges({rows, starts, ends, size}, columns, [&](bool on, i64, u32 row, u32 neighbour) {
@@ -159,14 +171,13 @@ extern "C" __global__ void dbfs_batch_push(const u32* rows, const i64* starts, c
       const u32 lane = first + lanes.group();
       const u32 from = __shfl_sync(kAll, row, lane), to = __shfl_sync(kAll, neighbour, lane);
       if (!has_bit(edges, lane)) continue;
-      u64 bits = __ldg(&front[lanes.place(first_id + from)]);
-      if (bits && to - first_id < n_local) bits &= ~__ldg(&seen[lanes.place(to - first_id)]);
-      add_words(bits, lanes.place(to), to, found, marked);
+      add_words(__ldg(&front[lanes.place(first_id + from)]), lanes.place(to), to, found, marked);
     }
   });
 }
 
-// push_rows: the same for rows of few edges, which the lanes of a row visit one after another.
+// push_rows: the same for rows of few edges, which the lanes of a row visit one after another. A row's neighbours in a
+// deep graph have seen most bits, and are not marked. Reads the words of three vertices an edge.
 extern "C" __global__ void dbfs_batch_push_rows(const u32* rows, i64 size, const i64* offsets, const u32* columns,
                                                 u32 first_id, u32 n_local, u32 log_width, const u64* front,
                                                 const u64* seen, u64* found, u32* marked) {
@@ -195,13 +206,14 @@ extern "C" __global__ void dbfs_batch_push_rows(const u32* rows, i64 size, const
 
 // pull_rest: rows that `pull` has left take what they lack from their remaining in-neighbours. A warp takes kWarpEdges of
 // all these edges at a time, and of a row those until it lacks nothing. Reads as `pull`.
-extern "C" __global__ void dbfs_batch_pull_rest(const u32* rows, const i64* starts, const i64* ends, i64 size,
-                                                const u32* columns, u32 first_id, u32 log_width, const u64* sources,
-                                                const u64* front, const u64* seen, u64* found, u32* marked) {
+extern "C" __global__ void dbfs_batch_pull_rest(u32* rows, i64* starts, i64* ends, u64* sums, const u32* columns,
+                                                u32 first_id, u32 log_width, const u64* sources, const u64* front,
+                                                const u64* seen, u64* found, u32* marked) {
   using namespace dbfs;
   const Lanes lanes{log_width};
   const u64 wanted = sources[lanes.word()];
-  const i64 total = __ldg(&ends[size - 1]), warps = (i64)gridDim.x * (blockDim.x / kLanes);
+  const Left left{rows, starts, ends, sums};
+  const i64 size = left.size(), total = left.edges(), warps = (i64)gridDim.x * (blockDim.x / kLanes);
   for (i64 first = warp_in_grid() * kWarpEdges; first < total; first += warps * kWarpEdges) {
     const i64 past = first + kWarpEdges < total ? first + kWarpEdges : total;
     i64 of_row = search_together(ends, first, 0, size - 1);
@@ -230,16 +242,16 @@ extern "C" __global__ void dbfs_batch_pull_rest(const u32* rows, const i64* star
 }
 
 // pull: each row takes what it lacks of some sources' bits, the words `sources`, from its first `most` in-neighbours,
-// until it has all of these bits. Rows that lack some then, and have more in-neighbours, are left for `pull_rest`, with
-// the place and the number of the remaining ones. `live` is null if most vertices are in the frontier. Reads 16 bytes
-// of offsets and the words of a row; 4 bytes, a bit and the words of a vertex an edge.
+// until it has all of these bits. Rows that lack some then, and have more in-neighbours, are left for `pull_rest`. `live`
+// is null if most vertices are in the frontier. Reads 16 bytes of offsets and the words of a row; 4 bytes, a bit and the
+// words of a vertex an edge.
 #define DBFS_PULL(width, log_width)                                                                                   \
   extern "C" __global__ void dbfs_batch_pull_##width(                                                                 \
       const i64* offsets, const u32* columns, u32 first_id, u32 n_local, const u64* sources, const u32* live,         \
-      const u64* front, const u64* seen, u64* found, u32* marked, i64 most, u32* left_rows, i64* left_starts,         \
-      i64* left_sizes, u64* sums) {                                                                                   \
+      const u64* front, const u64* seen, u64* found, u32* marked, i64 most, u32* rows, i64* starts, i64* ends,        \
+      u64* sums) {                                                                                                    \
     dbfs::pull<log_width>(offsets, columns, first_id, n_local, sources, live, front, seen, found, marked, most,       \
-                          left_rows, left_starts, left_sizes, sums);                                                  \
+                          {rows, starts, ends, sums});                                                                \
   }
 DBFS_PULL(1, 0)
 DBFS_PULL(2, 1)
