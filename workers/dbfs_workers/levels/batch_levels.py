@@ -272,7 +272,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """
         scratch, kept, distance = self.scratch, self._kept, len(self._counts)
         settled = self._operators.settle(scratch)
-        # In level 0 a level before may have left a number.
+        # The sources are found without a search.
         row.edges += settled.looked if distance and state.bottom_up else 0
         self._settled = settled.counts
         self._counts.append(settled.counts[: self._own.stop - self._own.start])

@@ -16,7 +16,7 @@ constexpr u32 kPlanes = 8;       // bits of a lane's counts
 constexpr u32 kMostWords = 16;   // words of a vertex
 constexpr u32 kBitmapWords = 8;  // words of a bitmap that a warp takes at a time
 constexpr u32 kMostWarps = 32;   // warps of a block
-constexpr u32 kLeftEdges = 36;   // bits of kLeft for edges; a row is left for hundreds of edges
+constexpr u32 kLeftEdges = 36;   // bits of kLeft for edges, which would take 256 GiB; a row is left for hundreds
 
 // How the lanes of a warp share vertices.
 struct Lanes {
