@@ -17,6 +17,8 @@ from dbfs.graph.batch import KEPT
 from dbfs.graph.graph import Graph
 
 SOURCES: Final = (64, 512)
+MANY: Final = 512
+"""Sources of a call of ``bfs_many``, which keeps the labels of all."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class BatchTime:
         ranks: number of ranks.
         sources: number of sources.
         keep: what the batch keeps.
-        one_by_one: a call of ``bfs_many``.
+        one_by_one: calls of ``bfs_many``, of ``MANY`` sources or fewer each.
         batch: a call of ``bfs_batch``.
         times: ``one_by_one`` by ``batch``.
         gteps: edges of the traversed components, of all sources, by the seconds of ``batch``, in 10^9.
@@ -87,4 +89,5 @@ def bench_batch(
 
 def _one_by_one(graph: Graph, sources: list[Any]) -> list[int]:
     """Return the number of vertices that each source reaches."""
-    return [result.reached for result in graph.bfs_many(sources)]
+    calls = (sources[first : first + MANY] for first in range(0, len(sources), MANY))
+    return [result.reached for some in calls for result in graph.bfs_many(some)]
