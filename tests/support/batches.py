@@ -94,7 +94,11 @@ def runs(
 
 def run(arrays: Arrays, sources: list[int], p: int = 1, **options: Any) -> list[RankBatch]:
     """Return what the ranks keep of the first batch of ``runs``."""
-    return [made.labels for made in runs(arrays, sources, p, **options) if isinstance(made.labels, RankBatch)]
+    kept = []
+    for made in runs(arrays, sources, p, **options):
+        assert isinstance(made.labels, RankBatch)
+        kept.append(made.labels)
+    return kept
 
 
 def expected(arrays: Arrays, sources: list[int], *, directed: bool, max_depth: int | None) -> NDArray[np.int32]:
