@@ -17,9 +17,10 @@ def main() -> None:
     console = Console()
     columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("compiling kernels, starting workers", total=SOURCES + 2)
-        with dbfs.connect(n_workers=WORKERS) as client:
-            progress.update(task, advance=1, description="generating and building the graph")
+        task = progress.add_task("starting workers", total=SOURCES + 2)
+        # Within this process, they start at once. Without processes=False each would be a process of its own.
+        with dbfs.connect(n_workers=WORKERS, processes=False) as client:
+            progress.update(task, advance=1, description="compiling kernels, building the graph")
             graph = dbfs.load(dbfs.kronecker(scale=SCALE), client=client)
             progress.update(task, advance=1)
             results = []

@@ -183,7 +183,7 @@ def test_a_file_without_a_header_is_small_by_its_bytes(monkeypatch: pytest.Monke
     file = tmp_path / "edges.txt"
     file.write_text("0 1\n")
     assert fits_within_process(None, "auto", edge_list(file))
-    monkeypatch.setattr("dbfs.cli.common.SMALL_BYTES", 3)
+    monkeypatch.setattr("dbfs.cli.common.SMALL_EDGES", 0)
     assert not fits_within_process(None, "auto", edge_list(file))
 
 

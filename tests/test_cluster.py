@@ -406,8 +406,8 @@ def test_configuration_in_the_environment_form() -> None:
 @pytest.mark.parametrize(
     ("cores", "given", "shares"),
     [
-        (2, (None, None), (2, 1)),
-        (7, (None, None), (7, 1)),
+        (2, (None, None), (1, 2)),
+        (7, (None, None), (1, 7)),
         (8, (None, None), (2, 4)),
         (16, (None, None), (4, 4)),
         (16, (3, None), (3, 5)),
@@ -422,6 +422,11 @@ def test_workers_share_all_cores(
 ) -> None:
     monkeypatch.setattr(local, "CPU_COUNT", cores)
     assert local.shares(*given) == shares
+
+
+def test_processes_on_few_cores_have_a_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "CPU_COUNT", 7)
+    assert local.shares(None, None, processes=True) == (7, 1)
 
 
 @pytest.mark.full
@@ -460,9 +465,10 @@ def test_many_workers_are_told_before_they_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(local, "CPU_COUNT", 2)
-    monkeypatch.setattr(local, "_start", lambda *arguments: arguments)
+    monkeypatch.setattr(local, "_client", lambda *arguments: arguments)
+    monkeypatch.setattr(local.kernels, "begin", lambda *arguments: arguments)
     with caplog.at_level(logging.WARNING, logger="dbfs"):
-        local.start(8, "cpu", {"processes": False}, False)
+        local.start(8, "cpu", False, {}, False)
         assert not caplog.messages
-        local.start(9, "cpu", {"processes": False}, False)
+        local.start(9, "cpu", False, {}, False)
     assert caplog.messages[0].startswith("9 workers on 2 cores")

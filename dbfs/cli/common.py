@@ -60,10 +60,6 @@ traversal, within the process and with processes: 5.5 s and 7.4 s for 4.2 millio
 for 16.8 million of a Matrix Market file. The difference shrinks with the edges, and further with more cores.
 """
 
-SMALL_BYTES = 2**26
-"""The same for a file without a header, in bytes: text with 4.2 million edges has 53 MiB."""
-
-_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 # Dask itself reads a scheduler's address from this variable, and its Kubernetes operator writes it there.
 _SCHEDULER: dict[str, Any] = {"metavar": "ADDRESS", "envvar": "DASK_SCHEDULER_ADDRESS", "show_envvar": True}
@@ -175,7 +171,7 @@ def layout_options(command: Command) -> Command:
 
 def fits_within_process(scheduler: str | None, backend: str, edges: EdgeList | None) -> bool:
     """Return whether a command's workers are threads of its own process, on CPU cores: for a small graph."""
-    return scheduler is None and backend != "cuda" and edges is not None and _small(edges)
+    return scheduler is None and backend != "cuda" and edges is not None and edges.is_small(SMALL_EDGES)
 
 
 def connect(
@@ -236,14 +232,6 @@ def _check_loaded(scheduler: str | None, layout: dict[str, Any]) -> None:
     ]
     if given:
         raise InvalidOptionError(f"--loaded excludes {', '.join(given)}: the graph was laid out when it was loaded")
-
-
-def _small(edges: EdgeList) -> bool:
-    if edges.m is not None:
-        return edges.m <= SMALL_EDGES
-    # A file without a header. A URL, or a file whose name is not printable, is not found here, and counts as large.
-    path = Path(edges.name)
-    return path.is_file() and path.suffix not in _COMPRESSED and path.stat().st_size <= SMALL_BYTES
 
 
 def parse_id(text: str, id_type: IdType, what: str) -> Any:

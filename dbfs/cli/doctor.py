@@ -44,12 +44,12 @@ def warm_up(as_json: bool) -> None:
 
 @click.command()
 @click.option("--scheduler", help="Describe the cluster of this Dask scheduler instead.", metavar="ADDRESS")
+@click.option("--compile", "compiles", is_flag=True, help="Compile all kernels, which takes minutes, and keep them.")
 @json_option
-def doctor(scheduler: str | None, as_json: bool) -> None:
+def doctor(scheduler: str | None, compiles: bool, as_json: bool) -> None:
     """Check GPUs, packages, shared memory and kernels of this machine, or describe a cluster.
 
-    A machine without a GPU is no error: the CPU backend works there. Kernels that were never compiled here are compiled
-    now and cached.
+    A machine without a GPU is no error: the CPU backend works there.
 
     With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, and the backend
     and the exchange of a graph on all of them. It loads and unloads a small graph to find out.
@@ -68,7 +68,7 @@ def doctor(scheduler: str | None, as_json: bool) -> None:
         else:
             _print_cluster(wide_console(), cluster)
         return
-    report = examine()
+    report = examine(compiles=compiles)
     if as_json:
         print_json(report.to_dict())
         return

@@ -39,7 +39,7 @@ def connect(
     *,
     n_workers: int | None = None,
     backend: str = "auto",
-    processes: bool = True,
+    processes: bool | None = None,
     timeout: float | str | None = None,
     set_as_default: bool = True,
     **cluster: Any,
@@ -47,14 +47,13 @@ def connect(
     """Return a client of the scheduler at ``address``, or of a new local cluster.
 
     A local cluster has one worker for each GPU (``dask_cuda.LocalCUDACluster``) if the machine has GPUs and dask-cuda.
-    Otherwise the workers share the CPU cores: a worker of one thread for each core on a machine of up to 7 cores, a
-    worker of 4 threads for each 4 cores on a larger one. Closing the client closes the local cluster, and so does the
-    end of the program. dbfs works with any other ``distributed.Client`` as well. With an asynchronous client the calls
-    return awaitables.
+    Otherwise the workers share the CPU cores: one worker within this process on a machine of up to 7 cores, a process
+    of 4 threads for each 4 cores on a larger one. Closing the client closes the local cluster, and so does the end of
+    the program. dbfs works with any other ``distributed.Client`` as well. With an asynchronous client the calls return
+    awaitables.
 
-    The workers of a local cluster are processes, which import the script that starts them. With ``processes=False``
-    they are threads of this process, on CPU cores. Threads start at once, need no ``if __name__ == "__main__":``, and
-    suit graphs of up to some million edges.
+    Workers within this process start at once, and need no ``if __name__ == "__main__":``. Workers that are processes
+    import the script that starts them.
 
     Args:
         address: scheduler address, such as ``tcp://host:8786``.
@@ -62,7 +61,8 @@ def connect(
             least 1.
         backend: backend of a local cluster: ``cuda`` for a GPU for each worker, ``cpu`` for workers without GPUs,
             ``auto`` for GPUs if there are enough of them.
-        processes: whether the workers of a local cluster are processes; False for threads of this process.
+        processes: whether the workers of a local cluster are processes, or within this process, on CPU cores. None:
+            processes if ``n_workers`` is given, on GPUs, and on a machine of 8 cores or more.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         set_as_default: whether the client becomes Dask's current one, which Dask's own collections use as well.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
@@ -83,8 +83,6 @@ def connect(
     if n_workers is not None and n_workers < 1:
         raise InvalidOptionError(f"n_workers must be at least 1, not {n_workers}")
     seconds = config.seconds("workers-timeout", timeout)
-    if not processes:
-        cluster["processes"] = False
     if address is not None:
         if cluster:
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
@@ -95,7 +93,7 @@ def connect(
         protocol = config.choice("cluster.protocol", PROTOCOLS)
         cluster = {**({} if protocol == "auto" else {"protocol": protocol}), **cluster}
         _require_ucx(cluster.get("protocol"))
-        client = local.start(n_workers, backend, cluster, set_as_default)
+        client = local.start(n_workers, backend, processes, cluster, set_as_default)
     try:
         roster(client, n_workers, timeout=timeout)
     except NoWorkersError:

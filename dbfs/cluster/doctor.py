@@ -18,7 +18,7 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from dbfs.cluster.kernels import warm_up
+from dbfs.cluster.kernels import kept_kernels, warm_up
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import nccl, probe
 from dbfs_workers.cuda.communicator import CommunicatorFailedError
@@ -35,6 +35,8 @@ from dbfs_workers.exchange.segment import Segment
 Segment.attach(pickle.loads(bytes.fromhex(sys.argv[1])), 1, "doctor").close()
 """
 _ATTACH_SECONDS: Final = 60
+# The command that compiles all kernels.
+_COMPILE: Final = "dbfs doctor --compile"
 
 
 class CheckState(StrEnum):
@@ -84,10 +86,10 @@ class MachineReport:
         return asdict(self)
 
 
-def examine() -> MachineReport:
-    """Check this machine. This takes seconds if the kernels are compiled for the first time.
+def examine(*, compiles: bool = False) -> MachineReport:
+    """Check this machine. On a machine without a GPU, one finding sums up the checks that only a GPU needs.
 
-    On a machine without a GPU, one finding sums up the checks that only a GPU needs.
+    ``compiles`` has all kernels compiled that were not before, which takes minutes; otherwise they are counted.
     """
     try:
         driver = probe.driver()
@@ -110,13 +112,13 @@ def examine() -> MachineReport:
             finding = Finding("peers", CheckState.MISSING, "not measured without CuPy", _install(major))
         on_gpus.append(finding)
     on_gpus += [_dask_cuda(major), _nccl(major), _ucx(major)]
-    on_gpus += _gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major)
+    on_gpus += _gpu_kernels(sorted({gpu.arch for gpu in gpus}) or [DEFAULT_ARCH], major, compiles)
     findings = (
         _packages(),
         *(on_gpus if gpus else _without_gpus(on_gpus, major)),
         _shared_memory(),
         _dashboard(),
-        _cpu_kernels(),
+        _cpu_kernels(compiles),
     )
     return MachineReport(findings, gpus, access, bandwidth)
 
@@ -266,9 +268,13 @@ def _shared_memory() -> Finding:
     return Finding("shared memory", CheckState.OK, "a second process opened it (memfd, /proc)")
 
 
-def _cpu_kernels() -> Finding:
+def _cpu_kernels(compiles: bool) -> Finding:
     start = time.perf_counter()
     try:
+        if not compiles:
+            kept, total = kept_kernels()
+            later = "" if kept == total else f"; the others when they are needed, or by {_COMPILE}"
+            return Finding("CPU kernels", CheckState.OK, f"{kept} of {total} compiled{later}")
         kernels, compiled = warm_up()
     except Exception as error:  # Numba has no folder to write its cache to, or LLVM fails
         advice = "set NUMBA_CACHE_DIR to a folder that can be written"
@@ -288,8 +294,8 @@ def _place(folders: list[str]) -> str:
     return f"in {len(folders)} folders under {os.path.commonpath(folders)}"
 
 
-def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
-    from dbfs_workers.cuda.module import KERNELS, cache_folder, cached_cubin, nvrtc_version
+def _gpu_kernels(archs: list[str], major: int, compiles: bool) -> Iterator[Finding]:
+    from dbfs_workers.cuda.module import KERNELS, cache_folder, cached_cubin, cubin_path, nvrtc_version
 
     try:
         nvrtc = ".".join(map(str, nvrtc_version()))
@@ -300,6 +306,11 @@ def _gpu_kernels(archs: list[str], major: int) -> Iterator[Finding]:
         name = f"GPU kernels, {arch}"
         start = time.perf_counter()
         try:
+            if not compiles:
+                kept = sum(cubin_path(source, arch, defines).exists() for source, defines in KERNELS)
+                later = "" if kept == len(KERNELS) else f"; the others when they are needed, or by {_COMPILE}"
+                yield Finding(name, CheckState.OK, f"{kept} of {len(KERNELS)} compiled, NVRTC {nvrtc}{later}")
+                continue
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda kernel, arch=arch: cached_cubin(kernel[0], arch, kernel[1]), KERNELS))
         except RuntimeError as error:

@@ -1,10 +1,10 @@
 """All CPU kernels, and ways to compile them ahead of work. Numba is imported where they are compiled."""
 
-import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from dbfs.edges.edge_list import EdgeList
 from dbfs.progress import bar
 
 if TYPE_CHECKING:
@@ -62,39 +62,69 @@ def warm_up() -> "tuple[list[Kernel], int]":
     """
     from dbfs_workers import compiling
 
-    with _shown(KERNELS) as missing:
-        kernels = compiling.found(KERNELS)
+    missing = compile_now(KERNELS)
+    kernels = compiling.found(KERNELS)
     for kernel in kernels:
         kernel.ready()
     return kernels, missing
 
 
-@contextlib.contextmanager
-def compiled(threads: int) -> Iterator[None]:
-    """Compile what a graph on a local cluster needs while the block runs; wait for the end of that, with a bar.
-
-    Args:
-        threads: threads of a worker.
-    """
+def kept_kernels() -> tuple[int, int]:
+    """Return how many CPU kernels are compiled on disk, and how many there are."""
     from dbfs_workers import compiling
 
-    with _shown((*READING, *compiling.BUILDING, *compiling.traversing(threads))):
-        yield
+    kernels = compiling.found(KERNELS)
+    return sum(kernel.kept for kernel in kernels), len(kernels)
 
 
-@contextlib.contextmanager
-def _shown(wanted: Iterable[str]) -> Iterator[int]:
-    """Compile kernels while the block runs, and show a bar after it; yield the number of those that are missing."""
+def begin(workers: int, threads: int) -> None:
+    """Have what graphs on a local cluster need compiled, beside other work.
+
+    Args:
+        workers: workers of the cluster.
+        threads: threads of a worker.
+    """
+
+    def start() -> None:
+        from dbfs_workers import compiling
+
+        optional = (name for kernels in compiling.faster(workers, threads) for name in kernels.wanted)
+        needed = compiling.needed(workers)
+        compiling.begin((*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *optional))
+
+    # The import of Numba takes half a second.
+    threading.Thread(target=start, daemon=True).start()
+
+
+def begin_on_gpus(workers: int) -> None:
+    """Have what graphs on a local cluster of GPUs need compiled, beside other work."""
+    from dbfs_workers import gpus
+    from dbfs_workers.cuda import module
+
+    for arch in gpus.archs():
+        module.begin(arch, gang=workers > 1)
+
+
+def of_build(edges: EdgeList, p: int) -> tuple[str, ...]:
+    """Return the kernels by which ``p`` ranks read, build and traverse edges, as ``compiling.found`` takes them."""
+    from dbfs_workers import compiling
+
+    return *edges.kernels, *compiling.BUILDING, *compiling.needed(p)
+
+
+def compile_now(wanted: Iterable[str]) -> int:
+    """Compile kernels, with a bar; return the number of those that were missing."""
     from dbfs_workers import compiling
 
     missing = [kernel for kernel in compiling.found(wanted) if not kernel.kept]
     # A daemon, so that Ctrl-C ends the program at once.
     work = threading.Thread(target=compiling.compile_missing, args=(missing,), daemon=True)
     work.start()
-    yield len(missing)
+    work.join(_LOOK_SECONDS)
     if work.is_alive():
         with bar("compiling kernels (once per machine)", len(missing)) as shown:
             while work.is_alive():
                 work.join(_LOOK_SECONDS)
                 done = sum(kernel.kept for kernel in missing)
                 shown.set(done, f"{done} of {len(missing)}")
+    return len(missing)

@@ -14,7 +14,7 @@ import distributed
 from dask.system import CPU_COUNT
 from distributed.utils import LoopRunner, format_dashboard_link
 
-from dbfs.cluster.kernels import compiled
+from dbfs.cluster import kernels
 from dbfs.cluster.main_guard import require_main_guard
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
@@ -81,61 +81,63 @@ class LocalClient(distributed.Client):  # type: ignore[misc]  # distributed is u
         self.close()
 
 
-def start(n_workers: int | None, backend: str, options: dict[str, Any], set_as_default: bool) -> LocalClient:
+def start(
+    n_workers: int | None, backend: str, processes: bool | None, options: dict[str, Any], set_as_default: bool
+) -> LocalClient:
     """Start a local cluster and return its client. Arguments and errors as for ``connect``."""
-    processes = options.get("processes", True)
-    if backend == "cuda" and not processes:
+    if backend == "cuda" and processes is False:
         raise InvalidOptionError("backend='cuda' needs a process for each worker; leave out processes=False")
+    gpus = visible_gpus()
+    lacking = "workers within the process" if processes is False else _lacking(gpus, n_workers)
+    on_gpus = backend == "cuda" or (backend == "auto" and not lacking)
+    if processes is None:
+        processes = on_gpus or n_workers is not None or _has_many_cores()
     if processes:
         require_main_guard()
     logging.getLogger("dbfs.service.log").addHandler(_NO_STDERR)
     if n_workers is not None and n_workers > _WORKERS_A_CORE * CPU_COUNT:
         words = "%d workers on %d cores: they take about a second each to start, and are slower than one for each core"
         logger.warning(words, n_workers, CPU_COUNT)
-    workers, threads = shares(n_workers, options.get("threads_per_worker"))
-    with compiled(threads):
-        return _start(n_workers, backend, {"preload": [_QUIET], **_web(options)}, (workers, threads), set_as_default)
+    options = {"preload": [_QUIET], **_web(options)}
+    if on_gpus:
+        if lacking:
+            raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
+        from dask_cuda import LocalCUDACluster
+
+        logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
+        kernels.begin_on_gpus(len(gpus[:n_workers]))
+        a_worker_each = {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], "threads_per_worker": 1}
+        return _client(LocalCUDACluster, {**a_worker_each, **options}, set_as_default)
+    if backend == "auto":
+        logger.info("a local cluster on CPU cores: %s", lacking)
+    workers, threads = shares(n_workers, options.get("threads_per_worker"), processes=processes)
+    options = {"n_workers": workers, "threads_per_worker": threads, **options}
+    kernels.begin(workers, threads)
+    if not processes:
+        # No limit of a worker's memory, because Dask would compare the memory of the whole process with each worker's
+        # limit, and pause all workers of a large process for good.
+        inner = {"worker_class": InnerWorker, "memory_limit": 0, "processes": False}
+        return _client(InnerCluster, {**inner, **options}, set_as_default)
+    if backend == "cpu" and gpus:
+        # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
+        options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
+    return _client(distributed.LocalCluster, options, set_as_default)
 
 
-def shares(n_workers: int | None, threads: int | None) -> tuple[int, int]:
+def _has_many_cores() -> bool:
+    return bool(CPU_COUNT >= 2 * _WORKER_THREADS)
+
+
+def shares(n_workers: int | None, threads: int | None, *, processes: bool = False) -> tuple[int, int]:
     """Return the number of workers that share the CPU cores, and the threads of each; None is not given.
 
     Measured on 16 cores, milliseconds with 16 workers of 1 thread, 4 of 4, and 1 of 16: a Kronecker graph of scale 22
-    took 12.5, 10.6, 10.8; the roads of Florida 41, 21, 45.
+    took 12.5, 10.6, 10.8; the roads of Florida 41, 21, 45. One rank has no peers to wait for: see ``docs/decisions``.
     """
     if n_workers is None:
-        threads = threads or (_WORKER_THREADS if CPU_COUNT >= 2 * _WORKER_THREADS else 1)
+        threads = threads or (_WORKER_THREADS if _has_many_cores() else 1 if processes else CPU_COUNT)
         return max(1, CPU_COUNT // threads), threads
     return n_workers, threads or max(1, CPU_COUNT // n_workers)
-
-
-def _start(
-    n_workers: int | None, backend: str, options: dict[str, Any], shares: tuple[int, int], set_as_default: bool
-) -> LocalClient:
-    """Start the cluster; ``shares`` as of ``shares``."""
-    processes = options.get("processes", True)
-    on_cores = {"n_workers": shares[0], "threads_per_worker": shares[1]}
-    gpus = visible_gpus()
-    lacking = _lacking(gpus, n_workers) if processes else "workers within the process"
-    if backend == "auto" and lacking:
-        logger.info("a local cluster on CPU cores: %s", lacking)
-    if backend == "cuda" and lacking:
-        raise BackendUnavailableError(f"no local cluster on GPUs: {lacking}")
-    if not processes:
-        # Dask's own default is one worker within the process. No limit of a worker's memory, because Dask would compare
-        # the memory of the whole process with each worker's limit, and pause all workers of a large process for good.
-        inner = {"worker_class": InnerWorker, **on_cores, "memory_limit": 0}
-        return _client(InnerCluster, {**inner, **options}, set_as_default)
-    if backend == "cpu" or lacking:
-        if backend == "cpu" and gpus:
-            # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
-            options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
-        return _client(distributed.LocalCluster, {**on_cores, **options}, set_as_default)
-    from dask_cuda import LocalCUDACluster
-
-    logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
-    on_gpus = {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], "threads_per_worker": 1}
-    return _client(LocalCUDACluster, {**on_gpus, **options}, set_as_default)
 
 
 def _client(kind: Any, options: dict[str, Any], set_as_default: bool) -> LocalClient:

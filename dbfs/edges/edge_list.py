@@ -8,7 +8,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,10 @@ def from_0_or_1(count: int, smallest: int, largest: int) -> bool:
 
 logger = logging.getLogger(__name__)
 
+_COMPRESSED: Final = (".gz", ".xz", ".bz2", ".zst")
+# Text with 4.2 million edges has 53 MiB.
+_LINE_BYTES: Final = 16
+
 
 @dataclass(frozen=True)
 class EdgeList(ABC):
@@ -67,7 +72,10 @@ class EdgeList(ABC):
         values: names of what the pieces leave out of each edge: its weight, or further columns of a table.
         vertex_values: number of values, such as weights, of vertices that the pieces leave out.
         id_kinds: kind of each part of an id; one part, unless ids are tuples.
+        kernels: modules of the CPU kernels by which pieces are read.
     """
+
+    kernels: ClassVar[tuple[str, ...]] = ()
 
     name: str
     n: int | None
@@ -88,6 +96,16 @@ class EdgeList(ABC):
     @abstractmethod
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut into pieces of about ``piece_edges`` edges (at least 1), in order; at least one piece."""
+
+    def is_small(self, most_edges: int) -> bool:
+        """Return whether these are at most so many edges: by their number, or by the bytes of a file without a header.
+
+        A URL, or a file whose name is not printable, is not found here, and counts as large.
+        """
+        if self.m is not None:
+            return self.m <= most_edges
+        path = Path(self.name)
+        return path.is_file() and path.suffix not in _COMPRESSED and path.stat().st_size <= _LINE_BYTES * most_edges
 
     def require_count(self, read: int) -> None:
         """Compare the number of edges that were read with those promised, and with those stated.

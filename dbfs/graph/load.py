@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace as replaced
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import distributed
 
@@ -20,6 +20,8 @@ from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
+from dbfs.cluster.kernels import compile_now, of_build
+from dbfs.cluster.local import ends_with_process
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from dbfs.edges.tables.ends import ColumnNames
 
 logger = logging.getLogger(__name__)
+
+# Up to so many edges nothing is worth compiling.
+_FEW_EDGES: Final = 1 << 11
 
 
 @awaitable(AsyncGraph)
@@ -153,6 +158,8 @@ def load(
     options = _laid_out(listed, gang, options, chosen, mutable=mutable)
     shown = listed.name if name is None else name
     with _reserved(gang, name, replace) as graph_id:
+        if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
+            compile_now(of_build(listed, gang.p))
         with build_reporter(progress, shown) as report:
             built = build(listed, gang, options, chosen, report)
         record = GraphRecord(

@@ -77,7 +77,8 @@ class Worker:
             # The threads share all levels, however small.
             cpu_team_calls.LEAST_EDGES = cpu_team_calls.LEAST_ROWS = cpu_team_calls.LEAST_ENTRIES = 1  # type: ignore[misc]
             self.team = Team(team, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
-        self.scratch = Scratch(partition, self.backend.xp, team=self.team)
+        self.scratch = Scratch(partition, self.backend.xp)
+        self.scratch.team = self.team
         self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange
 
     def run(self, specs: list[TraversalSpec], number: int, seconds: float) -> list[Any]:

@@ -59,7 +59,8 @@ def test_every_vertex_is_found_once_where_lists_are_full(team: Team) -> None:
     sources = np.arange(0, 4096)
     src, dst = np.random.default_rng(5).integers(0, sources.size, m), np.arange(m) % n
     partition = grids.build(Stripe(n, 2), src, dst, directed=True)[0]
-    scratch = GridScratch(partition, LabelPool(n_local, 0), team=team)
+    scratch = GridScratch(partition, LabelPool(n_local, 0))
+    scratch.team = team
     frontier = (sources[sources % 2 == 0] // 2).astype(np.uint32)
     csr = partition.blocks.out[0]
     expected = np.unique(csr.columns[: csr.row_offsets[frontier[-1] + 1]])
@@ -83,7 +84,8 @@ def test_every_entry_is_contracted_once(team: Team) -> None:
     distinct = np.unique(rows)
     edges = np.random.default_rng(4).integers(0, 2 * n_local, (2, 1 << 17))
     partition = grids.build(Stripe(2 * n_local, 2), *edges, directed=False)[0]
-    scratch = GridScratch(partition, LabelPool(n_local, 0), team=team)
+    scratch = GridScratch(partition, LabelPool(n_local, 0))
+    scratch.team = team
     for room in (n_local, distinct.size):
         # With as many places as vertices, threads find the list full, and leave entries over.
         labels, queue = RankLabels(np.full(n_local, -1, np.int32), None), np.zeros(room, np.uint32)

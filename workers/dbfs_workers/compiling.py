@@ -1,11 +1,10 @@
 """CPU kernels compiled ahead of work: once per machine, by several processes.
 
 Numba keeps what it has compiled on disk. Python runs one thread of the compiler at a time, so that processes share the
-work. One process of a machine has them; others that need the same kernels wait for its end.
+work. A kernel that another process is compiling is awaited: see ``Kernel.ready``.
 """
 
 import contextlib
-import fcntl
 import importlib
 import logging
 import os
@@ -13,12 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from dask.system import CPU_COUNT
 
+from dbfs_workers import file_lock
 from dbfs_workers.jit import Kernel
 
 logger = logging.getLogger(__name__)
@@ -36,18 +36,18 @@ TRAVERSING: Final = (
     "dbfs_workers.backends.cpu_kernels:contract",
     "dbfs_workers.backends.cpu_kernels:edge_count",
     "dbfs_workers.backends.cpu_resident_kernels",
-    "dbfs_workers.exchange.barrier_kernels",
-    "dbfs_workers.levels.level_kernels",
-    "dbfs_workers.levels.led_kernels",
     "dbfs_workers.storage.label_kernels",
 )
-"""Kernels that traverse a graph of the layout 1d, with one thread for each rank."""
+"""Kernels by which one rank traverses a graph of the layout 1d. The host directs each level."""
 
-TEAMS: Final = ("dbfs_workers.backends.cpu_team_kernels", "dbfs_workers.backends.cpu_team_task_kernels")
-"""Kernels by which several threads share a rank's work."""
+BARRIER: Final = ("dbfs_workers.exchange.barrier_kernels",)
+"""Kernels by which several ranks of a host exchange."""
 
 ACROSS_HOSTS: Final = ("dbfs_workers.exchange.stream_kernels", "dbfs_workers.exchange.envoy_kernels")
 """Kernels of an exchange between hosts."""
+
+ANSWERING: Final = ("dbfs_workers.reads.kernels", "dbfs_workers.checks.validation_kernels")
+"""Kernels that hand out labels, and check them."""
 
 BATCHES: Final = ("dbfs_workers.backends.batch_kernels", "dbfs_workers.backends.sweep_kernels")
 """Kernels of batches."""
@@ -64,30 +64,75 @@ UPDATING: Final = (
 )
 """Kernels that change a graph, and repair labels."""
 
+# Seconds between two looks at kernels that are still being compiled.
+_LOOK_SECONDS: Final = 0.1
 # Fewer kernels than this are compiled by the process that needs them: another process takes half a second to start.
 _FEW: Final = 4
+# Work that a user waits for goes before kernels that are compiled beside it.
+_NICE: Final = 10
 # Processes of one crew. The longest chain of kernels that call each other takes as long as all others by so many.
 _MOST: Final = 8
 # What a process of a crew runs: for each line of its input, one kernel.
 _WORK: Final = "from dbfs_workers.compiling import work; work()"
 
 
-def traversing(threads: int, *, hosts: int = 1, grid: bool = False, mutable: bool = False) -> tuple[str, ...]:
-    """Return the kernels by which a rank traverses a graph on the CPU.
+class Optional:
+    """Kernels that make runs faster, and are used once they are compiled.
 
     Args:
-        threads: threads of the rank.
+        wanted: as of ``found``.
+
+    Attributes:
+        wanted: see above.
+    """
+
+    def __init__(self, *wanted: str) -> None:
+        self.wanted = wanted
+        self._ready, self._looked = False, 0.0
+
+    def ready(self) -> bool:
+        """Return whether all are compiled; load them if they are kept on disk."""
+        now = time.monotonic()
+        if not self._ready and now - self._looked > _LOOK_SECONDS:
+            self._looked, kernels = now, found(self.wanted)
+            self._ready = all(kernel.signatures or kernel.kept for kernel in kernels)
+            if self._ready:
+                for kernel in kernels:
+                    kernel.ready()
+        return self._ready
+
+
+LEVELS: Final = Optional("dbfs_workers.levels.level_kernels")
+"""One kernel for many top-down levels."""
+
+LED: Final = Optional("dbfs_workers.levels.led_kernels")
+"""Levels that one rank leads."""
+
+TEAM: Final = Optional("dbfs_workers.backends.cpu_team_kernels", "dbfs_workers.backends.cpu_team_task_kernels")
+"""Kernels by which several threads share a rank's work."""
+
+
+def needed(p: int, *, hosts: int = 1, grid: bool = False, mutable: bool = False) -> tuple[str, ...]:
+    """Return the kernels without which a rank can't traverse a graph on the CPU.
+
+    Args:
+        p: ranks of the gang.
         hosts: hosts of the gang.
         grid: whether the layout is 2d.
         mutable: whether updates may change the graph.
     """
     return (
         *TRAVERSING,
-        *(TEAMS if threads > 1 else ()),
+        *(BARRIER if p > 1 else ()),
         *(ACROSS_HOSTS if hosts > 1 else ()),
         *(GRID if grid else ()),
         *(UPDATING if mutable else ()),
     )
+
+
+def faster(p: int, threads: int) -> tuple[Optional, ...]:
+    """Return the optional kernels of a rank, given the ranks of its gang and its threads."""
+    return LEVELS, *((LED,) if p > 1 else ()), *((TEAM,) if threads > 1 else ())
 
 
 def found(wanted: Iterable[str]) -> list[Kernel]:
@@ -121,14 +166,31 @@ def prepare(wanted: Iterable[str]) -> None:
         kernel.ready()
 
 
-def compile_missing(kernels: Iterable[Kernel]) -> None:
-    """Compile the kernels that this machine lacks, or wait for another process that does; in the order of ``found``."""
+def begin(wanted: Iterable[str]) -> None:
+    """Have kernels compiled beside other work, by processes that end with this one; ``wanted`` as of ``found``."""
+
+    def compile_all() -> None:
+        kernels = found(wanted)
+        if any(not kernel.kept for kernel in kernels):
+            # Each process imports Numba first, which takes half a second of a core: so one crew a machine.
+            (any_kernel,) = found(BUILDING[:1])
+            with file_lock.held(Path(any_kernel.stats.cache_path, "dbfs-compiling.lock")):
+                compile_missing(kernels, niceness=_NICE)
+
+    # A daemon: Python does not wait for the thread, and the processes end when their input does.
+    threading.Thread(target=compile_all, daemon=True).start()
+
+
+def compile_missing(kernels: Iterable[Kernel], *, niceness: int = 0) -> None:
+    """Compile the kernels that this machine lacks, in the order of ``found``.
+
+    Another process may be compiling some: their end is awaited.
+    """
     missing = [kernel for kernel in kernels if not kernel.signatures and not kernel.kept]
     if len(missing) < _FEW:
         return
     start = time.perf_counter()
-    with _only_crew(Path(missing[0].stats.cache_path)):
-        _Crew([kernel for kernel in missing if not kernel.kept]).compile()
+    _Crew(missing, niceness).compile()
     logger.info("%d CPU kernels compiled in %.1f s, once per machine", len(missing), time.perf_counter() - start)
 
 
@@ -137,10 +199,11 @@ class _Crew:
 
     Args:
         kernels: the kernels, each after those that it calls.
+        niceness: of the processes.
     """
 
-    def __init__(self, kernels: list[Kernel]) -> None:
-        self._left = kernels
+    def __init__(self, kernels: list[Kernel], niceness: int) -> None:
+        self._left, self._niceness = kernels, niceness
         self._compiling: set[str] = set()
         self._changed = threading.Condition()
 
@@ -157,7 +220,7 @@ class _Crew:
         """Have one process compile kernels while there are any."""
         # In a session of its own, which Ctrl-C in a terminal does not reach. The end of its input ends the process.
         with subprocess.Popen(
-            [sys.executable, "-c", _WORK],
+            [sys.executable, "-c", _WORK, str(self._niceness)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -192,25 +255,8 @@ class _Crew:
 
 def work() -> None:
     """Compile the kernels whose names come over standard input, and answer each with a line."""
+    os.nice(int(sys.argv[1]))
     for line in sys.stdin:
         module, _, name = line.strip().partition(":")
         getattr(importlib.import_module(module), name).ready()
         print(flush=True)
-
-
-@contextlib.contextmanager
-def _only_crew(folder: Path) -> Iterator[None]:
-    """Be the machine's only process in the block."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "dbfs-compiling.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError:
-        # What can't be kept on disk is compiled where it is called.
-        yield
-        return
-    try:
-        # The system releases the lock of a process that died.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)

@@ -1,5 +1,6 @@
 """The GPUs that this process may use, found without importing CuPy, so that the search is cheap on any machine."""
 
+import contextlib
 import importlib.util
 import os
 from functools import cache
@@ -45,6 +46,18 @@ def memory_bytes() -> list[int]:
         except pynvml.NVMLError:
             # An index or a UUID that this machine does not have: CUDA ignores it and all that follow.
             break
+    return found
+
+
+def archs() -> set[str]:
+    """Return the architectures of the visible GPUs, such as ``sm_90``; an empty set without NVML. CUDA stays asleep."""
+    found = set()
+    with contextlib.suppress(ImportError):
+        import pynvml
+
+        with contextlib.suppress(pynvml.NVMLError):
+            for gpu in visible_gpus():
+                found.add("sm_{}{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(_handle(pynvml, gpu))))
     return found
 
 

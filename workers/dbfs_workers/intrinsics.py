@@ -4,6 +4,7 @@ The atomics work on elements of an int64 array, which may lie in memory that sev
 processor reads and writes eight aligned bytes as a whole. The orderings are those of C11.
 """
 
+import ctypes
 import itertools
 import platform
 
@@ -12,8 +13,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
+from numpy import uint32, uint64
 
-from dbfs_workers.jit import INT64, READ_INT64, int64, kernel, void
+from dbfs_workers.jit import INT64, READ_INT64, TWINS, int64, kernel, void
 
 _ALIGNMENT = 8
 
@@ -265,3 +267,20 @@ def folded_product(typingctx, word, factor):
         return builder.trunc(builder.xor(product, high), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), generate
+
+
+def _product_halves(word: int, factor: int) -> int:
+    product = int(word) * int(factor)
+    return product >> 64 ^ product & (1 << 64) - 1
+
+
+TWINS.update(
+    {
+        trailing_zeros: lambda word: uint32((int(word) & -int(word)).bit_length() - 1),
+        prefetch: lambda array, index: None,  # noqa: ARG005
+        load_word: lambda address: uint64(ctypes.c_uint64.from_address(int(address)).value),
+        load_byte: lambda address: uint64(ctypes.c_uint8.from_address(int(address)).value),
+        byte_swap: lambda word: word.byteswap(),
+        folded_product: lambda word, factor: uint64(_product_halves(word, factor)),
+    }
+)

@@ -4,8 +4,12 @@ A kernel is compiled, or loaded from Numba's cache on disk, when it is called fi
 ahead, so that no kernel is compiled in the middle of a level. Signatures are explicit. An array that a kernel only
 reads is declared read-only, because arrays received over a Dask comm are read-only, and Numba refuses them for a
 writable parameter.
+
+Compiling takes a second a kernel. So a *plain* kernel runs as Python if its arrays are small, until the time in Python
+would have paid for loading or compiling the kernel: a first small graph waits for no compiler.
 """
 
+import contextlib
 import dis
 import functools
 import hashlib
@@ -14,10 +18,11 @@ import logging
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numba
 import numpy as np
@@ -25,9 +30,10 @@ from numba import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.extending import _Intrinsic
 from numpy.typing import NDArray
 
-from dbfs_workers import interrupts
+from dbfs_workers import file_lock, interrupts
 from dbfs_workers.errors import ResourceError
 
 logger = logging.getLogger(__name__)
@@ -47,6 +53,16 @@ READ_UINT32 = types.Array(types.uint32, 1, "C", readonly=True)
 int64 = types.int64
 void = types.void
 
+SMALL: Final = 1 << 15
+"""Most elements of all arrays of a call that may run as Python: one takes up to a microsecond there."""
+
+# Seconds in Python from which on a kernel is loaded, if it is kept on disk, or compiled. Loading takes 10 to 40 ms.
+_LOADED_AFTER: Final = 0.02
+_COMPILED_AFTER: Final = 0.5
+
+TWINS: Final[dict[Any, Function]] = {}
+"""By intrinsic, a function of Python that does the same."""
+
 
 def named(kind: type, *fields: Any) -> Any:
     """Return the Numba type of a named tuple, given the types of its fields.
@@ -64,27 +80,31 @@ def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
     return view
 
 
-def kernel(result: Any, *arguments: Any) -> Callable[[Function], "Kernel"]:
+def kernel(result: Any, *arguments: Any, plain: bool = False) -> Callable[[Function], "Kernel"]:
     """Compile a function for one signature, given as the Numba types of its result and its arguments.
 
     The kernel releases the GIL, so that the worker's event loop runs on. The kernel may not allocate arrays. So Numba
     counts no references to arrays: the count is atomic, and takes longer than a short kernel's work.
+
+    ``plain`` says that Python computes the same with NumPy's numbers. Such a kernel calls plain kernels and intrinsics
+    with a twin only. Its unsigned numbers meet numbers of their own type, or numbers that leave them in range: Numba
+    computes others in 64 bits, NumPy in the unsigned type.
     """
     assert not isinstance(result, types.Array), "kernels that return arrays are allocating kernels"
-    return _compiled(result, arguments, _nrt=False)
+    return _compiled(result, arguments, plain, _nrt=False)
 
 
-def allocating_kernel(result: Any, *arguments: Any) -> Callable[[Function], "Kernel"]:
+def allocating_kernel(result: Any, *arguments: Any, plain: bool = False) -> Callable[[Function], "Kernel"]:
     """Compile a function that allocates arrays, or returns one; see ``kernel``.
 
     Other kernels may call an allocating kernel. They must not call one that returns new memory: no caller frees memory.
     """
-    return _compiled(result, arguments)
+    return _compiled(result, arguments, plain)
 
 
-def _compiled(result: Any, arguments: tuple[Any, ...], **options: bool) -> Callable[[Function], "Kernel"]:
+def _compiled(result: Any, arguments: tuple[Any, ...], plain: bool, **options: bool) -> Callable[[Function], "Kernel"]:
     def made(function: Function) -> Kernel:
-        return Kernel(function, result(*arguments), options)
+        return Kernel(function, result(*arguments), options, plain=plain)
 
     return made
 
@@ -160,14 +180,16 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         function: the function.
         signature: its one signature.
         options: of Numba.
+        plain: see ``kernel``.
 
     Attributes:
-        signature: see above.
+        signature, plain: see above.
     """
 
-    def __init__(self, function: Function, signature: Any, options: dict[str, bool]) -> None:
+    def __init__(self, function: Function, signature: Any, options: dict[str, bool], *, plain: bool = False) -> None:
         super().__init__(function, targetoptions={"nopython": True, "nogil": True, **options})
-        self.signature = signature
+        self.signature, self.plain = signature, plain
+        self._python_seconds = 0.0
         try:
             self.enable_caching()
         except RuntimeError:
@@ -196,15 +218,51 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         return key in self._cache._cache_file._load_index()
 
     def ready(self) -> None:
-        """Compile or load the kernel, unless that is done."""
+        """Compile or load the kernel, unless that is done. Another process may be compiling it: its end is awaited."""
+        if not self._can_compile:
+            return
+        # Within the compilation of a kernel, Numba compiles others with that one's options.
+        for kernel in self.called:
+            kernel.ready()
         # A KeyboardInterrupt within a callback of LLVM crashes the process.
-        with global_compiler_lock, interrupts.held():
+        index = Path(self._cache._cache_file._index_path)
+        alone = contextlib.nullcontext() if self.kept else file_lock.held(index.with_suffix(".lock"))
+        with alone, global_compiler_lock, interrupts.held():
             if self._can_compile:
-                # Within the compilation of a kernel, Numba compiles others with that one's options.
-                for kernel in self.called:
-                    kernel.ready()
                 self.compile(self.signature)
                 self.disable_compile()
+
+    @functools.cached_property
+    def _python(self) -> Function:
+        """The function as Python runs it: what it calls runs as Python, too."""
+        assert self.plain, f"{self.name} is called by a plain kernel"
+        known = dict(self.py_func.__globals__)
+        for name, value in _named(self.py_func).items():
+            if isinstance(value, Kernel):
+                known[name] = value._python
+            elif isinstance(value, _Intrinsic):
+                known[name] = TWINS[value]
+        return FunctionType(self.py_func.__code__, known)
+
+    def as_python(self, *arguments: Any) -> Any:
+        """Call the plain kernel as Python, and return Python's numbers."""
+        began = time.perf_counter()
+        # Numba makes numbers of the declared types, and unsigned ones wrap around.
+        pairs = zip(arguments, self.signature.args, strict=True)
+        given = [
+            type_.cast_python_value(one) if isinstance(type_, types.Integer) and not type_.signed else one
+            for one, type_ in pairs
+        ]
+        with np.errstate(over="ignore"):
+            result = self._python(*given)
+        self._python_seconds += time.perf_counter() - began
+        return tuple(map(_number, result)) if isinstance(result, tuple) else _number(result)
+
+    def _pays_in_python(self, arguments: tuple[Any, ...]) -> bool:
+        """Return whether a call is small, and loading or compiling the kernel would take longer."""
+        if not self.plain or _elements(arguments) > SMALL or self._python_seconds > _COMPILED_AFTER:
+            return False
+        return self._python_seconds <= _LOADED_AFTER or not self.kept
 
     def bound(self, *first: Any) -> Callable[..., Any]:
         """Return the kernel with its first arguments given, for many calls. The others have to be numbers.
@@ -232,8 +290,22 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         # Numba calls this for arguments that no compiled signature takes, and then what this returns.
         if not self._can_compile:
             return super()._compile_for_args(*args, **kws)
+        if self._pays_in_python(args):
+            return self.as_python
         self.ready()
         return self
+
+
+def _elements(arguments: Iterable[Any]) -> int:
+    """Return the elements of all arrays among arguments, and among the fields of named tuples."""
+    return sum(
+        one.size if isinstance(one, np.ndarray) else _elements(one) if isinstance(one, tuple) else 0
+        for one in arguments
+    )
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def own_folder() -> str:

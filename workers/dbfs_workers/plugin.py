@@ -58,6 +58,9 @@ from dbfs_workers.updates.worker import Updates
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
 _EPOCHS_KEPT: Final = 1024
 
+# Edges and rows of a rank from which on its runs wait for the kernels that make them faster.
+_LARGE: Final = 1 << 22
+
 # A rank frees its memory in the thread that a run occupies until its next level.
 _FREE_SECONDS: Final = 1.0
 
@@ -126,7 +129,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def join_gang(self, message: JoinGang) -> None:
         """See ``JoinGang``."""
         threads = min(self.worker.state.nthreads, CPU_COUNT)
-        await asyncio.to_thread(_prepare_kernels, message, threads)
+        await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data[message.partition_key])
         self._take_epoch(message.graph_id, message.epoch)
         member = self._new_member(message, threads)
         self._enter(message.graph_id, member)
@@ -311,14 +314,23 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         return member
 
 
-def _prepare_kernels(message: JoinGang, threads: int) -> None:
+def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
     """Compile or load the CPU kernels of a rank's runs, which have a deadline."""
     # Imported here, because workers on GPUs need no Numba.
     from dbfs_workers import compiling
+    from dbfs_workers.jit import SMALL
 
-    hosts = len(set(message.hosts))
+    hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
         grid, mutable = message.layout == "2d", message.mutable
-        compiling.prepare(compiling.traversing(threads, hosts=hosts, grid=grid, mutable=mutable))
+        size = partition.m_local + message.stripe.n_local
+        if size <= SMALL and p == 1 and not grid and not mutable:
+            # Python runs the kernels of the first traversals.
+            return
+        needed, optional = compiling.needed(p, hosts=hosts, grid=grid, mutable=mutable), compiling.faster(p, threads)
+        later = [name for kernels in optional if not kernels.ready() for name in kernels.wanted]
+        compiling.prepare((*needed, *later) if size > _LARGE else needed)
+        if later and size <= _LARGE:
+            compiling.begin(later)
     elif message.exchange == "host" or message.layout == "2d":
         compiling.prepare(("dbfs_workers.exchange.barrier_kernels", *(compiling.ACROSS_HOSTS if hosts > 1 else ())))

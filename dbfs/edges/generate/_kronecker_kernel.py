@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT64, UINT32, allocating_kernel, int64, kernel, void
+from dbfs_workers.jit import INT64, UINT32, int64, kernel, void
 
 # Million edges per second at scale 18, on one core of an EPYC with AVX-512: 64 gives 33, 128 41, 256 44, 1024 41. The
 # first block's states are made in Python, which costs each piece 7 microseconds for each edge of a block: so 128.
@@ -162,10 +162,13 @@ def _scramble(ids: NDArray[np.uint64], bits: np.uint64, value0: np.uint64, value
         ids[j] = _reverse_bits(x, bits)
 
 
-@allocating_kernel(void, _ROWS32, _READ_ROWS64, int64, _uint64, _uint64, INT64, INT64)
+@kernel(void, _ROWS32, _ROWS32, _READ_ROWS64, _UINT64, _UINT64, int64, _uint64, _uint64, INT64, INT64)
 def draw_edges(
     states: NDArray[np.uint32],
+    spare: NDArray[np.uint32],
     block_jump: NDArray[np.uint64],
+    block_sources: NDArray[np.uint64],
+    block_targets: NDArray[np.uint64],
     scale: int,
     value0: np.uint64,
     value1: np.uint64,
@@ -176,17 +179,17 @@ def draw_edges(
 
     Args:
         states: uint32[5, BLOCK], column j the start state of edge j; overwritten.
+        spare, block_sources, block_targets: scratch, uint32[5, BLOCK] and two uint64[BLOCK]. Arrays made here, and
+            array operations, would take Numba some seconds more to compile.
         block_jump: uint64[5, 5], the transition from an edge's start state to that of the edge BLOCK further on.
         scale: bits of an id.
         value0, value1: the constants that scramble ids.
     """
-    spare = np.empty_like(states)
-    block_sources = np.empty(BLOCK, np.uint64)
-    block_targets = np.empty(BLOCK, np.uint64)
     for first in range(0, sources.size, BLOCK):
-        spare[:] = states
-        block_sources[:] = _ZERO
-        block_targets[:] = _ZERO
+        for j in range(BLOCK):
+            for row in range(5):
+                spare[row, j] = states[row, j]
+            block_sources[j] = block_targets[j] = _ZERO
         lowest = np.uint32(_PRIME)
         for level in range(scale):
             oldest = 4 - level % 5

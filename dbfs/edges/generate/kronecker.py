@@ -11,7 +11,7 @@ multiplies the state by the k-th power of a 5 x 5 matrix.
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,7 @@ class KroneckerPiece(RangePiece):
     scale: int
     seed1: int
     seed2: int
+    kernels: ClassVar[tuple[str, ...]] = ("dbfs.edges.generate._kronecker_kernel",)
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
@@ -134,7 +135,11 @@ class KroneckerPiece(RangePiece):
         value0, value1 = map(np.uint64, _scramble_values(self.seed1, self.seed2))
         sources = np.empty(self.stop - self.start, np.int64)
         targets = np.empty_like(sources)
-        draw_edges(states, block_jump, self.scale, value0, value1, sources, targets)
+        scratch = (np.empty(BLOCK, np.uint64) for _ in (sources, targets))
+        draw_edges(
+            *(states, np.empty_like(states), block_jump, *scratch),
+            *(self.scale, value0, value1, sources, targets),
+        )
         return sources, targets
 
 

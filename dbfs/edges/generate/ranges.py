@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import index
-from typing import SupportsFloat, SupportsIndex
+from typing import ClassVar, SupportsFloat, SupportsIndex
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
@@ -56,6 +56,7 @@ class RangePiece(GeneratedPiece):
 
     start: int
     stop: int
+    kernels: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Generated(EdgeList):
 
     whole: RangePiece
     edges_each: int = 1
+
+    @property
+    def kernels(self) -> tuple[str, ...]:  # type: ignore[override]
+        """See ``EdgeList``."""
+        return self.whole.kernels
 
     def cut(self, piece_edges: int) -> Sequence[RangePiece]:
         """Cut into ranges that have at most ``piece_edges`` edges each, or a length of one."""

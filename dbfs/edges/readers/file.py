@@ -33,6 +33,7 @@ class FileEdges(EdgeList):
 
     source: Source
     columns: Columns | None = field(default=None, kw_only=True)
+    kernels = ("dbfs_workers.storage.pairs_kernels",)
 
     @property
     def path(self) -> str:

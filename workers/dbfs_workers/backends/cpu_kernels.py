@@ -37,7 +37,7 @@ BINS: Final = named(Bins, UINT32, UINT32, INT64)
 LABELS: Final = named(LabelArrays, INT32, UINT32)
 
 
-@kernel(types.boolean, UINT32, types.uint32)
+@kernel(types.boolean, UINT32, types.uint32, plain=True)
 def claim(visited, i):
     """Set bit ``i``; return whether it was clear. Every phase drops visited vertices and duplicates by it."""
     word = visited[i >> np.uint32(5)]
@@ -48,7 +48,7 @@ def claim(visited, i):
     return True
 
 
-@kernel(int64, READ_INT64, READ_INT64, READ_UINT32)
+@kernel(int64, READ_INT64, READ_INT64, READ_UINT32, plain=True)
 def edge_count(starts, ends, frontier):
     """Return the sum of the frontier's degrees."""
     total = 0
@@ -104,7 +104,7 @@ def scatter_to_owners(ids, parents, n_local, cursor, rows, row_parents):
         cursor[owner] = at + 1
 
 
-@kernel(int64, READ_UINT32, READ_UINT32, UINT32, int64, INT32, UINT32, UINT32)
+@kernel(int64, READ_UINT32, READ_UINT32, UINT32, int64, INT32, UINT32, UINT32, plain=True)
 def contract(rows, parents, own_visited, distance, distances, predecessors, frontier):
     """Label a bin's new vertices and queue them; return their number. With an empty ``own_visited`` all are new."""
     at = 0

@@ -22,7 +22,7 @@ OFFSETS_AHEAD: Final = 16
 COLUMNS_AHEAD: Final = 8
 
 
-@kernel(types.UniTuple(int64, 3), ROWS, READ_UINT32, INT64, int64, UINT32, BINS, int64, LABELS, UINT32)
+@kernel(types.UniTuple(int64, 3), ROWS, READ_UINT32, INT64, int64, UINT32, BINS, int64, LABELS, UINT32, plain=True)
 def top_down(rows, frontier, resume, first_id, visited, bins, distance, labels, discovered):
     """Visit the frontier's neighbours; return (edges inspected, own vertices discovered, vertices binned).
 
@@ -83,7 +83,7 @@ def top_down(rows, frontier, resume, first_id, visited, bins, distance, labels, 
     return edges, found, sent
 
 
-@kernel(void, types.uint32, int64, READ_INT64, READ_UINT32)
+@kernel(void, types.uint32, int64, READ_INT64, READ_UINT32, plain=True)
 def fetch_lists(bits, first, starts, columns):
     """Have the beginnings of some rows' lists fetched: of the rows from ``first`` on whose bits are set in a word.
 
@@ -109,6 +109,7 @@ def fetch_lists(bits, first, starts, columns):
     INT32,
     UINT32,
     UINT32,
+    plain=True,
 )
 def bottom_up(
     in_starts,
@@ -161,7 +162,7 @@ def bottom_up(
     return edges, found, degrees
 
 
-@kernel(void, READ_UINT32, UINT32)
+@kernel(void, READ_UINT32, UINT32, plain=True)
 def mark(rows, bits):
     """Write the bitmap of a queue of rows, every word of it."""
     bits[:] = 0
@@ -169,7 +170,7 @@ def mark(rows, bits):
         bits[row >> np.uint32(5)] |= np.uint32(1) << (row & np.uint32(31))
 
 
-@kernel(void, READ_UINT32, UINT32, UINT32)
+@kernel(void, READ_UINT32, UINT32, UINT32, plain=True)
 def absorb(slice_bits, frontier_bits, visited):
     """Copy a rank's slice of the frontier, and add it to the same slice of the visited bitmap."""
     for w in range(slice_bits.size):

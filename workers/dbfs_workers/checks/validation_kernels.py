@@ -26,7 +26,7 @@ _BIT = np.uint32(1)
 _WORD_SHIFT, _PLACE = np.uint32(5), np.uint32(31)
 
 
-@kernel(types.UniTuple(int64, 2), READ_UINT32, READ_UINT32, int64, int64, _READ_UINT64, types.boolean)
+@kernel(types.UniTuple(int64, 2), READ_UINT32, READ_UINT32, int64, int64, _READ_UINT64, types.boolean, plain=True)
 def _look(src, dst, first, count, table, predecessors):
     """Look at up to 32 edges without a branch; return a bit for each that needs a second look, and a count.
 
@@ -48,7 +48,7 @@ def _look(src, dst, first, count, table, predecessors):
     return np.int64(mask), np.int64(inside)
 
 
-@kernel(void, READ_UINT32, READ_UINT32, _READ_UINT64, types.boolean, types.boolean, int64, UINT32, INT64)
+@kernel(void, READ_UINT32, READ_UINT32, _READ_UINT64, types.boolean, types.boolean, int64, UINT32, INT64, plain=True)
 def check_edges(src, dst, table, predecessors, directed, bound, unsupported, found):
     """Check edges against words of ``validation.PackedLabels``; vertices of level ``bound`` were not expanded.
 

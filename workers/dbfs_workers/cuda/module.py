@@ -9,10 +9,12 @@ Kernels that launch kernels are linked with CUDA's device runtime by nvJitLink, 
 ``nvidia-nvjitlink``.
 """
 
+import contextlib
 import hashlib
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dbfs_workers import file_lock
 from dbfs_workers.cuda import lab_layout, layout
 from dbfs_workers.errors import BackendUnavailableError
 
@@ -133,6 +136,9 @@ PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 _RESIDENT: Final = "resident/resident.cu"
 _WITH_OPTIONS: Final = ("phases/", "repair/", "resident/")
 
+# Folders and files of what a first graph needs, beside the resident kernel.
+_FIRST: Final = ("building/", "checks/", "reads/", "resident/summary.cu")
+
 LAUNCHING: Final = ("lab/device_launches.cu",)
 """Sources whose kernels launch kernels. They are linked with CUDA's device runtime; no other strategy needs them."""
 
@@ -223,8 +229,8 @@ def nvrtc_version() -> tuple[int, int]:
     return major, minor
 
 
-def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
-    """Return the path of the cubin in the cache, after compiling it if it is absent."""
+def cubin_path(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
+    """Return the path of the cubin in the cache, compiled or not."""
     key = hashlib.sha256()
     for text in (source, (KERNEL_FOLDER / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
         key.update(text.encode())
@@ -232,15 +238,43 @@ def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
         key.update(repr(linker_version()).encode())
     for name, text in headers().items():
         key.update(f"{name}\0{text}".encode())
-    path = cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
-    if not path.exists():
-        cubin, _ = compile_cubin(source, arch, defines)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may compile at once. Each writes a file of its own and renames it; all files are equal.
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(cubin)
-        partial.replace(path)
+    return cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
+
+
+def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
+    """Return the path of the cubin in the cache, after compiling it if it is absent."""
+    path = cubin_path(source, arch, defines)
+    if path.exists():
+        return path
+    # One worker of a machine compiles, and the others wait.
+    with file_lock.held(path.with_suffix(".lock")):
+        if not path.exists():
+            cubin, _ = compile_cubin(source, arch, defines)
+            # A reader finds a whole file or none.
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(cubin)
+            partial.replace(path)
     return path
+
+
+def begin(arch: str, *, gang: bool) -> None:
+    """Have the kernels compiled, beside other work, by which graphs are built, traversed, read and validated.
+
+    Args:
+        arch: see ``compile_cubin``.
+        gang: whether graphs are on several GPUs.
+    """
+
+    def compile_one(source: str, defines: tuple[str, ...]) -> None:
+        # The worker that needs the kernel says what is wrong.
+        with contextlib.suppress(BackendUnavailableError, OSError, RuntimeError):
+            cached_cubin(source, arch, defines)
+
+    resident = {Variant(gang, predecessors).defines for predecessors in (False, True)}
+    for source, defines in KERNELS:
+        if source.startswith(_FIRST) or (source == _RESIDENT and defines in resident):
+            # Daemons: Python does not wait for them.
+            threading.Thread(target=compile_one, args=(source, defines), daemon=True).start()
 
 
 @cache

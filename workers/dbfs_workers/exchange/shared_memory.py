@@ -24,7 +24,7 @@ from dbfs_workers.exchange import barrier_kernels as kernels
 from dbfs_workers.exchange.envoy_kernels import Frames
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
-from dbfs_workers.exchange.segment import RUN, Segment, SegmentHandle, bin_entries
+from dbfs_workers.exchange.segment import ABORT, RUN, Segment, SegmentHandle, bin_entries
 from dbfs_workers.lines.line import Address
 from dbfs_workers.storage.shared_rows import HostRows
 from dbfs_workers.storage.stripe import Stripe
@@ -204,13 +204,23 @@ class SharedMemoryExchange:
         self._record[1 : 1 + COUNTS] = counts
         tag = self._number << 32 | self._crossing
         segment = self.segment
-        status, peer = kernels.cross(
-            *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-            *(self._gathered, TIMEOUT, self._backoff),
-        )
+        if self.p == 1:
+            status, peer = self._cross_alone()
+        else:
+            status, peer = kernels.cross(
+                *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
+                *(self._gathered, TIMEOUT, self._backoff),
+            )
         self._finish(status, peer, level, phase)
         sums: list[int] = self._sums.tolist()
         return sums
+
+    def _cross_alone(self) -> tuple[int, int]:
+        """Do what ``barrier_kernels.cross`` does, as the only rank, which waits for no other."""
+        self.gathered[0] = self._sums[:] = self._record[1 : 1 + COUNTS]
+        self._ends[0], self.bin_ends[0] = self.bin_ends[0], 0
+        aborted = self._abort_word() >> kernels.RUN_SHIFT == self._number
+        return (kernels.ABORTED if aborted else kernels.CROSSED), self.p
 
     def in_kernel(self) -> AbstractContextManager[None]:
         """The time in which a kernel may cross, with ``kernel_arguments``, and ``follow`` finishes its crossings."""
@@ -243,7 +253,7 @@ class SharedMemoryExchange:
         Errors as for ``cross``.
         """
         where = self._where(level, phase)
-        if kernels.get_abort(self.segment.words) >> kernels.RUN_SHIFT == self._number:
+        if self._abort_word() >> kernels.RUN_SHIFT == self._number:
             raise self._aborted(where)
         now = time.monotonic()
         if now > self._deadline:
@@ -353,10 +363,17 @@ class SharedMemoryExchange:
             if self._closed:
                 return
             segment = self.segment
-            if kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:
+            if self._abort_word() >> kernels.RUN_SHIFT < number:
                 segment.write_message(message, rank)
                 word = number << kernels.RUN_SHIFT | int(cause) << kernels.CAUSE_SHIFT | rank
-                kernels.set_abort(segment.words, word)
+                if self.p == 1:
+                    segment.words[ABORT] = word
+                else:
+                    kernels.set_abort(segment.words, word)
+
+    def _abort_word(self) -> int:
+        """Return what ``barrier_kernels.get_abort`` does. An only rank's process alone writes the word."""
+        return int(self.segment.words[ABORT] if self.p == 1 else kernels.get_abort(self.segment.words))
 
     def _aborted(self, where: str) -> DbfsError:
         abort = self._read_abort()
@@ -377,7 +394,7 @@ class SharedMemoryExchange:
 
     def _read_abort(self) -> Abort:
         """Return the last abort."""
-        word = kernels.get_abort(self.segment.words)
+        word = self._abort_word()
         rank = word & kernels.RANK_MASK
         cause = Cause((word & (1 << kernels.RUN_SHIFT) - 1) >> kernels.CAUSE_SHIFT)
         message = f"lost rank {rank}" if cause is Cause.LOST else self.segment.read_message(rank)

@@ -6,10 +6,13 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from dbfs_workers import compiling
+from dbfs_workers.backends.cpu_resident_kernels import top_down
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.exchange.nccl import NcclExchange
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.jit import SMALL
 from dbfs_workers.levels.led_levels import LedLevels
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
@@ -128,8 +131,12 @@ class StripeLevels(RankLevels[Scratch]):
             ABSORB: Absorb(working),
         }
         if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
-            self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)
-            if exchange.p > 1 and exchange.on_one_host:
+            # The host directs levels, with the same crossings, until the kernel for many levels is compiled; those of
+            # small graphs, until the time in Python has paid for loading kernels.
+            size = scratch.partition.m_local + scratch.partition.stripe.n_local
+            if (size > SMALL or exchange.p > 1 or top_down.signatures) and compiling.LEVELS.ready():
+                self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)
+            if exchange.p > 1 and exchange.on_one_host and compiling.LED.ready():
                 self.steppers[LED] = self._led = LedLevels(working, exchange, free_bytes)
 
     def end(self, state: State) -> None:

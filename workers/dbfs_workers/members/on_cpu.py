@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dbfs_workers import backends
+from dbfs_workers import backends, compiling
 from dbfs_workers.backends.row_threads import RowThreads
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.exchange.protocol import Cause, Exchange, GangExchange
@@ -41,7 +41,8 @@ class LoopMember(Member):
 
     def __init__(self, rank: int, partition_key: Any, exchange: GangExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
-        self._team = _team(threads) if threads > 1 else None
+        self._threads = threads
+        self._team: Team | None = None
         self._row_threads = RowThreads(threads)
         self.exchange = exchange
         # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
@@ -103,7 +104,7 @@ class LoopMember(Member):
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
         from dbfs_workers.storage.scratch import Scratch
 
-        return Scratch(partition, backends.get(self.backend).xp, pool, self._team)
+        return Scratch(partition, backends.get(self.backend).xp, pool)
 
     def _scratch_of(self, partition: Any) -> Any:
         """Return the scratch of a version."""
@@ -112,7 +113,21 @@ class LoopMember(Member):
         elif self._traversed is not self.latest:
             self._scratch.take(partition)
         self._traversed = self.latest
+        self._scratch.team = self._team_for(partition)
         return self._scratch
+
+    def _team_for(self, partition: Any) -> Team | None:
+        """Return the threads that share the work on a version; None if no level is large enough for several."""
+        from dbfs_workers.backends.cpu_team_calls import LEAST_EDGES, LEAST_ROWS
+
+        if self._threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
+            return None
+        if self._team is None and compiling.TEAM.ready():
+            # Imported here because the import compiles kernels.
+            from dbfs_workers.backends import cpu_team_task_kernels
+
+            self._team = Team(self._threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
+        return self._team
 
     def _levels(self, partition: Any) -> "RankLevels[Any]":
         """Return what runs the levels of the rank."""
@@ -127,8 +142,6 @@ class LoopMember(Member):
 
         backend = backends.get(self.backend)
         if self.backend == "cpu":
-            from dbfs_workers import compiling
-
             # Few graphs have batches, so that the first batch compiles.
             compiling.prepare(compiling.BATCHES)
         # Not ``self.free_bytes``: the pool of a CPU rank serves labels only.
@@ -184,11 +197,3 @@ class LoopMember(Member):
         self._scratch = self._traversed = None
         if self._pool is not None:
             self._pool.close()
-
-
-def _team(threads: int) -> Team:
-    """Return a team of that many threads."""
-    # Imported here because the import compiles kernels.
-    from dbfs_workers.backends import cpu_team_task_kernels
-
-    return Team(threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)

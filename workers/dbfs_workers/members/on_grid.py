@@ -49,7 +49,7 @@ class GridMember(LoopMember):
 
         backend = backends.get(self.backend)
         self._messages = self._make_messages(partition.stripe, backend)
-        return GridScratch(partition, pool, backend.xp, self._team)
+        return GridScratch(partition, pool, backend.xp)
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         from dbfs_workers.exchange.grid import GridExchange

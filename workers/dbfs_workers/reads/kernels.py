@@ -12,7 +12,7 @@ _NONE = np.uint32(0xFFFFFFFF)
 _BLOCK = 1024
 
 
-@kernel(void, READ_UINT32, int64, int64, UINT32)
+@kernel(void, READ_UINT32, int64, int64, UINT32, plain=True)
 def positions_of(ids, n_local, p, out):
     """Write the position of each internal id; ``NO_VERTEX`` stays."""
     per_rank = 1.0 / n_local

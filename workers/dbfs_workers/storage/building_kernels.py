@@ -9,7 +9,7 @@ _uint64 = types.uint64
 _READ_STARTS = types.Array(types.int64, 2, "C", readonly=True)
 
 
-@kernel(int64, READ_INT64, READ_INT64, int64, int64, int64, int64, types.boolean, INT64)
+@kernel(int64, READ_INT64, READ_INT64, int64, int64, int64, int64, types.boolean, INT64, plain=True)
 def count_bins(src, dst, n, p, bits, buckets, symmetrise, offsets):
     """Set ``offsets`` to where each owner's and bucket's edges start: the prefix sums of their counts.
 
@@ -32,7 +32,7 @@ def count_bins(src, dst, n, p, bits, buckets, symmetrise, offsets):
     return -1
 
 
-@kernel(void, READ_INT64, READ_INT64, int64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32)
+@kernel(void, READ_INT64, READ_INT64, int64, int64, int64, int64, types.boolean, INT64, UINT16, UINT32, plain=True)
 def bin_by_owner(src, dst, p, n_local, bits, buckets, symmetrise, cursor, rows, columns):
     """Write each edge's row in its bucket and its target's internal id at the cursor of its owner and bucket.
 
@@ -99,7 +99,7 @@ def count_both_ends(src, dst, symmetrise, degrees):
             degrees[dst[i]] += 1
 
 
-@kernel(void, READ_UINT16, _READ_STARTS, int64, INT64)
+@kernel(void, READ_UINT16, _READ_STARTS, int64, INT64, plain=True)
 def count_rows(rows, starts, bucket, degrees):
     """Add each row's edges in a bucket of a chunk of bins to ``degrees`` (int64, by row of the bucket)."""
     for k in range(starts.shape[0]):
@@ -107,7 +107,7 @@ def count_rows(rows, starts, bucket, degrees):
             degrees[rows[i]] += 1
 
 
-@kernel(void, READ_UINT16, READ_UINT32, _READ_STARTS, int64, INT64, UINT32)
+@kernel(void, READ_UINT16, READ_UINT32, _READ_STARTS, int64, INT64, UINT32, plain=True)
 def place_columns(rows, columns, starts, bucket, cursor, placed):
     """Write each column of a bucket of a chunk of bins at its row's cursor in ``placed``, and advance the cursor."""
     for k in range(starts.shape[0]):

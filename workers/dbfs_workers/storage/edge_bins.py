@@ -141,7 +141,10 @@ class BinStore:
 
     def chunks(self) -> list[tuple[NDArray[np.uint16], NDArray[np.uint32], NDArray[np.int64]]]:
         """Return rows, columns and starts (int64[bins, buckets + 1]) of each chunk."""
-        return [(chunk.rows, chunk.columns, np.stack(chunk.starts)) for chunk in self._chunks or ()]
+        return [
+            (chunk.rows[: chunk.used], chunk.columns[: chunk.used], np.stack(chunk.starts))
+            for chunk in self._chunks or ()
+        ]
 
     def bucket_offsets(self) -> NDArray[np.int64]:
         """Return int64[buckets + 1]: the index of each bucket's first edge among all edges, sorted by bucket."""

@@ -27,11 +27,11 @@ class GridScratch:
         partition: the rank's edges, in host memory.
         pool: where the memory of labels comes from, only with NumPy; None for new memory.
         xp: the module of all arrays: NumPy, or CuPy for a GPU's memory. The edges are copied there.
-        team: threads that share the rank's work on the CPU; None for one thread.
 
     Attributes:
         partition: the rank's edges, in host memory.
-        xp, team: see above.
+        xp: see above.
+        team: threads that share the rank's work on the CPU; None for one thread. The member sets them.
         blocks: the rank's edges, as arrays of ``xp``: those of the partition, or ``Blocks.joined_on`` a GPU.
         stripe, grid: how the vertices lie on the ranks, and the ranks' places.
         column: the rank's column of the grid.
@@ -50,12 +50,11 @@ class GridScratch:
             None without bottom-up levels.
     """
 
-    def __init__(
-        self, partition: GridPartition, pool: LabelPool | None, xp: Any = np, team: Team | None = None
-    ) -> None:
+    team: Team | None = None
+
+    def __init__(self, partition: GridPartition, pool: LabelPool | None, xp: Any = np) -> None:
         self._pool = pool
         self.xp = xp
-        self.team = team
         self.partition = partition
         self.blocks = partition.blocks if xp is np else partition.blocks.joined_on(xp)
         self.stripe = stripe = partition.stripe

@@ -26,14 +26,14 @@ _INSERTION = 12
 _RANGES = 1024
 
 
-@kernel(uint64, uint64)
+@kernel(uint64, uint64, plain=True)
 def mixed(word):
     """Return a word whose bits depend on all lower bits of ``word``."""
     word = word * _MULTIPLIER
     return word ^ (word >> _HALF)
 
 
-@kernel(uint64, int64, int64, int64)
+@kernel(uint64, int64, int64, int64, plain=True)
 def word_at(address, count, end):
     """Return up to 8 bytes from an address on, the first byte lowest; 0 for bytes past ``count``.
 
@@ -51,7 +51,7 @@ def word_at(address, count, end):
     return word
 
 
-@kernel(int64, READ_INT64, READ_UINT8)
+@kernel(int64, READ_INT64, READ_UINT8, plain=True)
 def common_prefix(offsets, data):
     """Return the number of bytes with which all strings, at least one, begin."""
     start, length = offsets[0], offsets[1] - offsets[0]
@@ -64,13 +64,13 @@ def common_prefix(offsets, data):
     return length
 
 
-@kernel(uint64, int64, int64, int64)
+@kernel(uint64, int64, int64, int64, plain=True)
 def key_at(address, left, end):
     """Return the key of the last ``left`` bytes of a string, from an address on; ``end`` as of ``word_at``."""
     return byte_swap(word_at(address, min(left, _STEP), end)) | np.uint64(min(left, 8))
 
 
-@kernel(void, READ_INT64, READ_UINT8, int64, UINT64)
+@kernel(void, READ_INT64, READ_UINT8, int64, UINT64, plain=True)
 def keys_of(offsets, data, depth, keys):
     """Write the key of each string from byte ``depth`` on; all strings have as many bytes."""
     bytes_at = data.ctypes.data
@@ -79,7 +79,7 @@ def keys_of(offsets, data, depth, keys):
         keys[row] = key_at(bytes_at + start, offsets[row + 1] - start, bytes_at + data.size)
 
 
-@kernel(void, INT64, int64, int64, int64, int64, int64)
+@kernel(void, INT64, int64, int64, int64, int64, int64, plain=True)
 def push(ranges, top, low, high, depth, known):
     """Write a range at the top of the stack."""
     ranges[4 * top] = low
@@ -88,7 +88,7 @@ def push(ranges, top, low, high, depth, known):
     ranges[4 * top + 3] = known
 
 
-@kernel(int64, INT64, int64, UINT64, int64, int64, int64)
+@kernel(int64, INT64, int64, UINT64, int64, int64, int64, plain=True)
 def push_runs(ranges, top, keys, low, high, depth):
     """Push the runs of strings with one key that continue; return the new top."""
     start = low
@@ -101,7 +101,7 @@ def push_runs(ranges, top, keys, low, high, depth):
     return top
 
 
-@allocating_kernel(void, INT64, UINT64, READ_INT64, READ_UINT8, int64)
+@allocating_kernel(void, INT64, UINT64, READ_INT64, READ_UINT8, int64, plain=True)
 def sort_runs(order, keys, offsets, data, depth):
     """Sort each run of rows with equal keys by the bytes after the key, in place: multikey quicksort.
 

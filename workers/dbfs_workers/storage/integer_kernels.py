@@ -40,13 +40,13 @@ _SLOTS_AHEAD = 24
 _IDS_AHEAD = 12
 
 
-@kernel(uint64, uint64, uint64)
+@kernel(uint64, uint64, uint64, plain=True)
 def hash_of(one, seed):
     """Return the hash of an integer. Its upper half says where the search for the integer begins."""
     return mixed(mixed(one ^ seed))
 
 
-@allocating_kernel(int64, READ_INT64, uint64, boolean, UINT64, INT32, INT64, int64)
+@allocating_kernel(int64, READ_INT64, uint64, boolean, UINT64, INT32, INT64, int64, plain=True)
 def encode_integers(ids, seed, narrow, table, codes, distinct, count):
     """Write the code of each integer, and the integer of each new code; return the number of codes.
 
@@ -94,7 +94,7 @@ def encode_integers(ids, seed, narrow, table, codes, distinct, count):
     return count
 
 
-@kernel(void, READ_UINT64, uint64, UINT64)
+@kernel(void, READ_UINT64, uint64, UINT64, plain=True)
 def widen_table(old, seed, table):
     """Place the slots of a table of integers below 2^32 in an empty table of twice as many.
 
@@ -110,7 +110,7 @@ def widen_table(old, seed, table):
             table[place] = word
 
 
-@allocating_kernel(void, READ_INT64, uint64, UINT64)
+@allocating_kernel(void, READ_INT64, uint64, UINT64, plain=True)
 def place_codes(distinct, seed, table):
     """Place the codes of distinct integers, of any size, in an empty table."""
     mask = np.uint64(table.size - 1)
@@ -130,7 +130,7 @@ def place_codes(distinct, seed, table):
             table[place] = words[k]
 
 
-@kernel(void, READ_INT64, READ_INT64, UINT16, INT64)
+@kernel(void, READ_INT64, READ_INT64, UINT16, INT64, plain=True)
 def find_ranges(ids, splitters, ranges, counts):
     """Write the range of each integer, the number of splitters that are not above it; add to the counts of the ranges.
 
@@ -148,7 +148,7 @@ def find_ranges(ids, splitters, ranges, counts):
         counts[low] += 1
 
 
-@kernel(void, READ_UINT16, INT64, INT32)
+@kernel(void, READ_UINT16, INT64, INT32, plain=True)
 def place_ranges(ranges, cursor, order):
     """Write the index of each integer to the next place of its range; ``cursor`` has these places."""
     for i in range(ranges.size):
@@ -157,7 +157,7 @@ def place_ranges(ranges, cursor, order):
         order[place] = i
 
 
-@kernel(void, READ_INT64, READ_INT32, int64, INT64, INT64, INT32)
+@kernel(void, READ_INT64, READ_INT32, int64, INT64, INT64, INT32, plain=True)
 def sort_by_digit(keys, order, shift, starts, sorted_keys, sorted_order):
     """Sort integers by the digit from bit ``shift`` on, one step of a radix sort: equal digits keep their order.
 
@@ -182,7 +182,7 @@ def sort_by_digit(keys, order, shift, starts, sorted_keys, sorted_order):
         sorted_order[place] = order[i]
 
 
-@kernel(void, READ_UINT32, UINT32)
+@kernel(void, READ_UINT32, UINT32, plain=True)
 def look_up(values, indices):
     """Replace each index by the value at it."""
     for i in range(indices.size):

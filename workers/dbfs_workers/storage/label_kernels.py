@@ -10,7 +10,7 @@ _BLOCK = 16
 _ALL_BITS = np.uint32(0xFFFFFFFF)
 
 
-@kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32)
+@kernel(int64, UINT32, READ_UINT32, int64, int64, INT32, UINT32, UINT32, plain=True)
 def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     """Clear a rank's bitmap of visited vertices; label a traversal's one source, if it is a row of the rank.
 
@@ -41,7 +41,7 @@ def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     return 1 if unreachable[source >> 5] & bit else 0
 
 
-@kernel(void, READ_UINT32, int64, INT32, UINT32)
+@kernel(void, READ_UINT32, int64, INT32, UINT32, plain=True)
 def _label_unvisited_in(own_visited, word, distances, predecessors):
     """Do what ``label_unvisited`` does, for the rows of one word."""
     todo = ~own_visited[word]
@@ -53,7 +53,7 @@ def _label_unvisited_in(own_visited, word, distances, predecessors):
             predecessors[row] = np.uint32(0xFFFFFFFF)
 
 
-@kernel(void, READ_UINT32, INT32, UINT32)
+@kernel(void, READ_UINT32, INT32, UINT32, plain=True)
 def label_unvisited(own_visited, distances, predecessors):
     """Write "unreached" to the labels of the rows whose bit is clear. Empty predecessors mean none."""
     blocks = own_visited.size // _BLOCK * _BLOCK

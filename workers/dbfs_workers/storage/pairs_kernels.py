@@ -18,7 +18,7 @@ _MOST_DIGITS = 19
 _TEN = np.uint64(10)
 
 
-@kernel(int64, _READ_UINT8, int64, int64)
+@kernel(int64, _READ_UINT8, int64, int64, plain=True)
 def _skip_blanks(text, at, separator):
     """Return the place of the first byte from ``at`` on that is no space, and no tab unless tabs separate columns."""
     if separator in (_TAB, _EITHER):
@@ -30,7 +30,7 @@ def _skip_blanks(text, at, separator):
     return at
 
 
-@kernel(int64, _READ_UINT8, int64)
+@kernel(int64, _READ_UINT8, int64, plain=True)
 def _skip_line(text, at):
     """Return the place of the line's end, or of a byte that no line may have, from ``at`` on."""
     while text[at] != _LINE and text[at] != _RETURN and text[at] != 0:
@@ -38,7 +38,7 @@ def _skip_line(text, at):
     return at
 
 
-@kernel(int64, _READ_UINT8, int64, int64)
+@kernel(int64, _READ_UINT8, int64, int64, plain=True)
 def _skip_gap(text, at, separator):
     """Return the place after the gap between two columns that begins at ``at``; -1 if there is none."""
     start = at
@@ -54,7 +54,7 @@ def _skip_gap(text, at, separator):
     return _skip_blanks(text, at + 1, separator) if text[at] == separator else -1
 
 
-@kernel(int64, _READ_UINT8, int64, int64)
+@kernel(int64, _READ_UINT8, int64, int64, plain=True)
 def _skip_marked(text, at, mark):
     """Return the end of the value between marks that begins at ``at``; -1 if its quotes don't enclose all of it."""
     if text[at] != _QUOTE:
@@ -72,7 +72,7 @@ def _skip_marked(text, at, mark):
     return _skip_blanks(text, at + 1, mark)
 
 
-@kernel(int64, _READ_UINT8, int64, int64, int64, int64)
+@kernel(int64, _READ_UINT8, int64, int64, int64, int64, plain=True)
 def _skip_rest(text, at, separator, tail, extra):
     """Return the start of the next line, given the end of the second id; -1 if the rest is not as the grammar says."""
     for _ in range(extra):
@@ -107,7 +107,7 @@ def _skip_rest(text, at, separator, tail, extra):
     return at + 1 if text[at] == _LINE else -1
 
 
-@kernel(int64, _READ_UINT8, _READ_UINT8, int64, int64, int64, int64, int64, int64, INT64, INT64)
+@kernel(int64, _READ_UINT8, _READ_UINT8, int64, int64, int64, int64, int64, int64, INT64, INT64, plain=True)
 def parse_pairs(text, prefix, separator, tail, low, high, right, extra, src, dst):
     """Parse whole lines of edges; return their number, or -1 if a line is none of an edge, or an id is out of range.
 

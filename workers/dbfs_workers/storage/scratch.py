@@ -31,12 +31,12 @@ class Scratch:
         partition: the rank's edges.
         xp: the module of all arrays: NumPy, or CuPy for a GPU's memory. The edges are copied there if needed.
         pool: where the memory of labels comes from, only with NumPy; None for new memory.
-        team: threads that share the rank's work on the CPU; None for one thread.
 
     Attributes:
         partition: the rank's edges, as arrays of ``xp``.
         rows, parent_rows: those of the partition, which makes them anew at each access.
-        xp, team: see above.
+        xp: see above.
+        team: threads that share the rank's work on the CPU; None for one thread. The member sets them.
         first_id: internal id of the rank's row 0.
         max_degree: the largest degree of the rank's rows.
         visited: uint32[words], a bit for each internal id that this rank found visited, or that a slice of the frontier
@@ -52,7 +52,9 @@ class Scratch:
         frontier_bits: uint32[words], the whole frontier for a bottom-up level; None without known parents.
     """
 
-    def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None, team: Team | None = None) -> None:
+    team: Team | None = None
+
+    def __init__(self, partition: Partition, xp: Any, pool: LabelPool | None = None) -> None:
         self.xp = xp
         self._pool = pool
         if pool is not None:
@@ -60,7 +62,6 @@ class Scratch:
             from dbfs_workers.storage import label_kernels
 
             self._label_kernels = label_kernels
-        self.team = team
         # Whether the labels of the traversal under way lack those of unvisited rows.
         self._begun = False
         stripe = partition.stripe

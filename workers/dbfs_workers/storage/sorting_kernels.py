@@ -23,7 +23,7 @@ _COLUMN_MASK = np.uint64(2**32 - 1)
 _ONE = np.uint64(1)
 
 
-@kernel(types.boolean, UINT32)
+@kernel(types.boolean, UINT32, plain=True)
 def _ascends(row):
     """Return whether a row is in order already."""
     at = 1
@@ -32,7 +32,7 @@ def _ascends(row):
     return at >= row.size
 
 
-@kernel(void, UINT32)
+@kernel(void, UINT32, plain=True)
 def _insert(row):
     """Sort a short row in place by insertion."""
     for k in range(1, row.size):
@@ -44,7 +44,7 @@ def _insert(row):
         row[at] = column
 
 
-@kernel(void, _COUNTS)
+@kernel(void, _COUNTS, plain=True)
 def _to_offsets(counts):
     """Replace each digit's counts by the number of columns with a smaller digit."""
     for digit in range(counts.shape[0]):
@@ -55,7 +55,7 @@ def _to_offsets(counts):
             total += count
 
 
-@kernel(void, UINT32, int64, int64, UINT32, _COUNTS)
+@kernel(void, UINT32, int64, int64, UINT32, _COUNTS, plain=True)
 def _sort_long(row, digits, bits, spare, offsets):
     """Sort one long row by radix: ``digits`` digits of ``bits`` bits. ``spare`` is at least as long as the row."""
     width, mask = np.uint64(bits), (_ONE << np.uint64(bits)) - _ONE
@@ -79,7 +79,7 @@ def _sort_long(row, digits, bits, spare, offsets):
             row[k] = spare[k]
 
 
-@kernel(void, INT64, int64, READ_INT64, UINT32, int64, int64, _UINT64, _UINT64, _COUNTS, INT64)
+@kernel(void, INT64, int64, READ_INT64, UINT32, int64, int64, _UINT64, _UINT64, _COUNTS, INT64, plain=True)
 def _sort_group(members, size, row_offsets, columns, digits, bits, keys, spare, offsets, cursor):
     """Sort the rows ``members[:size]`` at once. A key has the member's index in its high half, the column in its low.
 
@@ -143,6 +143,7 @@ def sort_rows(
 @kernel(
     *(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64, int64, int64),
     *(_UINT64, _UINT64, _COUNTS, INT64, INT64, UINT32),
+    plain=True,
 )
 def _sort_rows(
     row_offsets, columns, first_id, step, digits, bits, keys, spare, offsets, members, cursor, spare_columns

@@ -20,7 +20,7 @@ _CODE = np.uint64(0xFFFFFFFF)
 _BLOCK = 32
 
 
-@kernel(uint64, int64, int64, int64, uint64)
+@kernel(uint64, int64, int64, int64, uint64, plain=True)
 def hash_of(address, length, end, seed):
     """Return the hash of the string at an address; ``end`` as of ``word_at``, ``seed`` odd and secret."""
     found = seed ^ np.uint64(length)
@@ -29,7 +29,7 @@ def hash_of(address, length, end, seed):
     return folded_product(found ^ (seed >> _HALF), seed)
 
 
-@kernel(boolean, int64, int64, int64, int64, int64)
+@kernel(boolean, int64, int64, int64, int64, int64, plain=True)
 def same_bytes(one, one_end, other, other_end, length):
     """Return whether the strings at two addresses have the same bytes; ends as of ``word_at``."""
     for at in range(0, length, 8):
@@ -38,7 +38,7 @@ def same_bytes(one, one_end, other, other_end, length):
     return True
 
 
-@allocating_kernel(int64, READ_INT64, READ_UINT8, uint64, UINT64, INT32, INT64, UINT8, int64)
+@allocating_kernel(int64, READ_INT64, READ_UINT8, uint64, UINT64, INT32, INT64, UINT8, int64, plain=True)
 def encode_strings(offsets, data, seed, table, codes, held_offsets, held, count):
     """Write the code of each string, and hold the string of each new code; return the number of codes.
 
@@ -99,7 +99,7 @@ def encode_strings(offsets, data, seed, table, codes, held_offsets, held, count)
     return count
 
 
-@kernel(void, READ_INT64, READ_UINT8, uint64, int64, UINT64)
+@kernel(void, READ_INT64, READ_UINT8, uint64, int64, UINT64, plain=True)
 def place_strings(offsets, data, seed, count, table):
     """Place the codes of ``count`` distinct strings in an empty table; arguments as of ``encode_strings``."""
     mask = np.uint64(table.size - 1)
