@@ -96,7 +96,7 @@ def test_workers_within_the_process() -> None:
         dbfs.connect(processes=False, backend="cuda")
     with pytest.raises(InvalidOptionError, match="processes: only for a new local cluster"):
         dbfs.connect("tcp://127.0.0.1:1", processes=False)
-    assert inspect.signature(dbfs.connect).parameters["processes"].default is True
+    assert inspect.signature(dbfs.connect).parameters["processes"].default is None
 
 
 def test_a_load_without_a_client_starts_a_cluster_and_says_so() -> None:

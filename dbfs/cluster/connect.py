@@ -84,6 +84,8 @@ def connect(
         raise InvalidOptionError(f"n_workers must be at least 1, not {n_workers}")
     seconds = config.seconds("workers-timeout", timeout)
     if address is not None:
+        if processes is not None:
+            cluster["processes"] = processes
         if cluster:
             raise InvalidOptionError(f"{', '.join(cluster)}: only for a new local cluster, not with an address")
         _require_ucx(address)

@@ -80,9 +80,11 @@ class GridGang:
             for _ in partitions
         ]
         self.scratches = [
-            GridScratch(partition, LabelPool(stripe.n_local, 0) if backend.xp is np else None, backend.xp, team)
-            for partition, team in zip(partitions, self.teams, strict=True)
+            GridScratch(partition, LabelPool(stripe.n_local, 0) if backend.xp is np else None, backend.xp)
+            for partition in partitions
         ]
+        for scratch, team in zip(self.scratches, self.teams, strict=True):
+            scratch.team = team
         self.pool = ThreadPoolExecutor(stripe.p)
         self.number = 0
 

@@ -9,10 +9,10 @@ Kernels that launch kernels are linked with CUDA's device runtime by nvJitLink, 
 ``nvidia-nvjitlink``.
 """
 
-import contextlib
 import hashlib
 import importlib
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -136,6 +136,10 @@ PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
 _RESIDENT: Final = "resident/resident.cu"
 _WITH_OPTIONS: Final = ("phases/", "repair/", "resident/")
 
+# What a process runs that compiles one source.
+_COMPILE_ONE: Final = (
+    "import sys; from dbfs_workers.cuda.module import cached_cubin; cached_cubin(*sys.argv[1:3], tuple(sys.argv[3:]))"
+)
 # Folders and files of what a first graph needs, beside the resident kernel.
 _FIRST: Final = ("building/", "checks/", "reads/", "resident/summary.cu")
 
@@ -265,16 +269,21 @@ def begin(arch: str, *, gang: bool) -> None:
         gang: whether graphs are on several GPUs.
     """
 
-    def compile_one(source: str, defines: tuple[str, ...]) -> None:
-        # The worker that needs the kernel says what is wrong.
-        with contextlib.suppress(BackendUnavailableError, OSError, RuntimeError):
-            cached_cubin(source, arch, defines)
-
     resident = {Variant(gang, predecessors).defines for predecessors in (False, True)}
-    for source, defines in KERNELS:
-        if source.startswith(_FIRST) or (source == _RESIDENT and defines in resident):
-            # Daemons: Python does not wait for them.
-            threading.Thread(target=compile_one, args=(source, defines), daemon=True).start()
+    # The resident kernels, which take as long as all others together, come first.
+    wanted = [each for each in KERNELS if each[1] in resident and each[0] == _RESIDENT]
+    wanted += [each for each in KERNELS if each[0].startswith(_FIRST)]
+    ahead = iter(wanted)
+
+    def compile_some() -> None:
+        # NVRTC compiles one source of a process at a time. The worker that needs a kernel says what is wrong with it.
+        for source, defines in ahead:
+            command = [sys.executable, "-c", _COMPILE_ONE, source, arch, *defines]
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False)
+
+    for _ in range(min(len(wanted), os.cpu_count() or 1)):
+        # Daemons: Python does not wait for them.
+        threading.Thread(target=compile_some, daemon=True).start()
 
 
 @cache
