@@ -11,6 +11,7 @@ from operator import mul
 from types import ModuleType
 from typing import Any
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.ranges import Generated, RangePiece, boolean, integer
 
@@ -45,6 +46,7 @@ def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> Generated
     return Generated(name, n, between + n * loops, False, whole, edges_each=len(sides) + loops)
 
 
+@public
 def grid2d(side: int, loops: bool = False) -> EdgeList:
     """Return the square lattice of side * side vertices, undirected: 2 * side * (side - 1) edges without self-loops.
 
@@ -58,6 +60,7 @@ def grid2d(side: int, loops: bool = False) -> EdgeList:
     return _grid("grid2d", side, 2, loops)
 
 
+@public
 def grid3d(side: int, loops: bool = False) -> EdgeList:
     """Return the cubic lattice of side^3 vertices, undirected: 3 * side^2 * (side - 1) edges without self-loops.
 

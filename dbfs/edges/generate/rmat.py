@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
 from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, Generated, RangePiece, boolean, integer, number
@@ -95,6 +96,7 @@ def _levels(xp: ModuleType, edges: Any, scale: int, start: int) -> Iterator[Any]
             yield drawn & xp.uint64(2**_LEVEL_BITS - 1)
 
 
+@public
 def rmat(
     scale: int,
     edgefactor: int = 16,

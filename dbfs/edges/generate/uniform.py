@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.counter import below, random_raw
 from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, Generated, RangePiece, boolean, integer
@@ -40,6 +41,7 @@ class UniformPiece(RangePiece):
         return xp.ascontiguousarray(pairs[:, 0]), xp.ascontiguousarray(pairs[:, 1])
 
 
+@public
 def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
     """Return m edges among n vertices, both ends independent and uniform. Self-loops and duplicates occur.
 
