@@ -64,7 +64,4 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "use_edit_page_button": False,
-    "icon_links": [
-        {"name": "Repository", "url": "https://github.com/dbfs-project/dbfs", "icon": "fa-brands fa-github"},
-    ],
 }
