@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import pydoc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -110,6 +111,14 @@ def test_the_words_of_other_libraries_lead_to_the_thing(case: str) -> None:
     (option,) = options
     with pytest.raises(InvalidCallError, match=rf"^{call.__qualname__}\(\) has no option {option}=: .*{words}"):
         call(**options)
+
+
+def test_help_begins_with_what_a_beginner_needs() -> None:
+    text = pydoc.plain(pydoc.render_doc(dbfs))
+    places = [text.index(word) for word in ("load(edges)", "connect(n_workers=4)", "``Graph`` has", "PACKAGE CONTENTS")]
+    assert places == sorted(places)
+    assert places[2] < 600
+    assert dbfs.__all__[:3] == ["load", "connect", "Graph"]
 
 
 def test_several_wrong_options_are_all_named() -> None:
