@@ -89,7 +89,7 @@ def test_nobody_joins(empty: distributed.Client, heard: queue.Queue[str]) -> Non
         dbfs.load([(0, 1)], client=empty, deadline=0.3)
     with dask.config.set({"dbfs.workers-timeout": "0.2s"}), pytest.raises(NoWorkersError, match=words.format("0.2")):
         dbfs.load([(0, 1)], client=empty)
-    assert "waiting 0.3 s for more: start it with" in heard.get(timeout=60)
+    assert "waiting 0.3 s for more; the cluster has 0: start it with" in heard.get(timeout=60)
 
 
 def test_a_cluster_with_too_few_workers_is_waited_for_as_long_as_the_caller_says(client: distributed.Client) -> None:

@@ -255,22 +255,23 @@ def _awaited(client: distributed.Client, least: int, found: int, timeout: float 
     adaptive = getattr(cluster, "_adaptive", None) is not None
     hint = ""
     if adaptive:
-        hint = f"; an adaptive cluster starts workers for tasks only: adapt(minimum={least})"
+        hint = f"an adaptive cluster starts workers for tasks only: adapt(minimum={least})"
     elif isinstance(cluster, distributed.SpecCluster):
         # Such a cluster has as many workers as it was told, and no more by itself. An entry of a batch system's cluster
         # is a job, which may start a group of workers.
         told = sum(len(entry.get("group", ("",))) for entry in cluster.worker_spec.values())
         if told < least:
-            hint = f": start it with n_workers={least}, or call client.cluster.scale({least})"
+            hint = f"the cluster has {told}: start it with n_workers={least}, or call client.cluster.scale({least})"
         if 0 < told < least and timeout is None:
-            raise NoWorkersError(f"{wanted}, the cluster has {told}{hint}")
-    logger.warning("%s, %d found; waiting %g s for more%s", wanted, found, seconds, hint)
+            raise NoWorkersError(f"{wanted}, {hint}")
+    more = f"; {hint}" if hint else ""
+    logger.warning("%s, %d found; waiting %g s for more%s", wanted, found, seconds, more)
     try:
         sync(client, _wait_for_workers, client, least, min(longest, call.remaining))
     except TimeoutError:
         found = len(_addresses(client))
         where = f"(scheduler {client.scheduler.address})"
-        raise NoWorkersError(f"{wanted}, {found} found after {seconds:g} s {where}{hint}") from None
+        raise NoWorkersError(f"{wanted}, {found} found after {seconds:g} s {where}{more}") from None
     return _addresses(client)
 
 
