@@ -94,7 +94,6 @@ def info() -> dict[str, object]:
         "backend_name": "dbfs",
         "project": "dbfs",
         "package": "dbfs.networkx",
-        "url": "https://github.com/dbfs-project/dbfs",
         "short_summary": "Breadth-first search on CPU cores, GPUs or a Dask cluster.",
         "functions": {name: {"additional_docs": remarks} for name, remarks in FUNCTIONS.items()},
         "default_config": dict(SETTINGS),

@@ -1,15 +1,23 @@
-"""dbfs: distributed breadth-first search on Dask workers; this package is the side of the client and the scheduler.
+"""dbfs: distributed breadth-first search on Dask workers.
 
-In: edge lists and a Dask client. Out: a ``Graph`` on the cluster, and a ``BFSResult`` for each search::
+- ``load(edges)`` returns a ``Graph``: of a file, a table, pairs, a NetworkX graph, or a generator's spec.
+- ``connect(n_workers=4)`` starts a local cluster, and ``connect("tcp://host:8786")`` takes a running one.
+- ``Graph`` has the calls: ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``components``, ``distance_matrix``,
+  ``diameter``, centralities, ``subgraph``, ``save``. ``help(dbfs.Graph)`` lists them.
+- ``BFSResult`` is what ``Graph.bfs`` returns: ``to_pandas``, ``to_dict``, ``distances``, ``path_to`` and others.
+
+An example::
 
     import dbfs
 
     client = dbfs.connect(n_workers=4)
     graph = dbfs.load(dbfs.kronecker(scale=16), client=client)
     result = graph.bfs(0, predecessors=True)
-    result.distances()
+    result.to_pandas()
 
-The workers' side is the package ``dbfs_workers``.
+The other names read files and arrays (``from_file``, ``from_arrays``, ``from_scipy``), generate edges (``kronecker``
+and others), list and open graphs (``graphs``, ``open``), check and measure (``estimate``, ``validate``, ``graph500``).
+This package is the side of the client and the scheduler; the workers' side is the package ``dbfs_workers``.
 """
 
 from importlib.metadata import version
@@ -49,17 +57,20 @@ from dbfs.validation.validate import Labels, Validation, validate
 
 __version__ = version("dbfs")
 
-__all__ = [
+# The first names are those that a reader looks for first; the others are in order.
+__all__ = [  # noqa: RUF022
+    "load",
+    "connect",
+    "Graph",
+    "BFSResult",
     "AsyncBFSResult",
     "AsyncGraph",
     "AsyncRun",
-    "BFSResult",
     "BatchResult",
     "BuildOptions",
     "ClusterState",
     "EdgeList",
     "Estimate",
-    "Graph",
     "Graph500Result",
     "Labels",
     "Run",
@@ -69,7 +80,6 @@ __all__ = [
     "cluster_state",
     "complete",
     "config",
-    "connect",
     "corpus",
     "errors",
     "estimate",
@@ -84,7 +94,6 @@ __all__ = [
     "install",
     "kronecker",
     "lab",
-    "load",
     "open",
     "path",
     "random_tree",

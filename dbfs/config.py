@@ -39,8 +39,9 @@ def _parsed(key: str, value: str) -> float:
 
 def _duration(key: str, value: Any) -> float:
     try:
-        duration = float(parse_timedelta(value, default="s"))
-    except (ValueError, KeyError, TypeError) as error:
+        # Dask takes a bool for a number, and anything else for a text.
+        duration = float(parse_timedelta("" if isinstance(value, bool) else value, default="s"))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InvalidOptionError(f"dbfs.{key}: {value!r} is not a duration such as 30s or '5 minutes'") from error
     if not duration > 0:
         raise InvalidOptionError(f"dbfs.{key}: {value!r} is not above zero")

@@ -51,6 +51,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "dbfs"
 html_static_path = ["_static"]
 html_css_files = ["dbfs.css"]
+html_search_scorer = str(HERE / "_ext" / "scorer.js")
 html_show_sourcelink = False
 html_copy_source = False
 # Pages without pages beside them need no list of those.
@@ -64,7 +65,4 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "use_edit_page_button": False,
-    "icon_links": [
-        {"name": "Repository", "url": "https://github.com/dbfs-project/dbfs", "icon": "fa-brands fa-github"},
-    ],
 }

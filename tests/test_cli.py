@@ -305,7 +305,7 @@ def test_without_a_checkout_the_benchmarks_are_said_to_be_elsewhere(tmp_path: Pa
     for words in (["levels"], ["--help"]):
         done = subprocess.run([*command, "bench", *words], env=os.environ | {"PYTHONPATH": str(tmp_path)}, **alone)
         assert (done.returncode, done.stdout) == (2, "")
-        assert re.fullmatch(r"Error: dbfs bench: .* https://github.com/dbfs-project/dbfs: .*\n", done.stderr)
+        assert re.fullmatch(r"Error: dbfs bench: .* a clone of dbfs: run pip install -e \. there\n", done.stderr)
     asked = {"_DBFS_COMPLETE": "bash_complete", "COMP_WORDS": "dbfs bench ", "COMP_CWORD": "2"}
     code = "from dbfs.cli import main; main(prog_name='dbfs')"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)} | asked

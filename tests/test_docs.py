@@ -174,10 +174,10 @@ def test_the_page_of_errors_has_every_error(generated: ModuleType) -> None:
     assert re.search(r"ValidationError` \| `AssertionError` \| 3 \|", page)
 
 
-def test_links_of_copied_pages_lead_to_pages_or_to_the_repository(generated: ModuleType) -> None:
+def test_links_of_copied_pages_lead_to_pages_or_to_files(generated: ModuleType) -> None:
     text = "[a](../README.md) [b](../cluster.yaml) [c](../tls/README.md#x) [d](https://dask.org)"
     assert generated.relinked(text, "configs/tls/README.md", "clusters/tls.md") == (
-        f"[a](configs.md) [b]({generated.REPOSITORY}/configs/cluster.yaml) [c](tls.md#x) [d](https://dask.org)"
+        "[a](configs.md) [b](../../../configs/cluster.yaml) [c](tls.md#x) [d](https://dask.org)"
     )
 
 
@@ -186,6 +186,28 @@ def test_the_reference_has_every_public_name() -> None:
     elsewhere = {"__version__", "config", "errors"}
     missing = [name for name in dbfs.__all__ if name not in elsewhere and f":: dbfs.{name}\n" not in page]
     assert not missing
+
+
+def test_no_file_names_an_address_that_the_project_does_not_have() -> None:
+    """Whoever owns the name ``dbfs`` at a public host, or at an index of packages, is somebody else."""
+    hosts = r"(github|gitlab|bitbucket|codeberg|sr\.ht|readthedocs|pypi|anaconda|ghcr|docker|quay)"
+    ours = re.compile(rf"{hosts}[\w.-]*[/:][\w./-]*dbfs|dbfs[\w-]*\.{hosts}|dbfs-(project|dev|org)\b", re.IGNORECASE)
+    folders = (".github", "benchmarks", "configs", "dbfs", "docs", "examples", "tests", "workers")
+    for path in (*ROOT.glob("*.*"), *(path for folder in folders for path in (ROOT / folder).rglob("*.*"))):
+        made = {"_build", "generated", "__pycache__"} & set(path.parts) or path == Path(__file__)
+        if path.is_file() and not made and path.suffix not in (".png", ".gz", ".bz2", ".xz", ".zst", ".parquet"):
+            assert not (found := ours.search(path.read_text(encoding="utf-8", errors="replace"))), (path, found)
+
+
+def test_the_notebooks_extra_brings_what_the_link_to_the_dashboard_needs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {package for package in extras["dashboard"] if package.startswith("bokeh")} <= set(extras["notebook"])
+
+
+def test_every_notebook_and_page_on_clusters_is_in_a_table_of_contents(generated: ModuleType) -> None:
+    listed = {line.strip() for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()}
+    for page in generated.COPIED.values():
+        assert any(line.endswith(f"generated/{page.rpartition('.')[0]}") for line in listed), page
 
 
 def test_the_site_has_the_packages_that_the_reference_imports() -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.measures import Floats, Options, VertexMeasure, chosen_vertices, error_of_mean, sources_of
 from dbfs.analytics.sweeps import batches_of, near_together
+from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _EDGE_BYTES: Final = 80
 
 
+@public
 @dataclass(frozen=True)
 class EdgeMeasure:
     """A measure of all edges. Parallel edges are one, and so is an undirected edge.

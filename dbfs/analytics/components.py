@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics.degrees import hub
+from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.cluster.own_process import StaysHere
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 
+@public
 @dataclass(frozen=True)
 class Components(StaysHere):
     """The connected components of a graph, numbered by falling size, those of equal size by their smallest vertex.

@@ -52,7 +52,7 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
     Errors as for ``Graph.sample_sources``.
     """
     count = whole_count(count, "count")
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(whole_count(seed, "seed"))
     order = generator.permutation(graph.n)
     deadline = of_call()
     found: list[int] = []

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.degrees import hub
 from dbfs.analytics.sweeps import Progress, of_one_version
+from dbfs.calls import public
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import DirectedGraphError, InvalidOptionError, InvalidVertexError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _FAR = np.iinfo(np.int32).max
 
 
+@public
 @dataclass(frozen=True)
 class Landmarks(StaysHere):
     """The distances from some vertices of an undirected graph. ``Graph.landmarks`` returns them.

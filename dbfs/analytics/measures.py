@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.sweeps import Progress, batches_of, counts_of, disconnected, near_together
+from dbfs.calls import public
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.integers import whole_count
 from dbfs_workers.storage.label_table import data_frame, whole_table
@@ -36,6 +37,7 @@ Floats = NDArray[np.float64]
 _LEAST_SAMPLE: Final = 3
 
 
+@public
 @dataclass(frozen=True)
 class VertexMeasure:
     """A measure of some vertices, or of all.
@@ -86,6 +88,7 @@ class MeanDistance:
         return self.value
 
 
+@public
 @dataclass(frozen=True)
 class NeighbourhoodFunction:
     """The number of pairs of vertices within each distance (Palmer, Gibbons and Faloutsos, "ANF", 2002).

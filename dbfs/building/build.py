@@ -17,12 +17,13 @@ from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
 from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
+from dbfs.calls import public
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
-from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError
+from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.integers import whole_count
 from dbfs.records import BuildProgress
 from dbfs.service.client import ServiceClient
@@ -45,6 +46,7 @@ _AS_GIVEN = BuildOptions()
 _BUILDERS: dict[str, type[HostBuilder] | type[CudaBuilder]] = {"cpu": HostBuilder, "cuda": CudaBuilder}
 
 
+@public
 def estimate(
     edges: EdgeSource,
     ranks: int | None = None,
@@ -91,10 +93,13 @@ def estimate(
         InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
             ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes. Or
             ``load`` refuses ``mutable=True`` with the other options.
-        InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer.
+        InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer, or ``options`` are no
+            ``BuildOptions``.
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
+    if not isinstance(options, BuildOptions):
+        raise InvalidOptionTypeError(f"options must be dbfs.BuildOptions(...), not {options!r}")
     listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
     m = listed.sampled_edges() if listed.m is None else listed.m
     ids = _ids_to_number(listed, m, vertices)

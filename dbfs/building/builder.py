@@ -18,6 +18,7 @@ import distributed
 
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
+from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.edges.edge_list import DistinctIds, EdgeList
@@ -108,6 +109,7 @@ class DealtPieces:
         return _task_argument((self.kept or self.edges or self.pieces)[index])
 
 
+@public
 @dataclass(frozen=True)
 class BuildOptions:
     """A graph's layout.

@@ -373,7 +373,7 @@ def usable_bytes(memory: int | str, backend: str) -> int:
     try:
         # Dask takes a unit alone, such as "GB", as one of it, and an empty text as one byte.
         size = 0 if isinstance(memory, str) and not memory.strip()[:1].isdigit() else int(parse_bytes(memory))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         size = 0
     if size <= 0:
         raise InvalidOptionError(f"memory must be bytes, or a text such as '80GB' or '139 GiB', not {memory!r}")

@@ -48,7 +48,7 @@ def _modules(ctx: click.Context) -> dict[str, str]:
             return {}
         raise MissingFileError(
             f"dbfs bench: the benchmarks are in no wheel, and dbfs is imported from {_CHECKOUT}; they are the folder "
-            "benchmarks/ of https://github.com/dbfs-project/dbfs: clone it, and run pip install -e . there"
+            "benchmarks/ of a clone of dbfs: run pip install -e . there"
         )
     # Ahead of installed packages, which may have modules named benchmarks or tests.
     if sys.path[0] != str(_CHECKOUT):

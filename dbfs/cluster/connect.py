@@ -2,11 +2,12 @@
 
 import asyncio
 import importlib.util
+import inspect
 import logging
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import distributed
 from distributed.comm import CommClosedError
@@ -16,9 +17,12 @@ from distributed.comm.registry import get_backend
 from tornado.iostream import StreamClosedError
 
 from dbfs import config
+from dbfs.calls import public
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
-from dbfs.cluster.gang import joined_workers, require_connected
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import identified_workers, joined_workers, require_connected
+from dbfs.cluster.options import require_cluster_options
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,
@@ -33,7 +37,17 @@ logger = logging.getLogger(__name__)
 
 PROTOCOLS = ("auto", "tcp", "ucx")
 
+# Options of a local cluster that say nothing of its workers' processes.
+_OF_BOTH = {"dashboard_address", "threads_per_worker"}
 
+JOIN_SECONDS: Final = 1.0
+"""Time in which further workers join after the first one that was waited for."""
+
+# Seconds between two looks for workers that join.
+_LOOK_SECONDS: Final = 0.1
+
+
+@public
 def connect(
     address: str | None = None,
     *,
@@ -62,7 +76,8 @@ def connect(
         backend: backend of a local cluster: ``cuda`` for a GPU for each worker, ``cpu`` for workers without GPUs,
             ``auto`` for GPUs if there are enough of them.
         processes: whether the workers of a local cluster are processes, or within this process, on CPU cores. None:
-            processes if ``n_workers`` is given, on GPUs, and on a machine of 8 cores or more.
+            processes if ``n_workers`` or options of the workers are given, on GPUs, and on a machine of 8 cores or
+            more.
         timeout: seconds (or a Dask duration) to wait for workers; ``dbfs.workers-timeout`` if None.
         set_as_default: whether the client becomes Dask's current one, which Dask's own collections use as well.
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
@@ -75,14 +90,19 @@ def connect(
         NoWorkersError: nothing listens at the address, the scheduler did not answer, or too few workers joined in time.
         InvalidOptionError: the address has no port, ``n_workers`` is below 1, the backend is unknown, cluster
             arguments came with an address, or Dask's configuration has no certificates that the address needs.
+        InvalidCallError: neither ``connect`` nor Dask's local cluster nor its workers have an option of that name.
+        InvalidOptionTypeError: an option has a value of the wrong type, such as a number as the address.
         BackendUnavailableError: ``backend="cuda"``, and there are too few GPUs, or CuPy or dask-cuda is not installed.
         ExchangeUnavailableError: the address or the protocol is UCX, and distributed-ucxx is not installed.
     """
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
-    if n_workers is not None and n_workers < 1:
-        raise InvalidOptionError(f"n_workers must be at least 1, not {n_workers}")
+    if n_workers is not None:
+        n_workers = whole_count(n_workers, "n_workers", 1)
     seconds = config.seconds("workers-timeout", timeout)
+    if processes is None and (n_workers is not None or cluster.keys() - _OF_BOTH):
+        processes = True
+    require_cluster_options(cluster, inspect.signature(connect).parameters, backend, processes=processes is not False)
     if address is not None:
         if processes is not None:
             cluster["processes"] = processes
@@ -207,7 +227,15 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
 def roster(client: distributed.Client, ranks: int | None, *, timeout: float | str | None = None) -> tuple[str, ...]:
     """Return the addresses of the workers that become ranks 0..p-1: the first ``ranks`` in order, or all if None.
 
-    The order is by length of the address, then alphabetical.
+    The order is by length of the address, then alphabetical. Workers may join after the client: the call waits for
+    ``ranks`` of them. If None, it waits for the first one, and takes those that join within ``JOIN_SECONDS`` after it.
+
+    Args:
+        client: the client.
+        ranks: the number of workers; all if None.
+        timeout: seconds (or a Dask duration) to wait; ``dbfs.workers-timeout`` if None. The deadline of the call around
+            this one ends the wait as well. Without a timeout a local cluster that has some workers, but too few, is
+            refused at once.
 
     Raises:
         NoWorkersError: fewer than ``ranks`` workers (or none) joined within the timeout, or a local cluster has fewer.
@@ -215,31 +243,49 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
     least = 1 if ranks is None else whole_count(ranks, "ranks", 1)
-    seconds = config.seconds("workers-timeout", timeout)
     workers = _addresses(client)
     if len(workers) < least:
-        cluster = client.cluster
-        adaptive = getattr(cluster, "_adaptive", None) is not None
-        # Such a cluster has as many workers as it was told, and no more by itself.
-        fixed = isinstance(cluster, distributed.SpecCluster) and not adaptive
-        # An entry of a batch system's cluster is a job, which may start a group of workers.
-        if fixed and (told := sum(len(entry.get("group", ("",))) for entry in cluster.worker_spec.values())) < least:
-            raise NoWorkersError(
-                f"{counted(least, 'worker')} wanted, the cluster has {told}: start it with n_workers={least}, or call "
-                f"client.cluster.scale({least})"
-            )
-        logger.warning("%s wanted, %d found; waiting %g s for more", counted(least, "worker"), len(workers), seconds)
-        try:
-            sync(client, client.wait_for_workers, least, seconds)
-        except TimeoutError:
-            found = len(_addresses(client))
-            hint = f"; an adaptive cluster starts workers for tasks only: adapt(minimum={least})" if adaptive else ""
-            raise NoWorkersError(
-                f"{counted(least, 'worker')} wanted, {found} found after {seconds:g} s "
-                f"(scheduler {client.scheduler.address}){hint}"
-            ) from None
-        workers = _addresses(client)
+        workers = _awaited(client, least, len(workers), timeout)
+        if ranks is None:
+            sync(client, asyncio.sleep, JOIN_SECONDS)
+            workers = _addresses(client)
+        logger.warning("going on with %s of %d that joined", counted(len(workers[:ranks]), "worker"), len(workers))
     return tuple(workers[:ranks])
+
+
+def _awaited(client: distributed.Client, least: int, found: int, timeout: float | str | None) -> list[str]:
+    """Wait for ``least`` workers, of which ``found`` are there, and return the addresses of all; see ``roster``."""
+    longest, call = config.seconds("workers-timeout", timeout), of_call("build-deadline")
+    seconds = min(longest, call.seconds)
+    cluster, wanted = client.cluster, f"{counted(least, 'worker')} wanted"
+    adaptive = getattr(cluster, "_adaptive", None) is not None
+    hint = ""
+    if adaptive:
+        hint = f"an adaptive cluster starts workers for tasks only: adapt(minimum={least})"
+    elif isinstance(cluster, distributed.SpecCluster):
+        # Such a cluster has as many workers as it was told, and no more by itself. An entry of a batch system's cluster
+        # is a job, which may start a group of workers.
+        told = sum(len(entry.get("group", ("",))) for entry in cluster.worker_spec.values())
+        if told < least:
+            hint = f"the cluster has {told}: start it with n_workers={least}, or call client.cluster.scale({least})"
+        if 0 < told < least and timeout is None:
+            raise NoWorkersError(f"{wanted}, {hint}")
+    more = f"; {hint}" if hint else ""
+    logger.warning("%s, %d found; waiting %g s for more%s", wanted, found, seconds, more)
+    try:
+        sync(client, _wait_for_workers, client, least, min(longest, call.remaining))
+    except TimeoutError:
+        found = len(_addresses(client))
+        where = f"(scheduler {client.scheduler.address})"
+        raise NoWorkersError(f"{wanted}, {found} found after {seconds:g} s {where}{more}") from None
+    return _addresses(client)
+
+
+async def _wait_for_workers(client: distributed.Client, least: int, seconds: float) -> None:
+    # Dask's own wait asks the cluster, whose event loop may be another one.
+    async with asyncio.timeout(seconds):
+        while len(await identified_workers(client)) < least:
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _addresses(client: distributed.Client) -> list[str]:

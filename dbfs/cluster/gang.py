@@ -355,19 +355,19 @@ def joined_workers(client: distributed.Client) -> Mapping[str, Mapping[str, Any]
     """
     require_connected(client)
     try:
-        identity: Mapping[str, Any] = sync(client, _identity, client)
+        return sync(client, identified_workers, client)
     except LateError:
         raise
     except OSError as error:
         raise scheduler_lost(client) from error
-    workers: Mapping[str, Mapping[str, Any]] = identity["workers"]
-    return workers
 
 
-async def _identity(client: distributed.Client) -> Mapping[str, Any]:
+async def identified_workers(client: distributed.Client) -> Mapping[str, Mapping[str, Any]]:
+    """Return the same as ``joined_workers``, in the client's event loop; errors of Dask's as they are."""
     # n_workers=-1 lists them all. Schedulers before Dask 2026.7.1 list only five workers by default.
     identity: Mapping[str, Any] = await scheduler_of(client).identity(n_workers=-1)
-    return identity
+    workers: Mapping[str, Mapping[str, Any]] = identity["workers"]
+    return workers
 
 
 SPAN: Final = "dbfs"

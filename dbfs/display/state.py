@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import distributed
 
+from dbfs.calls import public
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.gang import joined_workers
@@ -62,6 +63,7 @@ class ClusterState:
         return state_html(self)
 
 
+@public
 @awaitable(unchanged)
 def cluster_state(*, client: distributed.Client | None = None) -> ClusterState:
     """Return the workers, graphs and runs of a cluster; a notebook shows them as tables.

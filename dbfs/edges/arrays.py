@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.pieces import Edges
@@ -65,6 +66,7 @@ class ArrayEdges(EdgeList):
         return self.n is not None and self.n <= MOST_SMALL_IDS
 
 
+@public
 def from_arrays(
     src: ArrayLike, dst: ArrayLike, *, n: int | None = None, directed: bool = False, name: str = "arrays"
 ) -> EdgeList:
@@ -97,6 +99,7 @@ def from_arrays(
     return ArrayEdges(name, None if n is None else int(n), source.size, directed, src=source, dst=target)
 
 
+@public
 def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = False, name: str = "matrix") -> EdgeList:
     """Make an edge list of a SciPy sparse matrix or array: an edge (i, j) for each stored entry.
 

@@ -76,12 +76,9 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     nearest = awaited(BFSResult.nearest, unchanged)
     validate = awaited(BFSResult.validate, unchanged)
     changed = awaited(BFSResult.changed, unchanged)
+    update = awaited(BFSResult.update, lambda result: AsyncBFSResult(result))
     publish = awaited(BFSResult.publish, unchanged)
     release = awaited(BFSResult.release, unchanged)
-
-    async def update(self, *, deadline: float | str | None = None) -> AsyncBFSResult:
-        """Bring the labels up to date: see ``BFSResult.update``. Return a view with the counts of the repair."""
-        return AsyncBFSResult(await in_thread(self._client, self.synchronous.update, deadline=deadline))
 
     @property
     def farthest(self) -> int | None:
@@ -229,10 +226,6 @@ class AsyncLandmarks(AsyncView[Landmarks]):
     bounds = awaited(Landmarks.bounds, unchanged)
 
 
-def _components(graph: Graph) -> AsyncComponents:
-    return AsyncComponents(graph.components(), graph.gang.client)
-
-
 class AsyncGraph(AsyncView[Graph], GraphCounts):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -267,7 +260,6 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     khop = awaited(Graph.khop, AsyncNeighbourhood)
     khop_sizes = awaited(Graph.khop_sizes, unchanged)
     subgraph = awaited(Graph.subgraph, unchanged)
-    components = awaited(_components, unchanged)
     contains = awaited(Graph.__contains__, unchanged)
     degree = awaited(Graph.degree, unchanged)
     neighbors = awaited(Graph.neighbors, unchanged)
@@ -302,6 +294,11 @@ class AsyncGraph(AsyncView[Graph], GraphCounts):
     watch = awaited(Graph.watch, AsyncWatch)
     save = awaited(Graph.save, unchanged)
     unload = awaited(Graph.unload, unchanged)
+
+    @functools.wraps(Graph.components)
+    async def components(self, **options: Any) -> AsyncComponents:
+        """Return the connected components: see ``Graph.components``."""
+        return AsyncComponents(await in_thread(self._client, self.synchronous.components, **options), self._client)
 
     @property
     def record(self) -> GraphRecord:

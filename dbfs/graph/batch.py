@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import engines
+from dbfs.calls import public
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Ref, release
 from dbfs.cluster.own_process import StaysHere
@@ -116,6 +117,7 @@ def batch(
             copied, most = False, MOST_SOURCES if copied else size // 2
 
 
+@public
 class BatchResult(StaysHere):
     """The result of ``Graph.bfs_batch``. Its rows or columns of sources are in the order of the call.
 

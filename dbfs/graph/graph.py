@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics.degrees import sample_sources
+from dbfs.calls import public
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.gang import Gang
 from dbfs.cluster.own_process import StaysHere
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.ordering import DegreeOrder
 
 
+@public
 class Graph(StaysHere, GraphCounts):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
 

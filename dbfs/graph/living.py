@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs.building.batch import Batch
 from dbfs.building.on_cpu import HostBuilder
+from dbfs.calls import public
 from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import release
@@ -315,6 +316,7 @@ class Change:
     ids: Ids
 
 
+@public
 class Watch(StaysHere):
     """A result that is kept up to date; ``Graph.watch`` returns one. Iterating waits for batches.
 

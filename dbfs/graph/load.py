@@ -16,6 +16,7 @@ from dbfs import config
 from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
 from dbfs.building.layout import choose_layout
 from dbfs.building.saved import with_mapping
+from dbfs.calls import public
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 _FEW_EDGES: Final = 1 << 11
 
 
+@public
 @awaitable(AsyncGraph)
 @bounded("build-deadline")
 def load(
@@ -88,7 +90,8 @@ def load(
         client: any ``distributed.Client``; Dask's current one if None. Without one, ``load`` starts a cluster within
             this process, on CPU cores, and warns of that; its client becomes Dask's current one. With an asynchronous
             client ``load`` returns an awaitable of an ``AsyncGraph``.
-        ranks: number of workers that take part, one rank each; all workers if None.
+        ranks: number of workers that take part, one rank each; all workers if None. ``load`` waits until they have
+            joined. If None it waits for the first one, and for those that join within a second after it.
         directed: whether edges can be crossed in one direction only. None takes it from a file's format or header, and
             from a graph; a matrix is undirected if it is symmetric; tables, pairs and arrays are undirected.
         format: the format of a file; None guesses it from the file's name and header.
@@ -125,7 +128,8 @@ def load(
         backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
             if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
             exchange through the host, which is slower (a warning says so).
-        deadline: seconds (or a Dask duration) that the load may take; ``dbfs.build-deadline`` if None.
+        deadline: seconds (or a Dask duration) that the load may take, the wait for workers included. If None,
+            ``dbfs.build-deadline``, and ``dbfs.workers-timeout`` for the wait.
         mapped: for a saved graph: True if ranks on CPUs map its files instead of copying them into their memory, False
             if they copy. A load takes less time then, and graphs that are loaded twice on a host share memory. But a
             program that truncates a mapped file ends the workers (SIGBUS), with all of their graphs. None maps the
@@ -153,7 +157,7 @@ def load(
     listed = _listed(edges, client, directed=directed, format=format, source=source, target=target)
     listed = with_mapping(listed, mapped, shared=client.cluster is None)
     options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
-    gang = Gang(client, roster(client, ranks))
+    gang = Gang(client, roster(client, ranks, timeout=deadline))
     chosen = choose_backend(gang, backend)
     options = _laid_out(listed, gang, options, chosen, mutable=mutable)
     shown = listed.name if name is None else name
@@ -195,6 +199,7 @@ def load(
     return Graph(record, formed, client)
 
 
+@public
 @awaitable(AsyncGraph)
 @bounded()
 def open(  # noqa: A001 - the word users expect

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import engines
+from dbfs.calls import public
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 
+@public
 class BFSResult(StaysHere):
     """The result of ``Graph.bfs``.
 

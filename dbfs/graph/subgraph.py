@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.calls import public
 from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import MissingPackageError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dbfs_workers.storage.id_table import Ids
 
 
+@public
 @dataclass(frozen=True)
 class Subgraph:
     """Some vertices of a graph and edges between them. Needs no cluster.
@@ -156,6 +158,7 @@ def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
     return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
 
 
+@public
 class Neighbourhood(StaysHere):
     """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
 

@@ -25,6 +25,7 @@ import distributed
 
 from dbfs import progress as progresses
 from dbfs.building.build import BuildOptions, check_fit
+from dbfs.calls import public
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang
@@ -63,6 +64,7 @@ class Search:
     validation_seconds: float
 
 
+@public
 @dataclass(frozen=True)
 class Graph500Result:
     """Result of a benchmark whose searches were all valid. ``str`` returns the benchmark's output.
@@ -122,6 +124,7 @@ class Graph500Result:
         return block(self.statistics)
 
 
+@public
 @awaitable(unchanged)
 def graph500(
     scale: int,

@@ -18,6 +18,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.calls import public
 from dbfs.cluster.connect import connect
 from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
@@ -206,6 +207,7 @@ def is_view(graph: nx.Graph) -> bool:
     return hasattr(graph, "_graph") or not isinstance(graph._adj, dict)
 
 
+@public
 def from_networkx(graph: nx.Graph) -> BackendGraph:
     """Convert a NetworkX graph, which must not change afterwards; NetworkX's functions take the result in its place.
 

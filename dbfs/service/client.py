@@ -11,6 +11,7 @@ from typing import Any
 
 import distributed
 
+from dbfs.calls import public
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import (
     awaitable,
@@ -60,6 +61,7 @@ _FREE_SECONDS = 3.0
 _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weakref.WeakKeyDictionary()
 
 
+@public
 @awaitable(unchanged)
 @bounded()
 def install(client: distributed.Client | None = None) -> None:

@@ -83,9 +83,8 @@ class GraphTable:
                 raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
             same = [graph for graph in self._graphs.values() if graph.record.name == name]
             if same and not (message.replace and all(graph.record.named for graph in same)):
-                raise NameTakenError(
-                    f"a graph named {name!r} exists already; unload or replace it, or choose another name"
-                )
+                way = "" if message.replace else "replace=True (dbfs load --replace) replaces that graph; or "
+                raise NameTakenError(f"a graph named {name!r} exists already; {way}choose another name")
         # Reserved before the old graph is dissolved, so that no other client takes the name meanwhile.
         self._reserved[message.graph_id] = Reservation(message.client, message.addresses, name)
         return self._taken_out(name) if name is not None and message.first else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import distributed
 
+from dbfs.calls import public
 from dbfs.cluster.awaiting import AsyncView, awaitable, awaited, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded
@@ -13,6 +14,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CancelRun, ListGraphs, ListRuns
 
 
+@public
 @awaitable(unchanged)
 @bounded()
 def graphs(*, client: distributed.Client | None = None) -> list[GraphStatus]:
@@ -25,6 +27,7 @@ def async_runs(listed: list[Run]) -> list[AsyncRun]:
     return [AsyncRun(run) for run in listed]
 
 
+@public
 @awaitable(async_runs)
 @bounded()
 def runs(*, client: distributed.Client | None = None) -> list[Run]:
@@ -33,6 +36,7 @@ def runs(*, client: distributed.Client | None = None) -> list[Run]:
     return [Run(status, client) for status in ServiceClient.of(client).call(ListRuns())]
 
 
+@public
 class Run(StaysHere):
     """A run that waits or is under way.
 

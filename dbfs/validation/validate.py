@@ -18,6 +18,7 @@ import distributed
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbfs.calls import public
 from dbfs.cluster.awaiting import AsyncView, in_thread
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Key, Ref, TaskGraph, release
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Labels:
     """Labels to validate that are not a result: another program's, or labels that the caller changed.
@@ -101,6 +103,7 @@ def validate(
 ) -> Coroutine[Any, Any, Validation]: ...
 
 
+@public
 def validate(
     graph: Graph | AsyncGraph, result: BFSResult | BatchResult | AsyncBFSResult | AsyncBatchResult | Labels
 ) -> Validation | Coroutine[Any, Any, Validation]:

@@ -1,8 +1,8 @@
 """Sphinx extension: pages made of other files of the project, written to ``docs/generated/`` before each build.
 
 The configuration page comes from ``dbfs/dbfs.yaml`` with its comments, the page of errors from ``dbfs.errors``, the
-notebooks from ``examples/``, and the pages on clusters from ``configs/``. Links to files without a page lead to the
-repository.
+notebooks from ``examples/``, and the pages on clusters from ``configs/``. A link to a file without a page becomes a
+download of that file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
-REPOSITORY = "https://github.com/dbfs-project/dbfs/blob/main"
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 GENERATED = DOCS / "generated"
@@ -44,6 +44,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
     app.connect("missing-reference", resolve_short_name)
     app.connect("autodoc-process-signature", hide_constructor)
+    app.connect("autodoc-skip-member", hide_inner)
     app.setup_extension("sphinx_click")
     app.connect("sphinx-click-process-description", set_options_as_code)
     app.connect("sphinx-click-process-options", set_options_as_code)
@@ -68,7 +69,7 @@ def write(page: str, text: str) -> None:
 
 
 def relinked(text: str, name: str, page: str) -> str:
-    """Markdown of a copied file with its relative links turned to pages of the site or to the repository."""
+    """Markdown of a copied file with its relative links turned to pages of the site or to files of the checkout."""
 
     def link(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
@@ -76,13 +77,8 @@ def relinked(text: str, name: str, page: str) -> str:
             return match[0]
         file = (ROOT / name).parent.joinpath(target).resolve()
         inside = str(file.relative_to(ROOT))
-        if inside in COPIED:
-            to = relative(GENERATED / COPIED[inside], page)
-        elif file.is_relative_to(DOCS):
-            to = relative(file, page)
-        else:
-            to = f"{REPOSITORY}/{inside}"
-        return f"]({to}{anchor})"
+        to = GENERATED / COPIED[inside] if inside in COPIED else file
+        return f"]({relative(to, page)}{anchor})"
 
     return re.sub(r"\]\(([^)#\s]+)(#[^)\s]*)?\)", link, text)
 
@@ -168,6 +164,14 @@ def hide_constructor(
 ) -> tuple[str | None, str | None]:
     """Show a class that other calls return without the arguments of its constructor."""
     return ("", None) if name in RETURNED else (signature, result)
+
+
+def hide_inner(_app: Sphinx, _what: str, name: str, member: object, _skip: bool, _options: object) -> bool | None:
+    """Leave out a method or a property that its class keeps for other modules (``StaysHere._inner``)."""
+    function = getattr(member, "fget", member)
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    owner = getattr(module, getattr(function, "__qualname__", "").partition(".")[0], None)
+    return True if name in getattr(owner, "_inner", ()) else None
 
 
 def set_options_as_code(_app: Sphinx, _ctx: object, lines: list[str]) -> None:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import grid2d, grid3d, path
 from dbfs.edges.generate.lattice import lattice
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import InvalidOptionTypeError
 
 
 def adjacency(edges: EdgeList) -> sp.coo_array:
@@ -45,7 +45,7 @@ def test_self_loops_are_the_diagonal(grid, side: int) -> None:
     assert edges.m == without.m + edges.n
     expected = np.eye(edges.n) + adjacency(without).toarray()
     np.testing.assert_array_equal(adjacency(edges).toarray(), expected)
-    with pytest.raises(InvalidOptionError, match=r"^grid[23]d: loops must be true or false, not 1$"):
+    with pytest.raises(InvalidOptionTypeError, match="^loops must be True or False, not 1$"):
         grid(side, loops=1)
 
 

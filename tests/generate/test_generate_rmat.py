@@ -10,7 +10,7 @@ import pytest
 from dbfs.edges.generate import rmat
 from dbfs.edges.generate.ranges import Generated
 from dbfs.edges.generate.rmat import RmatPiece, draw_pairs
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
 
 SHARES = [(0.57, 0.19, 0.19), (0.45, 0.15, 0.15), (0.25, 0.25, 0.25), (0.1, 0.2, 0.3), (0, 0, 0), (0, 1, 0), (1, 0, 0)]
 
@@ -88,9 +88,14 @@ def test_counts_known_beforehand() -> None:
         ({"scale": 3, "n": 9}, "rmat: n must be in 1..8, not 9"),
         ({"scale": 3, "n": 0}, "rmat: n must be in 1..8, not 0"),
         ({"scale": 3, "m": -1}, "rmat: m must be in 0..1152921504606846976, not -1"),
-        ({"scale": 3, "directed": 1}, "rmat: directed must be true or false, not 1"),
     ],
 )
 def test_a_wrong_argument_is_named(options: dict, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{re.escape(message)}$"):
         rmat(**options)
+
+
+def test_directed_is_a_bool() -> None:
+    with pytest.raises(InvalidOptionTypeError, match="^directed must be True or False, not 1$"):
+        rmat(3, directed=1)
+    assert rmat(3, directed=np.True_) == rmat(3, directed=True)

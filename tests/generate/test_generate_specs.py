@@ -25,7 +25,7 @@ from dbfs.edges.generate import (
     tree,
     uniform,
 )
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
 
 NAMES = "kronecker, rmat, uniform, grid2d, grid3d, path, star, complete, tree, random_tree, geometric, corpus"
 
@@ -174,7 +174,7 @@ def test_functions_take_numpy_integers() -> None:
 
 
 def test_directed_must_be_a_bool() -> None:
-    with pytest.raises(InvalidOptionError, match=r"^uniform: directed must be true or false, not 'false'$"):
+    with pytest.raises(InvalidOptionTypeError, match="^directed must be True or False, not 'false'$"):
         uniform(1, 1, directed="false")
 
 

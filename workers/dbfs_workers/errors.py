@@ -60,6 +60,13 @@ class InvalidOptionTypeError(DbfsError, TypeError):
     """Raised for an option whose value has the wrong type, such as ``ranks=2.5``."""
 
 
+class InvalidCallError(InvalidOptionError, TypeError):
+    """Raised for arguments that a call does not have: a misspelt option, one too many, one missing.
+
+    The message names the call, and the option that is meant.
+    """
+
+
 class DirectedGraphError(DbfsError, ValueError):
     """Raised if a function that is defined for undirected graphs only gets a directed graph."""
 

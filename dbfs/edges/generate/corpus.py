@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log, log2, pow, prod, sqrt  # noqa: A004 - the built-in's type is Any
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.communities import communities, power_law
 from dbfs.edges.generate.geometric import geometric
@@ -203,6 +204,7 @@ average depths; Tödling's, from vertex 0, differ most for wikipedia (460) and c
 _BY_NAME = {graph.name: graph for graph in (*CORPUS, *TODLING)}
 
 
+@public
 def corpus(name: str, scale_down: int = 1) -> EdgeList:
     """Return the stand-in for a graph of Merrill 2012's Table 1, or of Tödling 2019.
 

@@ -14,6 +14,7 @@ from math import isqrt, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
 from dbfs.edges.generate.ranges import MAX_SEED, integer, number
@@ -123,6 +124,7 @@ class Geometric(EdgeList):
         return [GeometricPiece(self.tiling, self.radius, *pair) for pair in pairwise(ends)]
 
 
+@public
 def geometric(n: int, radius: float, seed: int = 1) -> EdgeList:
     """Return a graph of n uniform random points in the unit square, with undirected edges up to ``radius`` long.
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.ranges import MAX_SEED, Generated, RangePiece, integer
 from dbfs_workers.storage.pieces import Edges
@@ -143,6 +144,7 @@ class KroneckerPiece(RangePiece):
         return sources, targets
 
 
+@public
 def kronecker(scale: int, edgefactor: int = 16, seed1: int = 2, seed2: int = 3) -> EdgeList:
     """Return Graph500's Kronecker graph: 2^scale vertices, edgefactor * 2^scale undirected edges.
 

@@ -11,8 +11,9 @@ from operator import mul
 from types import ModuleType
 from typing import Any
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.ranges import Generated, RangePiece, boolean, integer
+from dbfs.edges.generate.ranges import Generated, RangePiece, integer
 
 # The largest side with at most 2^40 vertices, by number of axes.
 _MAX_SIDE = {2: 2**20, 3: 10321}
@@ -45,6 +46,7 @@ def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> Generated
     return Generated(name, n, between + n * loops, False, whole, edges_each=len(sides) + loops)
 
 
+@public
 def grid2d(side: int, loops: bool = False) -> EdgeList:
     """Return the square lattice of side * side vertices, undirected: 2 * side * (side - 1) edges without self-loops.
 
@@ -58,6 +60,7 @@ def grid2d(side: int, loops: bool = False) -> EdgeList:
     return _grid("grid2d", side, 2, loops)
 
 
+@public
 def grid3d(side: int, loops: bool = False) -> EdgeList:
     """Return the cubic lattice of side^3 vertices, undirected: 3 * side^2 * (side - 1) edges without self-loops.
 
@@ -66,12 +69,13 @@ def grid3d(side: int, loops: bool = False) -> EdgeList:
         loops: give each vertex a self-loop, as the 7-point Poisson matrix with its diagonal has.
 
     Raises:
-        InvalidOptionError: side is not an integer in 1..10321, or loops not a bool.
+        InvalidOptionError: side is not an integer in 1..10321.
+        InvalidOptionTypeError: loops is not a bool.
     """
     return _grid("grid3d", side, 3, loops)
 
 
 def _grid(generator: str, side: int, axes: int, loops: bool) -> Generated:
     side = integer(generator, "side", side, 1, _MAX_SIDE[axes])
-    loops = boolean(generator, "loops", loops)
+    loops = bool(loops)
     return lattice(f"{generator}:side={side}{',loops=true' * loops}", (side,) * axes, loops)

@@ -34,13 +34,6 @@ def number(generator: str, parameter: str, value: object, low: float, high: floa
     return found
 
 
-def boolean(generator: str, parameter: str, value: object) -> bool:
-    """Return the value; raise ``InvalidOptionError`` unless it is a bool."""
-    if not isinstance(value, bool):
-        raise InvalidOptionError(f"{generator}: {parameter} must be true or false, not {value!r}")
-    return value
-
-
 def even_ranges(total: int, at_most: int) -> list[tuple[int, int]]:
     """Cut 0..total-1 into the fewest ranges [start, stop) of about equal length and at most ``at_most`` (1 or more).
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, Generated, RangePiece, boolean, integer, number
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, Generated, RangePiece, integer, number
 from dbfs.errors import InvalidOptionError
 
 _MAX_SCALE = 40
@@ -95,6 +96,7 @@ def _levels(xp: ModuleType, edges: Any, scale: int, start: int) -> Iterator[Any]
             yield drawn & xp.uint64(2**_LEVEL_BITS - 1)
 
 
+@public
 def rmat(
     scale: int,
     edgefactor: int = 16,
@@ -120,7 +122,8 @@ def rmat(
 
     Raises:
         InvalidOptionError: a parameter is not an integer in its range (scale 1..40, edgefactor 1..2^20, n 1..2^scale, m
-            0..2^60), a probability not a number in 0..1, their sum above 1, or directed not a bool.
+            0..2^60), a probability not a number in 0..1, or their sum above 1.
+        InvalidOptionTypeError: directed is not a bool.
     """
     scale = integer("rmat", "scale", scale, 1, _MAX_SCALE)
     edgefactor = integer("rmat", "edgefactor", edgefactor, 1, _MAX_EDGEFACTOR)
@@ -129,7 +132,7 @@ def rmat(
     if sum(quadrants) > 1 + 1e-12:
         raise InvalidOptionError(f"rmat: a + b + c must be at most 1, not {sum(quadrants):g}")
     seed = integer("rmat", "seed", seed, 0, MAX_SEED)
-    directed = boolean("rmat", "directed", directed)
+    directed = bool(directed)
     vertices = 1 << scale if n is None else integer("rmat", "n", n, 1, 1 << scale)
     edges = edgefactor * vertices if m is None else integer("rmat", "m", m, 0, MAX_EDGES)
     shape = "" if n is None else f",n={vertices}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
 from dbfs.edges.generate.ranges import MAX_SEED, MAX_VERTICES, Generated, RangePiece, integer
@@ -55,6 +56,7 @@ class CompletePiece(RangePiece):
         return edges - higher * (higher - 1) // 2, higher
 
 
+@public
 def path(n: int) -> EdgeList:
     """Return the undirected path 0 - 1 - ... - n-1.
 
@@ -65,6 +67,7 @@ def path(n: int) -> EdgeList:
     return Generated(f"path:n={n}", n, n - 1, directed=False, whole=TreePiece(1, n, arity=1))
 
 
+@public
 def star(n: int) -> EdgeList:
     """Return the undirected star with hub 0 and n - 1 other vertices.
 
@@ -75,6 +78,7 @@ def star(n: int) -> EdgeList:
     return Generated(f"star:n={n}", n, n - 1, directed=False, whole=TreePiece(1, n, arity=n))
 
 
+@public
 def complete(n: int) -> EdgeList:
     """Return the undirected complete graph of n vertices, without self-loops: n * (n - 1) / 2 edges.
 
@@ -86,6 +90,7 @@ def complete(n: int) -> EdgeList:
     return Generated(f"complete:n={n}", n, edges, directed=False, whole=CompletePiece(0, edges))
 
 
+@public
 def tree(n: int, arity: int = 2) -> EdgeList:
     """Return the undirected complete k-ary tree with root 0: the parent of vertex v is (v - 1) // arity.
 
@@ -97,6 +102,7 @@ def tree(n: int, arity: int = 2) -> EdgeList:
     return Generated(f"tree:n={n},arity={arity}", n, n - 1, directed=False, whole=TreePiece(1, n, arity))
 
 
+@public
 def random_tree(n: int, seed: int = 1) -> EdgeList:
     """Return a random recursive tree, undirected: the parent of vertex v is uniform among 0..v-1.
 

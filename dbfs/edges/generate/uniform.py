@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.counter import below, random_raw
-from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, Generated, RangePiece, boolean, integer
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, Generated, RangePiece, integer
 from dbfs.errors import InvalidOptionError
 
 # One Philox counter gives four 64-bit numbers.
@@ -40,17 +41,19 @@ class UniformPiece(RangePiece):
         return xp.ascontiguousarray(pairs[:, 0]), xp.ascontiguousarray(pairs[:, 1])
 
 
+@public
 def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
     """Return m edges among n vertices, both ends independent and uniform. Self-loops and duplicates occur.
 
     Raises:
-        InvalidOptionError: a parameter is not an integer in its range (n 0..2^40, m 0..2^60, a 64-bit seed), directed
-            is not a bool, or n = 0 while m > 0.
+        InvalidOptionError: a parameter is not an integer in its range (n 0..2^40, m 0..2^60, a 64-bit seed), or n = 0
+            while m > 0.
+        InvalidOptionTypeError: directed is not a bool.
     """
     n = integer("uniform", "n", n, 0, MAX_VERTICES)
     m = integer("uniform", "m", m, 0, MAX_EDGES)
     seed = integer("uniform", "seed", seed, 0, MAX_SEED)
-    directed = boolean("uniform", "directed", directed)
+    directed = bool(directed)
     if m > 0 and n == 0:
         raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} if m > 0, not 0")
     name = f"uniform:n={n},m={m},seed={seed},directed={str(directed).lower()}"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
+from dbfs.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.adjacency import open_adjacency_list
 from dbfs.edges.readers.arrow import open_arrow
@@ -52,6 +53,7 @@ _BINARIES: dict[str, tuple[Callable[[Source, ReadOptions], EdgeList], tuple[str,
 FORMATS = (*_TEXTS, *_BINARIES)
 
 
+@public
 def from_file(
     path: str | os.PathLike[str],
     *,

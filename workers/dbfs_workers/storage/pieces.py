@@ -34,8 +34,8 @@ class Piece(Protocol):
     def read(self) -> Edges | IdEdges:
         """Return the piece's sources and targets: vertices if the edge list has a number of vertices, else ids.
 
-        A piece of a file raises:
-            FormatError: the file is not what its format says (the message names the line, or the part of the file),
+        Raises:
+            FormatError: a file is not what its format says (the message names the line, or the part of the file),
                 there are more edges than the header promises, or much text holds few edges.
             EdgeInputError: a row of a table has no two ids; the message names the row.
             TruncatedFileError: the file ends too early.
