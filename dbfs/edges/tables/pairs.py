@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, require_kinds, require_values
+from dbfs.edges.tables.ids import Place, ids_of, require_kinds, require_values
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError
 
@@ -80,8 +80,8 @@ def with_lone(table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: boo
     if lone is not None:
         if [column.type for column in lone] != [table.schema.field(column).type for column in ends.source]:
             raise EdgeInputError(f"{name}: vertices without edges have ids of another type than those with edges")
-        others = pa.table(list(lone), names=list(ends.source))
-        require_values(others, Ends(ends.source, ends.source), Place(f"{name}, vertices without edges"))
+        columns, place = pa.table(list(lone), names=list(ends.source)), Place(f"{name}, vertices without edges")
+        others = ids_of(columns, ends.source, ends.source, place)
     return TableEdges(name, None, table.num_rows, directed, table=table, ends=ends, id_kinds=kinds, lone=others)
 
 
