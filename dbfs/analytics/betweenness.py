@@ -86,7 +86,7 @@ def betweenness_centrality(
     """See ``Graph.betweenness_centrality``."""
     chosen, sources = chosen_vertices(graph, vertices), _sources(graph, options)
     values, errors = of_vertices(graph, sources, normalized, endpoints, options)
-    if vertices is not None:
+    if vertices is not None or graph.deleted:
         values, errors = values[chosen], None if errors is None else errors[chosen]
     return VertexMeasure("betweenness_centrality", graph.ids_of(chosen), values, errors, sources.size)
 

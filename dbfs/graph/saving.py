@@ -54,8 +54,8 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
         raise InvalidOptionError(
-            f"{record.name} has {gone}, which would be vertices without edges in a saved graph: insert_vertices() "
-            "makes them such, and dbfs.load(graph.subgraph(ids)) makes a graph without them"
+            f"{record.name} has {gone}, which a saved graph can't keep: dbfs.load(graph.subgraph(ids)) makes a graph "
+            "without them to save"
         )
     folder = Folder.at(path)
     require_writable(folder.path, shared=gang.client.cluster is None)
