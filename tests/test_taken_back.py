@@ -126,10 +126,10 @@ def subgraph(graph: Facts) -> Subgraph:
 
 
 def measure(given_out: Subgraph) -> EdgeMeasure:
-    ends = [take(given_out.vertices, places) for places in (given_out.sources, given_out.targets)]
+    source, target = (take(given_out.vertices, places) for places in (given_out.sources, given_out.targets))
     lone = np.setdiff1d(np.arange(given_out.n), np.concatenate([given_out.sources, given_out.targets]))
     told = of_graph("given", directed=given_out.directed, edges=given_out.edges, lone=take(given_out.vertices, lone))
-    return EdgeMeasure("edge_betweenness_centrality", *ends, np.ones(given_out.edges), None, 1, told)
+    return EdgeMeasure("edge_betweenness_centrality", source, target, np.ones(given_out.edges), None, 1, told)
 
 
 def in_parquet(table: pa.Table, folder: Path) -> str:

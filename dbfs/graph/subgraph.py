@@ -97,9 +97,10 @@ class Subgraph:
             apart = source != target
             source, target = np.append(source, target[apart]), np.append(target, source[apart])
         ones = np.ones(source.size, np.int8)
-        matrix = scipy.sparse.coo_array((ones, (source, target)), shape=(self.n, self.n)).tocsr()
+        matrix: Any = scipy.sparse.coo_array((ones, (source, target)), shape=(self.n, self.n)).tocsr()
         matrix.directed = self.directed
-        return matrix
+        made: scipy.sparse.csr_array = matrix
+        return made
 
     def to_networkx(self) -> networkx.Graph[Any]:
         """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids.

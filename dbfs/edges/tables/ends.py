@@ -138,7 +138,7 @@ def _default_ends(columns: Sequence[str], name: str) -> Ends:
             )
         return Ends((columns[0],), (columns[1],))
     half = len(columns) // 2
-    if list(columns) == [f"{end}_{part}" for end in ("src", "dst") for part in range(half)]:
+    if columns and list(columns) == [f"{end}_{part}" for end in ("src", "dst") for part in range(half)]:
         return Ends(tuple(columns[:half]), tuple(columns[half:]))
     found = f"{counted(len(columns), 'column')} ({listed(columns)})"
     raise EdgeInputError(f"{name} has {found}; name those of an edge's ends by {_BY_OPTIONS}")
