@@ -36,7 +36,7 @@ from dbfs.networkx import from_networkx
 from dbfs_workers.storage.id_table import as_ids, as_python, take
 from dbfs_workers.storage.pieces import PieceWithLoneIds
 
-PER_TEST = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PER_TEST = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS: dict[str, tuple[Any, ...]] = {
     "dense": tuple(range(6)),
     "integers": (1, 7, 40, 41, 10**12, 2**63 - 1),
@@ -289,6 +289,23 @@ def test_results_are_no_edges(other: str) -> None:
     with pytest.raises(EdgeInputError, match="as results of dbfs have, and these are no edges"):
         edge_list(pa.table({"vertex": [1, 2], other: [0, 1]}))
     assert edge_list(pa.table({"vertex": [1, 2], other: [0, 1]}), source="vertex", target=other).m == 2
+
+
+def test_tuples_of_one_part_are_refused() -> None:
+    """They would come back as their part."""
+    for edges in ([((1,), (2,))], nx.Graph([((1,), (2,))])):
+        with pytest.raises(EdgeInputError, match="is a tuple of length 1; expected one length, 2 or more"):
+            edge_list(edges)
+
+
+def test_changes_by_what_was_given_out(client: distributed.Client) -> None:
+    """Edges without order are no edges of a directed graph."""
+    two = subgraph(make(False, {1, 2}, [(1, 2)])), subgraph(make(True, {1, 2}, [(2, 1)]))
+    with dbfs.load([(1, 2), (2, 3)], client=client, ranks=1, directed=True, mutable=True) as graph:
+        with pytest.raises(InvalidOptionError, match="its edges have no order"):
+            graph.insert_edges(two[0])
+        graph.insert_edges(two[1])
+        assert graph.neighbors(2) == [1, 3]
 
 
 def test_ids_that_no_text_holds(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
     """Return ids as Arrow arrays: int64 or ``large_string``; an array for each part of ids that are tuples.
 
     Args:
-        values: integers (NumPy's too), strings, or tuples of one length of these. No values are integers.
+        values: integers (NumPy's too), strings, or tuples of one length, 2 or more, of these. No values are integers.
         what: what a value is, for messages, such as ``node``.
 
     Raises:
@@ -131,9 +131,9 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
     kinds = set(map(type, values))
     if kinds and all(issubclass(kind, tuple) for kind in kinds):
         lengths = sorted(set(map(len, values)))
-        if len(lengths) > 1 or lengths[0] == 0:
-            words = f"a {what} is a tuple of length {lengths[0]}, and another of length {lengths[-1]}"
-            raise EdgeInputError(f"{words}; expected one length, 1 or more")
+        if len(lengths) > 1 or lengths[0] < 2:
+            another = f", and another of length {lengths[-1]}" if len(lengths) > 1 else ""
+            raise EdgeInputError(f"a {what} is a tuple of length {lengths[0]}{another}; expected one length, 2 or more")
         return [_column(part, f"part {place} of a {what}") for place, part in enumerate(zip(*values, strict=True))]
     return [_column(values, what)]
 
