@@ -42,7 +42,7 @@ def test_convert(tmp_path: Path) -> None:
     answer = invoke("convert", edges, tmp_path / "edges.graph", "--undirected", "--format", "edge-list")
     assert answer.exit_code == 0, answer.output
     assert "2 vertices, 1 undirected edge, " in answer.stdout
-    assert "\nleft out: 2 x self-loops and duplicates\n" in answer.stdout
+    assert "\nleft out: 2 x self-loops and duplicates; .mtx, .gr and .parquet keep them\n" in answer.stdout
     assert (tmp_path / "edges.graph").read_text().splitlines()[1:] == ["2 1", "2", "1"]
 
 
@@ -84,7 +84,7 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     assert answer.stdout.splitlines()[1:] == [
         "left out: 2 x since",
-        "ids: numbers from 1 on stand for the vertices' ids, in ascending order",
+        "ids: numbers from 1 on stand for the vertices' ids, in ascending order; .parquet keeps ids",
     ]
     answer = invoke("convert", tmp_path / "a.csv", tmp_path / "a.parquet", *ends)
     assert answer.stdout.splitlines()[1:] == ["left out: 2 x since"]

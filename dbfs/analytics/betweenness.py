@@ -21,6 +21,7 @@ from dbfs.analytics.sweeps import batches_of, near_together
 from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
+from dbfs.edges.tables.about import About, of_graph
 from dbfs.errors import InvalidOptionError
 from dbfs.memory import require_room
 from dbfs_workers.storage.batch import OF_ROWS, SWEPT_SOURCES
@@ -51,6 +52,7 @@ class EdgeMeasure:
         values: float64, the measure of each edge.
         errors: float64, the standard error of each value; None if the values are exact.
         sources: number of vertices that were traversed from.
+        about: the graph's direction, and its vertices without edges.
     """
 
     name: str
@@ -59,11 +61,16 @@ class EdgeMeasure:
     values: Floats = field(repr=False)
     errors: Floats | None = field(repr=False)
     sources: int
+    about: About = field(repr=False)
 
     def to_arrow(self) -> pa.Table:
-        """Return an Arrow table: ``source`` and ``target`` (ids), the measure by its name, errors if sampled."""
+        """Return an Arrow table: ``source`` and ``target`` (ids), the measure by its name, errors if sampled.
+
+        The metadata of its schema are those of ``Subgraph.to_arrow``.
+        """
         errors = {} if self.errors is None else {"standard_error": self.errors}
-        return whole_table(source=self.source_ids, target=self.target_ids, **{self.name: self.values}, **errors)
+        table = whole_table(source=self.source_ids, target=self.target_ids, **{self.name: self.values}, **errors)
+        return self.about.put_on(table)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
@@ -81,7 +88,7 @@ def betweenness_centrality(
     """See ``Graph.betweenness_centrality``."""
     chosen, sources = chosen_vertices(graph, vertices), _sources(graph, options)
     values, errors = of_vertices(graph, sources, normalized, endpoints, options)
-    if vertices is not None:
+    if vertices is not None or graph.deleted:
         values, errors = values[chosen], None if errors is None else errors[chosen]
     return VertexMeasure("betweenness_centrality", graph.ids_of(chosen), values, errors, sources.size)
 
@@ -92,7 +99,9 @@ def edge_betweenness_centrality(graph: Graph, normalized: bool, options: Options
     (starts, ends), values, errors = of_edges(graph, sources, normalized, options)
     ids = graph.ids()
     name = "edge_betweenness_centrality"
-    return EdgeMeasure(name, take(ids, starts), take(ids, ends), values, errors, sources.size)
+    lone = np.setdiff1d(graph.living.vertices(), np.concatenate([starts, ends]))
+    about = of_graph(graph.name, directed=graph.directed, edges=starts.size, lone=take(ids, lone))
+    return EdgeMeasure(name, take(ids, starts), take(ids, ends), values, errors, sources.size, about)
 
 
 def of_vertices(
@@ -130,8 +139,8 @@ def of_vertices(
         # A path ends at the vertex once for each source that reaches it, and begins there for each vertex it reaches.
         reached, own = more[-2:]
         squares = None if squares is None else squares + 2 * sums + reached + own**2
-        return _scaled(graph, sums + reached + own, squares, sources.size, graph.n, normalized)
-    others = graph.n - 1
+        return _scaled(graph, sums + reached + own, squares, sources.size, graph.n - graph.deleted, normalized)
+    others = graph.n - graph.deleted - 1
     values, errors = _scaled(graph, sums, squares, min(sources.size, others), others, normalized)
     # Of a source's paths to itself none passes a vertex, so a source has one source fewer.
     own_squares = None if squares is None else squares[sources]
@@ -164,7 +173,7 @@ def of_edges(
     begin, name = np.zeros((2, ends.shape[1])), "edge_betweenness_centrality"
     sums, squares = folded(graph, name, (sources,), begin, parts, np.add, options.checkpoint)
     told = None if options.sample is None else squares
-    return ends, *_scaled(graph, sums, told, sources.size, graph.n, normalized)
+    return ends, *_scaled(graph, sums, told, sources.size, graph.n - graph.deleted, normalized)
 
 
 def _scaled(
@@ -197,7 +206,7 @@ def _scaled(
 
 def _sources(graph: Graph, options: Options) -> NDArray[np.int64]:
     graph.refresh()
-    return sources_of(graph, options) if graph.n else np.empty(0, np.int64)
+    return sources_of(graph, options) if graph.n > graph.deleted else np.empty(0, np.int64)
 
 
 def _require(graph: Graph) -> None:

@@ -37,7 +37,7 @@ class Components(StaysHere):
 
     Attributes:
         graph: the graph's name.
-        labels: int64[n], the component of each vertex; ``graph.ids()`` has the ids in this order.
+        labels: int64[n], the component of each vertex, -1 for a deleted one; ``graph.ids()`` has the ids in this order.
         sizes: int64[count], the number of vertices of each component, falling.
         ids_of: returns the ids of vertices, as ``Graph.ids_of`` does.
     """
@@ -80,7 +80,8 @@ class Components(StaysHere):
         Raises:
             ResultReleasedError, GraphNotFoundError: the graph was unloaded, and its ids are not known without it.
         """
-        return whole_table(vertex=self.ids_of(np.arange(self.labels.size)), component=self.labels)
+        living = np.flatnonzero(self.labels >= 0)
+        return whole_table(vertex=self.ids_of(living), component=self.labels[living])
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
@@ -89,15 +90,16 @@ class Components(StaysHere):
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))
         return (
-            f"<dbfs.Components of {self.graph}: {self.count:,}, the largest of {largest:,} of {self.labels.size:,} "
+            f"<dbfs.Components of {self.graph}: {self.count:,}, the largest of {largest:,} of {self.sizes.sum():,} "
             f"vertices; {self.isolated:,} of a single vertex>"
         )
 
 
 def components(graph: Graph) -> Components:
     """See ``Graph.components``."""
-    if graph.n == 0:
-        return Components(graph.name, np.empty(0, np.int64), np.empty(0, np.int64), graph.ids_of)
+    graph.refresh()
+    if graph.n == graph.deleted:
+        return Components(graph.name, np.full(graph.n, -1), np.empty(0, np.int64), graph.ids_of)
     # The hub is in the giant component, if there is one. If there is none, union-find gets most edges.
     giant = traverse(graph, [(hub(graph),)])[0]
     try:
@@ -139,12 +141,15 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
 
 def _numbered(graph: Graph, roots: NDArray[np.uint32]) -> Components:
     """Number the components by falling size, given the root of each vertex."""
-    counts = np.bincount(roots)
+    living = graph.living.vertices()
+    counts = np.bincount(roots[living])
     present = np.flatnonzero(counts)
     first = np.zeros(counts.size, np.int64)
+    labels = np.full(roots.size, -1)
     # NumPy keeps the last of several values for one index: in reversed order the smallest vertex.
-    first[roots[::-1]] = np.arange(roots.size - 1, -1, -1)
+    first[roots[living[::-1]]] = living[::-1]
     order = present[np.lexsort((first[present], -counts[present]))]
     number = np.zeros(counts.size, np.int64)
     number[order] = np.arange(order.size)
-    return Components(graph.name, number[roots], counts[order], graph.ids_of)
+    labels[living] = number[roots[living]]
+    return Components(graph.name, labels, counts[order], graph.ids_of)

@@ -69,7 +69,7 @@ def eccentricity_bound(graph: Graph, source: Any) -> DiameterBounds:
             f"{graph.name} is directed: distances to a vertex and back differ, so that sweeps give no bounds; "
             "load it undirected"
         )
-    start = hub(graph) if source is None and graph.n else graph.vertex(0 if source is None else source)
+    start = hub(graph) if source is None and graph.n > graph.deleted else graph.vertex(0 if source is None else source)
     first = traverse(graph, [(start,)])[0]
     one = traverse(graph, [(_farthest(first),)])[0]
     other = traverse(graph, [(_farthest(one),)])[0]
@@ -162,7 +162,9 @@ def radius(graph: Graph, options: measures.Options) -> int:
 
 
 def eccentricities(graph: Graph, measure: Measure, options: measures.Options) -> Bounds:
-    """Return [n], an eccentricity by vertex, exact as far as the measure needs; errors as of ``Graph.diameter``.
+    """Return an eccentricity of each vertex that was not deleted, exact as far as the measure needs.
+
+    Errors as of ``Graph.diameter``.
 
     The answer has lower bounds if the measure is a largest eccentricity, else upper bounds: the measure of these bounds
     equals the measure of the eccentricities.
@@ -174,7 +176,9 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
     def parts(step: int, bounds: Bounds) -> Iterator[tuple[int, Bounds]]:
         lower, upper, central = bounds
         smallest = int(central.max()) if step else vertices.size
-        left = _undecided(vertices, lower, upper, measure) if step else vertices
+        # Places among the vertices.
+        everyone = np.arange(vertices.size)
+        left = _undecided(everyone, lower, upper, measure) if step else everyone
         vertex, before, of_all, pays = 0, left.size, False, measure is Measure.LARGEST
 
         def following() -> Iterator[BFSResult]:
@@ -185,18 +189,18 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
                 # smallest lower bound; the one of the smallest upper bound is the centre, after two traversals.
                 of_all = pays and step % 2 == 0 and bool(lower.min() < smallest)
                 if step == 0:
-                    vertex = hub(graph)
+                    vertex = int(np.searchsorted(vertices, hub(graph)))
                 elif step % 2:
                     vertex = _smallest(left, -upper, -lower)
                 else:
-                    vertex = _smallest(vertices if of_all else left, lower, upper)
-                yield traverse(graph, [(vertex,)], progress=options.progress)[0]
+                    vertex = _smallest(everyone if of_all else left, lower, upper)
+                yield traverse(graph, [(int(vertices[vertex]),)], progress=options.progress)[0]
 
         for sweep in of_one_version(graph, following()):
             step += 1
-            if sweep.reached < graph.n and step == 1:
-                raise disconnected(graph, vertex, sweep.reached)
-            distances, most = sweep.distances().astype(begin.dtype, copy=False), sweep.depth
+            if sweep.reached < vertices.size and step == 1:
+                raise disconnected(graph, int(vertices[vertex]), sweep.reached)
+            distances, most = sweep.distances()[vertices].astype(begin.dtype, copy=False), sweep.depth
             np.maximum(lower, np.maximum(distances, most - distances), out=lower)
             np.minimum(upper, most + distances, out=upper)
             lower[vertex] = upper[vertex] = most
@@ -209,7 +213,7 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
             if step % ROUND_TRAVERSALS == 0:
                 if left.size and before - left.size < PLAIN_TRAVERSALS:
                     some = left[:PLAIN_TRAVERSALS]
-                    made = counts_of(graph, some, options.progress)
+                    made = counts_of(graph, vertices[some], options.progress)
                     depths = [np.count_nonzero(counts, axis=1) - 1 for counts in made]
                     graph.require_version(sweep.version, "a traversal")
                     lower[some] = upper[some] = np.concatenate(depths)

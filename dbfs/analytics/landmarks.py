@@ -72,7 +72,7 @@ class Landmarks(StaysHere):
         """
         self.graph.require_version(self.version, "the set of landmarks")
         ends = [
-            np.array(self.graph.vertices_named(ids, what), np.int64)
+            np.array(self.graph.vertices_named(ids, what, living=True), np.int64)
             for ids, what in ((sources, "source"), (targets, "target"))
         ]
         if ends[0].size != ends[1].size and 1 not in (ends[0].size, ends[1].size):
@@ -97,7 +97,7 @@ def landmarks(graph: Graph, k: int, progress: Progress, path: str | os.PathLike[
             f"{graph.name} is directed: distances from landmarks bound none there; load the graph undirected"
         )
     graph.refresh()
-    if not graph.n:
+    if graph.n == graph.deleted:
         raise InvalidVertexError(f"{graph.name} has no vertices to be landmarks")
     first, version = hub(graph), graph.version
 

@@ -163,9 +163,10 @@ def average_shortest_path_length(graph: Graph, options: Options) -> MeanDistance
         )
     sources = sources_of(graph, options)
     sums = _rows(graph, "average_shortest_path_length", sources, _sums, options, connected=True)
-    others = max(1, graph.n - 1)
+    n = graph.n - graph.deleted
+    others = max(1, n - 1)
     value = int(sums.sum()) / (sums.size * others)
-    return MeanDistance(value, float(error_of_mean(sums.std(), sums.size, graph.n) / others), sums.size)
+    return MeanDistance(value, float(error_of_mean(sums.std(), sums.size, n) / others), sums.size)
 
 
 def wiener_index(graph: Graph, options: Options) -> float:
@@ -195,7 +196,7 @@ def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunct
 
     name, begin = "neighbourhood_function", np.zeros((2, 1))
     sums, squares = folded(graph, name, (sources,), begin, parts, add, options.checkpoint)
-    k, n = sources.size, graph.n
+    k, n = sources.size, graph.n - graph.deleted
     spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
     return NeighbourhoodFunction(sums * (n / k), n * error_of_mean(spread, k, n), k)
 
@@ -291,8 +292,9 @@ def _totals(
     def functions(depth: int) -> Floats:
         return np.stack(columns(np.arange(depth + 1, dtype=np.float64)), axis=1)
 
+    others = graph.n - graph.deleted - 1
     if options.sample is None and (turned or not graph.directed):
-        made = _Made(vertices.size, np.full(vertices.size, graph.n - 1), graph.n - 1)
+        made = _Made(vertices.size, np.full(vertices.size, others), others)
         total = _rows(graph, name, vertices, lambda counts: counts @ functions(counts.shape[1] - 1), options)
     else:
         sources = sources_of(graph, options) if vertices.size else vertices
@@ -303,30 +305,34 @@ def _totals(
 
         begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
         total = folded(graph, f"{name} by sums", made_of, begin, parts, np.add, options.checkpoint)
-        made = _Made(sources.size, sources.size - np.isin(vertices, sources), graph.n - 1)
+        made = _Made(sources.size, sources.size - np.isin(vertices, sources), others)
     return total.T, made
 
 
 def chosen_vertices(graph: Graph, vertices: Any) -> NDArray[np.int64]:
-    """Return the vertices of the caller's ids, each once, in their order; all for None."""
+    """Return the vertices of the caller's ids, each once, in their order; all that were not deleted for None.
+
+    Raise ``InvalidVertexError`` for an id whose vertex was deleted; other errors as for ``Graph.vertex``.
+    """
     if vertices is None:
         graph.refresh()
-        return np.arange(graph.n)
-    return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex"))), np.int64)
+        return graph.living.vertices()
+    return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex", living=True))), np.int64)
 
 
 def sources_of(graph: Graph, options: Options) -> NDArray[np.int64]:
-    """Return all vertices, or a random sample, ascending; the same for any number of ranks."""
+    """Return all vertices that were not deleted, or a random sample, ascending; the same for any number of ranks."""
     graph.refresh()
-    if not graph.n:
+    vertices = graph.living.vertices()
+    if not vertices.size:
         raise InvalidVertexError(f"{graph.name} has no vertices, and the measure is not defined then")
     if options.sample is None:
-        return np.arange(graph.n)
+        return vertices
     count = whole_count(options.sample, "sample", _LEAST_SAMPLE)
-    if count > graph.n:
-        raise InvalidOptionError(f"sample must be at most {graph.n}, the vertices of {graph.name}, not {count}")
+    if count > vertices.size:
+        raise InvalidOptionError(f"sample must be at most {vertices.size}, the vertices of {graph.name}, not {count}")
     generator = np.random.default_rng(whole_count(options.seed, "seed"))
-    return np.sort(generator.choice(graph.n, count, replace=False))
+    return vertices[np.sort(generator.choice(vertices.size, count, replace=False))]
 
 
 def _rows(
@@ -351,7 +357,7 @@ def _rows(
         made = counts_of(graph, ordered, options.progress, finished=finished, max_depth=max_depth)
         for counts in made:
             reached = counts.sum(axis=1)
-            if connected and reached.min() < graph.n:
+            if connected and reached.min() < graph.n - graph.deleted:
                 short = int(np.argmin(reached))
                 raise disconnected(graph, int(ordered[finished + short]), int(reached[short]))
             finished += len(counts)

@@ -75,7 +75,8 @@ def level_counts(result: BFSResult) -> NDArray[np.int64]:
 
 def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> NDArray[np.int32]:
     """See ``Graph.distance_matrix``."""
-    rows, columns = graph.vertices_named(sources, "source"), graph.vertices_named(targets, "target")
+    rows = graph.vertices_named(sources, "source", living=True)
+    columns = graph.vertices_named(targets, "target", living=True)
     if not rows or not columns:
         return np.empty((len(rows), len(columns)), np.int32)
     entries = len(rows) * len(columns)
@@ -159,7 +160,8 @@ def disconnected(graph: Graph, source: int, reached: int) -> DisconnectedGraphEr
     """Return the error for a measure that needs a path between all vertices."""
     kind = "strongly connected" if graph.directed else "connected"
     return DisconnectedGraphError(
-        f"{graph.name} is not {kind}: {graph.python_ids([source])[0]!r} reaches {reached:,} of {graph.n:,} vertices; "
+        f"{graph.name} is not {kind}: {graph.python_ids([source])[0]!r} reaches {reached:,} of "
+        f"{graph.n - graph.deleted:,} vertices; "
         "load one component, or take harmonic_centrality or neighbourhood_function, which need no path"
     )
 

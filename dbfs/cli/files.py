@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dbfs.edges.writers import Written
 
 _CORPUS = "corpus"
+_KEEP_LONE = ".parquet keeps them"
 _FORMATS_HELP = (
     "\b\nThe file's name determines its format:\n"
     ".mtx      Matrix Market, a pattern\n"
@@ -94,8 +95,14 @@ def _report(out: Path, written: Written, seconds: float) -> str:
     kind = "directed" if written.directed else "undirected"
     size = format_bytes(out.stat().st_size)
     lines = [f"{printable(out)}: {vertices}{counted(written.m, f'{kind} edge')}, {size} in {seconds:.1f} s"]
+    held = {"self-loops and duplicates": ".mtx, .gr and .parquet keep them", "vertices without edges": _KEEP_LONE}
     left_out = {"self-loops and duplicates": written.left_out, "vertices without edges": written.lone, **written.values}
-    lines += [f"left out: {count:,} x {printable(what)}" for what, count in left_out.items() if count]
+    lines += [
+        f"left out: {count:,} x {printable(what)}" + (f"; {held[what]}" if what in held else "")
+        for what, count in left_out.items()
+        if count
+    ]
     if written.numbered is not None:
-        lines.append(f"ids: numbers from {written.numbered} on stand for the vertices' ids, in ascending order")
+        words = f"ids: numbers from {written.numbered} on stand for the vertices' ids, in ascending order"
+        lines.append(f"{words}; .parquet keeps ids")
     return "\n".join(lines)

@@ -155,6 +155,8 @@ def measure(
         if not as_json:
             what = "distance" if measure == "neighbourhood" else "value"
             click.echo(f"{printable(out)}: wrote {counted(rows, what)}, {format_bytes(out.stat().st_size)}")
+            if isinstance(measured, EdgeMeasure) and measured.about.told and out.suffix == ".csv":
+                click.echo(f"left out: {measured.about.told}; .parquet keeps that")
 
 
 def _print_values(measured: VertexMeasure | EdgeMeasure, top: int, *, as_json: bool) -> None:

@@ -108,7 +108,8 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = F
 
     Args:
         matrix: n x n, in any SciPy sparse format; with ``bipartite`` r x c.
-        directed: False if the matrix is symmetric and so holds each edge in both directions. None to test it. With
+        directed: False if the matrix is symmetric and so holds each edge in both directions. None for the attribute
+            ``directed`` of a matrix of ``Subgraph.to_scipy``, and to test any other matrix. With
             ``bipartite``: True to cross edges from rows to columns only.
         bipartite: whether rows and columns are two sets of vertices: 0..r-1 for the rows, r..r+c-1 for the columns.
         name: the edges' name in messages.
@@ -130,6 +131,8 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = F
     if matrix.format in ("bsr", "dia"):
         entries.eliminate_zeros()
     src, dst, rows = entries.row.astype(np.int64), entries.col.astype(np.int64), int(matrix.shape[0])
+    if directed is None and getattr(matrix, "directed", None) is True:
+        directed = True
     symmetric = bipartite or imbalance_of_edges(src, dst) % MODULUS == 0
     if directed is False and not symmetric:
         raise EdgeInputError("directed=False, but the matrix is not symmetric; pass matrix + matrix.T")

@@ -77,7 +77,7 @@ def edge_list(
         return from_scipy(edges, directed=directed)
     if is_table(edges):
         _refuse("a table", format)
-        return open_table(edges, source=source, target=target, directed=bool(directed))
+        return open_table(edges, source=source, target=target, directed=directed)
     if is_graph(edges):
         _refuse("a graph", format, source, target)
         return open_graph(edges, directed=directed)

@@ -35,6 +35,11 @@ class GraphCounts:
         return self.record.stripe.n
 
     @property
+    def deleted(self) -> int:
+        """Number of deleted vertices, which ``n`` still counts. Measures leave them out."""
+        return self.record.infos[0].deleted
+
+    @property
     def m(self) -> int:
         """Number of directed edges stored: an undirected edge counts twice (a self-loop once), duplicates included."""
         return sum(info.m_local for info in self.record.infos)

@@ -30,7 +30,7 @@ from dbfs.errors import (
 from dbfs.graph.batch import KEPT, BatchResult, batch
 from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
 from dbfs.graph.ids import IdLookup
-from dbfs.graph.living import Update, Updates, Watch
+from dbfs.graph.living import Living, Update, Updates, Watch
 from dbfs.graph.numbering import Numbering
 from dbfs.graph.result import BFSResult
 from dbfs.graph.subgraph import Neighbourhood, Subgraph, chosen_subgraph, neighbours
@@ -84,6 +84,7 @@ class Graph(StaysHere, GraphCounts):
     _inner = StaysHere._inner | {
         "formed",
         "gang",
+        "living",
         "lookup",
         "numbering",
         "partition_keys",
@@ -100,6 +101,7 @@ class Graph(StaysHere, GraphCounts):
         self.gang = Gang(client, record.addresses)
         self.lookup = IdLookup(self.gang, record)
         self.numbering = Numbering(self.gang, record)
+        self.living = Living(self)
         self._unloaded = False
         self.results: weakref.WeakSet[BFSResult] = weakref.WeakSet()
         if not record.named:
@@ -221,16 +223,20 @@ class Graph(StaysHere, GraphCounts):
         self._require_tables()
         return self.lookup.everything()
 
-    def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
+    def vertices_named(self, given: Any, what: str, *, living: bool = False) -> tuple[int, ...]:
         """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
 
-        Errors as for ``vertex``.
+        Errors as for ``vertex``, and if ``living`` ``InvalidVertexError`` for a deleted vertex. The ranks refuse
+        deleted sources themselves.
         """
         if self.record.mutable:
             # Other clients may have inserted vertices.
             self.refresh()
         self._require_tables()
-        return self.lookup.several(given, what)
+        found = self.lookup.several(given, what)
+        if living:
+            self.living.require(found, what)
+        return found
 
     def python_ids(self, vertices: Sequence[int]) -> list[Any]:
         """Return the ids of vertices 0..n-1 as Python's integers, strings or tuples."""
@@ -290,7 +296,7 @@ class Graph(StaysHere, GraphCounts):
         results = traverse(
             self,
             [sources],
-            targets=() if targets is None else self.vertices_named(targets, "target"),
+            targets=() if targets is None else self.vertices_named(targets, "target", living=True),
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
@@ -374,7 +380,7 @@ class Graph(StaysHere, GraphCounts):
             self,
             self.vertices_named(sources, "source"),
             keep=() if keep == "counts" else (keep,),
-            targets=() if targets is None else self.vertices_named(targets, "target"),
+            targets=() if targets is None else self.vertices_named(targets, "target", living=True),
             nearest=nearest,
             max_depth=max_depth,
             direction=direction,
@@ -552,14 +558,14 @@ class Graph(StaysHere, GraphCounts):
         """Return the largest distance (int64, in edges) from each of some vertices, as NetworkX's ``eccentricity``.
 
         Args:
-            vertices: an id, or several; None for all. An id that occurs again is left out.
+            vertices: an id, or several; None for all that were not deleted. An id that occurs again is left out.
             deadline, progress: see ``bfs_batch``; both are for all sources together.
             checkpoint: a file of the client's machine that keeps what is finished, also if the call ends early. The
                 same call of the same graph, loaded in the same order, goes on from there, also in another process.
 
         Raises:
             DisconnectedGraphError: a vertex does not reach all others.
-            InvalidVertexError: a vertex is not in the graph, or was deleted; with None, any was deleted.
+            InvalidVertexError: a vertex is not in the graph, or was deleted.
             InvalidOptionError: another client updated the graph in between, or the checkpoint is that of another graph
                 or measure.
             FormatError, UnreadableFileError, OutputError: the checkpoint is none, or can't be read or written.
@@ -590,7 +596,7 @@ class Graph(StaysHere, GraphCounts):
         Args:
             vertices: see ``eccentricity``.
             wf_improved: multiply by the share of the other vertices that have a path to the vertex (Wasserman and
-                Faust); without paths the closeness is 0. ``n`` counts deleted vertices too.
+                Faust); without paths the closeness is 0.
             sample: number of random vertices to traverse from, at least 3; the values are estimates then, with standard
                 errors (Eppstein and Wang 2004). A vertex that no other sampled vertex reaches gets the value 0 and the
                 error NaN; without ``wf_improved`` one that a single sampled vertex reaches gets the error NaN too.
@@ -710,7 +716,7 @@ class Graph(StaysHere, GraphCounts):
             DisconnectedGraphError: a vertex does not reach all others.
             InvalidOptionError: ``sample`` of a directed graph, since a sample does not show whether all vertices reach
                 each other.
-            InvalidVertexError: the graph has no vertices, or one was deleted.
+            InvalidVertexError: the graph has no vertices.
             Other errors as for ``closeness_centrality``.
         """
         from dbfs.analytics import measures
@@ -901,7 +907,8 @@ class Graph(StaysHere, GraphCounts):
 
         Raises:
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
-                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``.
+                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``, or has deleted
+                vertices.
             FolderBusyError: another client saved to the folder until the deadline, or took it over because this client
                 gave no sign of life for 60 s.
             OutputError: the file system refuses a file, is full, or is not shared by all workers.
@@ -1034,7 +1041,8 @@ class Graph(StaysHere, GraphCounts):
     ) -> Update:
         """Delete vertices with all their edges. ``n`` still counts them, until ``insert_vertices`` uses them again.
 
-        A traversal from a deleted vertex raises ``InvalidVertexError``.
+        A traversal from a deleted vertex raises ``InvalidVertexError``, and measures of all vertices leave it out.
+        ``deleted`` is the number of these vertices, and ``id in graph`` is false for each.
 
         Args:
             ids: an id, or several.

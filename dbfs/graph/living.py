@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +18,7 @@ from dbfs.building.on_cpu import HostBuilder
 from dbfs.calls import public
 from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
-from dbfs.cluster.gang import release
+from dbfs.cluster.gang import Ref, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
@@ -32,10 +34,12 @@ from dbfs.service.held_run import held_run
 from dbfs.service.messages import UpdateReport
 from dbfs.service.runs import RunSender
 from dbfs.service.updates import require_mutable
+from dbfs_workers.errors import DeletedVertexError
 from dbfs_workers.received import require
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS
 from dbfs_workers.storage.update_spec import NumberedBeforeError, UpdateSpec
+from dbfs_workers.tasks import queries
 from dbfs_workers.tasks.changing import read_changes
 from dbfs_workers.text import Identifier, printable
 from dbfs_workers.turns import requests
@@ -74,6 +78,55 @@ class Update:
     edges: int
     skipped: int
     ids: tuple[Any, ...]
+
+
+class Living:
+    """The vertices of a graph that were not deleted. A rank is asked for the others once a version."""
+
+    def __init__(self, graph: Graph) -> None:
+        # A reference would keep a graph without a name loaded.
+        self._graph: Graph = weakref.proxy(graph)
+        self._version = 0
+        self._deleted = np.empty(0, np.int64)
+
+    def vertices(self) -> NDArray[np.int64]:
+        """Return the vertices, ascending. Errors as for ``Graph.refresh``."""
+        return np.setdiff1d(np.arange(self._graph.n), self._gone(), assume_unique=True)
+
+    def require(self, vertices: Sequence[int] | NDArray[np.int64], what: str) -> None:
+        """Raise ``InvalidVertexError`` if one of some vertices was deleted; ``what`` is a vertex's name in messages."""
+        gone = np.intersect1d(np.asarray(vertices, np.int64), self._gone())
+        if gone.size:
+            raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} was deleted")
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name a deleted vertex by its id in the error of a rank."""
+        try:
+            yield
+        except DeletedVertexError as error:
+            (vertex,) = self._graph.numbering.vertices_at([error.position])
+            raise self._refusal(vertex, "vertex", error.words) from error
+
+    def _refusal(self, vertex: int, what: str, words: str) -> InvalidVertexError:
+        shown = printable(repr(self._graph.python_ids([vertex])[0]), 80)
+        return InvalidVertexError(f"{self._graph.name}: {what} {shown}{words}")
+
+    def _gone(self) -> NDArray[np.int64]:
+        """Return the deleted vertices of the record's version, ascending."""
+        graph = self._graph
+        if not graph.deleted:
+            return np.empty(0, np.int64)
+        if self._version != graph.record.version:
+            arguments, doing = [(Ref(graph.partition_keys[0]),)], f"reading the deleted vertices of {graph.name}"
+            asked = graph.gang.on_each_rank("deleted-vertices", queries.deleted_vertices, arguments, of_call(), doing)
+            self._version, positions = asked[0]
+            self._deleted = np.sort(graph.numbering.vertices(positions))
+        return self._deleted
+
+
+def _more(count: int) -> str:
+    return f" and {count - 1:,} more" if count > 1 else ""
 
 
 class Updates:
@@ -122,6 +175,18 @@ class Updates:
         batch_id: str | None = None,
     ) -> Update:
         """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
+        with self._graph.living.named():
+            return self._change(kind, edges, count, vertices, strict, batch_id)
+
+    def _change(
+        self,
+        kind: str,
+        edges: EdgeList | None,
+        count: int,
+        vertices: tuple[int, ...],
+        strict: bool,
+        batch_id: str | None,
+    ) -> Update:
         limit = of_call()
         if batch_id is not None:
             require(batch_id, Identifier, "batch_id")

@@ -132,7 +132,8 @@ class BFSResult(StaysHere):
         self.graph.require_loaded()
         graph, runner = self.graph, engines.choose("resident", self.graph.record.layout)
         runs = RunSpec.single(spec)
-        (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)
+        with graph.living.named():
+            (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)
         # Frees the labels of the version before, where the ranks have not repaired them in place.
         self.release()
         self._take(replace(spec, repairs=None), "resident", outcome)

@@ -30,7 +30,7 @@ from dbfs_workers.storage.saved.lock import Busy, Lock, Saver
 from dbfs_workers.storage.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import saved as tasks
-from dbfs_workers.text import printable
+from dbfs_workers.text import counted, printable
 
 if TYPE_CHECKING:
     import distributed
@@ -50,6 +50,12 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
         raise InvalidOptionError(
             f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
             "graph can't keep: load the graph with their edges to save it"
+        )
+    if record.infos[0].deleted:
+        gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
+        raise InvalidOptionError(
+            f"{record.name} has {gone}, which a saved graph can't keep: dbfs.load(graph.subgraph(ids)) makes a graph "
+            "without them to save"
         )
     folder = Folder.at(path)
     require_writable(folder.path, shared=gang.client.cluster is None)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dbfs.calls import public
 from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
+from dbfs.edges.tables.about import of_graph
 from dbfs.errors import MissingPackageError
 from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
 from dbfs_workers.storage.id_table import as_python, take
@@ -35,6 +36,7 @@ class Subgraph:
     """Some vertices of a graph and edges between them. Needs no cluster.
 
     The edges are those of a simple graph: duplicates count once, and so does an undirected edge. Self-loops are kept.
+    ``dbfs.load`` takes a subgraph, with its direction and with vertices without edges.
 
     Attributes:
         name: the graph's name.
@@ -61,8 +63,16 @@ class Subgraph:
         return self.sources.size
 
     def to_arrow(self) -> pa.Table:
-        """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids."""
-        return whole_table(source=take(self.vertices, self.sources), target=take(self.vertices, self.targets))
+        """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids.
+
+        The metadata of its schema say which vertices have no edge, and whether edges are directed. ``dbfs.load`` takes
+        the same graph from the table, and from a Parquet or Arrow file of it.
+        """
+        table = whole_table(source=take(self.vertices, self.sources), target=take(self.vertices, self.targets))
+        alone = np.ones(self.n, bool)
+        alone[self.sources] = alone[self.targets] = False
+        lone = take(self.vertices, np.flatnonzero(alone))
+        return of_graph(self.name, directed=self.directed, edges=self.edges, lone=lone).put_on(table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(subgraph)``."""
@@ -71,7 +81,7 @@ class Subgraph:
     def to_pandas(self) -> pd.DataFrame:
         """Return the edges as a pandas DataFrame with the columns ``source`` and ``target``, which have ids.
 
-        Ids of several columns are tuples.
+        Ids of several columns are tuples. The frame's ``attrs`` are the metadata of ``to_arrow``, for ``dbfs.load``.
         """
         return data_frame(self.to_arrow())
 
@@ -79,7 +89,8 @@ class Subgraph:
         """Return the adjacency matrix in the order of ``vertices``: int8, 1 at (source, target).
 
         The matrix of an undirected graph is symmetric. ``scipy.sparse.csgraph.breadth_first_tree`` returns the same
-        form for a tree that reaches all vertices.
+        form for a tree that reaches all vertices. The matrix itself has no ids. Its attribute ``directed``, which other
+        matrices made of it lack, tells ``dbfs.load`` that a symmetric matrix is directed.
         """
         import scipy.sparse
 
@@ -88,7 +99,10 @@ class Subgraph:
             apart = source != target
             source, target = np.append(source, target[apart]), np.append(target, source[apart])
         ones = np.ones(source.size, np.int8)
-        return scipy.sparse.coo_array((ones, (source, target)), shape=(self.n, self.n)).tocsr()
+        matrix: Any = scipy.sparse.coo_array((ones, (source, target)), shape=(self.n, self.n)).tocsr()
+        matrix.directed = self.directed
+        made: scipy.sparse.csr_array = matrix
+        return made
 
     def to_networkx(self) -> networkx.Graph[Any]:
         """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids.
@@ -139,6 +153,7 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
 def chosen_subgraph(graph: Graph, ids: Iterable[Any]) -> Subgraph:
     """See ``Graph.subgraph``."""
     named = graph.vertices_of(ids)
+    graph.living.require(named, "id")
     vertices = named[np.sort(np.unique(named, return_index=True)[1])]
     return cut_out(graph, vertices, graph.ids_of(vertices))
 
@@ -153,7 +168,8 @@ def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
     ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
     keys, name = graph.record.partition_keys, graph.record.name
     messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
-    parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
+    with graph.living.named():
+        parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
     internal = np.concatenate([*parts.values()]).astype(np.int64)
     return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
 

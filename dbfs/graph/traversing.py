@@ -85,7 +85,7 @@ def finished(
     ends = [0, *itertools.accumulate(batches)]
     version = graph.record.version
     try:
-        with run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
+        with graph.living.named(), run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
 
             def of_sources(made: RunProgress) -> None:
                 assert report is not None

@@ -121,6 +121,7 @@ def test_parquet_has_the_edges_and_the_metadata(
         "n": n,
         "first_id": 0,
         "directed": directed,
+        "edges": len(pairs),
     }
 
 

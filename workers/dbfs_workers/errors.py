@@ -10,6 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from dbfs_workers.text import printable
@@ -46,6 +47,18 @@ class DbfsError(Exception):
 
 class InvalidVertexError(DbfsError, ValueError):
     """Raised for a vertex id that is negative, past the last vertex, or not in the graph."""
+
+
+class DeletedVertexError(InvalidVertexError):
+    """Raised by ranks for a deleted vertex. The client names the vertex by its id.
+
+    Attributes:
+        position: the first such vertex; its position, if the graph is ordered by degree.
+        words: the rest of the message.
+    """
+
+    position: int
+    words: str
 
 
 class InvalidVertexTypeError(DbfsError, TypeError):
@@ -270,6 +283,15 @@ def resource_error(error: BaseException, where: str) -> DbfsError | None:
 def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:
     """Return the error for an edge with an id that is not a vertex; ``name`` is the name of the edge list."""
     return InvalidVertexError(f"{name}: edge ({source}, {target}) has an id outside 0..{n - 1} (n = {n})")
+
+
+def deleted_error(positions: Sequence[int], version: int) -> DeletedVertexError:
+    """Return the error for deleted vertices, by their positions."""
+    more = f" and {len(positions) - 1:,} more" if len(positions) > 1 else ""
+    words = f"{more} was deleted; version {version} of the graph does not have it"
+    error = DeletedVertexError(f"vertex {positions[0]}{words}")
+    error.position, error.words = positions[0], words
+    return error
 
 
 def _is_inner(filename: str) -> bool:

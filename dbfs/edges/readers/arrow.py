@@ -7,12 +7,13 @@ length; workers read the batches, and of these only the columns of the ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dbfs.edges.readers.file import TableFile, TablePiece, decoded_bytes, decoding, require_rows, table_facts
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
+from dbfs.edges.tables.about import About
 from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs_workers.storage.pieces import IdEdges
@@ -26,9 +27,17 @@ def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
     with source.opened() as raw, decoding(source.path, _WHAT):
         file = _opened(raw)
         columns = options.columns(file.schema.names, source.path)
-        facts = table_facts(source, columns, file.schema, bool(options.directed))
+        about, directed = About.of_metadata(file.schema.metadata, source.path), options.directed
+        if about is not None:
+            directed = about.direction(directed, source.path)
+        facts = table_facts(source, columns, file.schema, bool(directed))
         batches = int(file.num_record_batches)
-        rows = _opened(raw, _places(file.schema, columns.ends)[:1]).get_batch(0).num_rows if batches else 0
+        narrow = _opened(raw, _places(file.schema, columns.ends)[:1])
+        rows = narrow.get_batch(0).num_rows if batches else 0
+        if about is not None and (about.lone or about.n):
+            # The footer lacks the number of rows, which shows whether the table is as it was given out.
+            found = sum(narrow.get_batch(index).num_rows for index in range(batches))
+            facts["lone"] = about.lone_ids(file.schema, columns.ends, found, source.path)
     return ArrowFile(n=None, m=None, batches=batches, batch_rows=rows, **facts)
 
 
@@ -83,10 +92,11 @@ class ArrowFile(TableFile):
         """Cut into runs of record batches of about ``piece_edges`` rows. A batch is never cut."""
         step = max(1, piece_edges // max(self.batch_rows, 1))
         limits = self.limits()
-        return [
+        first, *rest = [
             ArrowPiece(self.source, self.ends, limits, start, min(start + step, self.batches))
             for start in range(0, max(self.batches, 1), step)
         ]
+        return [replace(first, lone=self.lone), *rest]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``. A record batch is never cut."""

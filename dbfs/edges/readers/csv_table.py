@@ -287,7 +287,7 @@ def open_csv(head: Head, options: ReadOptions) -> TextFile:
     lines = [*hidden, first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]
     rows = list(_rows(source, lines, unknown))
     heading.require_untyped(names, [value.encode() for value in rows[0]], source.path, options)
-    layout = replace(unknown, kinds=_kinds(rows, unknown, source.path))
+    layout = unknown if heading.remarks.strings else replace(unknown, kinds=_kinds(rows, unknown, source.path))
     _require_no_padding(source, lines, layout)
     if header is not None and options.header is None and not options.named:
         _require_no_edge(header, rows, layout, source.path)

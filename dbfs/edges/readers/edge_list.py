@@ -46,6 +46,8 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     first, remarks = heading.first, heading.remarks
     if first is None:
         raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
+    if remarks.strings:
+        return open_csv(head, replace(options, header=True))
     grammar = _grammar(heading.header, first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)
     names: list[str] = []

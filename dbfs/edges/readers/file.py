@@ -3,13 +3,15 @@
 Also, for tables in binary files: errors of the libraries, and the memory for a table's ids.
 """
 
+from __future__ import annotations
+
 import ctypes
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbfs import config
 from dbfs.edges.edge_list import EdgeList
@@ -20,6 +22,9 @@ from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, InvalidOptionError, UnreadableFileError
 from dbfs_workers.storage.pieces import IdEdges, Piece
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+
+if TYPE_CHECKING:
+    from dbfs_workers.storage.id_table import Ids
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,11 @@ class TableFile(FileEdges):
 
     Attributes:
         columns: its columns.
+        lone: ids of vertices that may have no edge; None for none.
     """
 
     columns: Columns = field(kw_only=True)
+    lone: Ids | None = field(default=None, kw_only=True)
 
     @property
     def ends(self) -> Ends:
@@ -246,11 +253,17 @@ class TablePiece(ABC):
         source: the file.
         ends: the columns of an edge's ends.
         limits: limits of the read.
+        lone: ids of vertices that may have no edge; None for none.
     """
 
     source: Source
     ends: Ends
     limits: ReadLimits
+    lone: Ids | None = field(default=None, kw_only=True)
+
+    def lone_ids(self) -> Ids | None:
+        """Return the ids of vertices that may have no edge; see ``PieceWithLoneIds``."""
+        return self.lone
 
     def read(self) -> IdEdges:
         """Return the ids of the rows; errors as of ``Piece.read``."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.options import ReadOptions
@@ -125,7 +127,8 @@ def open_set(
     for index, part in enumerate(parts):
         if part.n is not None and hasattr(part, "groups"):
             # A Parquet file's number of vertices is its writer's: the ids mean the same in all files.
-            parts[index] = part = replace(part, n=None)
+            ids = np.arange(part.first_id, part.first_id + part.n, dtype=np.int64)
+            parts[index] = part = replace(part, n=None, lone=ids)
         if part.n is not None:
             raise EdgeInputError(
                 f"{part.name} has vertices of its own, 0 to {part.n - 1}; of several files, only tables and edge lists "

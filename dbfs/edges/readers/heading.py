@@ -115,6 +115,8 @@ _BANNER = re.compile(rb"\s*+MatrixMarket\s++matrix\s++coordinate\s++\S++\s++(gen
 _COUNTS = re.compile(rb"\s*+Nodes:\s*+(\S++)\s++Edges:\s*+(\S++)", re.IGNORECASE)
 _DIRECTION = re.compile(rb"\b(?:un|non-?)?directed\b", re.IGNORECASE)
 _UNDIRECTED = re.compile(rb"\b(?:un|non-?)directed\b", re.IGNORECASE)
+STRINGS = "Ids: strings, below a line of column names"
+"""Comment of an edge list that dbfs wrote, whose ids are strings."""
 _ALL_LINES = re.compile(rb"")
 # Gephi writes a column of this name; its values say how an edge can be crossed.
 _TYPE, _TYPES = "type", (b"directed", b"undirected", b"mutual")
@@ -133,6 +135,7 @@ class Remarks:
         edges: the number of edges, if the comments give it.
         banner: whether a comment is the banner of a Matrix Market file.
         undirected: the first comment that calls something undirected.
+        strings: whether a comment says that ids are strings, even those that look like numbers.
     """
 
     def __init__(self, head: Head) -> None:
@@ -145,6 +148,7 @@ class Remarks:
         self.edges: int | None = None
         self.banner = False
         self.undirected: Line | None = None
+        self.strings = False
 
     def take(self, line: Line, mark: bytes, options: ReadOptions) -> None:
         """Take a comment, which begins with ``mark``.
@@ -152,6 +156,7 @@ class Remarks:
         Raise ``FormatError`` if a number of edges, which is a promise, is no number.
         """
         text = line.text.strip().lstrip(mark)
+        self.strings |= text.strip() == STRINGS.encode()
         if found := _GRAPH.match(text):
             self._stated.setdefault(found.group(1) is None, line)
         elif found := _KONECT.fullmatch(text):
@@ -295,7 +300,7 @@ def passed_over(marks: tuple[bytes, ...]) -> re.Pattern[bytes]:
     if not marks:
         return re.compile(rb"(?:[ \t]*+\r?+\n)*+")
     mark = b"|".join(re.escape(mark) for mark in marks)
-    says = rb"\s*+(?:nodes:|MatrixMarket|(?:sym|asym|bip)(?![^\s]))|[^\n]*?directed"
+    says = rb"\s*+(?:nodes:|ids:|MatrixMarket|(?:sym|asym|bip)(?![^\s]))|[^\n]*?directed"
     return re.compile(
         rb"(?:\n++|[ \t]*+(?:(?:" + mark + rb")++(?!" + says + rb")[^\n\r\0]*+)?+\r?+\n)*+", re.IGNORECASE
     )

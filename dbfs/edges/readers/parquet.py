@@ -1,13 +1,12 @@
 """Parquet files: an edge per row, read by row groups.
 
 Source: Apache Parquet, "File Format", https://parquet.apache.org/docs/file-format/. The client reads the footer;
-workers read the row groups, and of these only the columns of the ends. A file that ``dbfs generate`` or ``dbfs
-convert`` wrote says in its metadata ``dbfs`` how many vertices there are, and whether edges are directed.
+workers read the row groups, and of these only the columns of the ends. A file made by dbfs says in its metadata
+``dbfs`` which vertices there are, and whether edges are directed: see ``tables.about``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from dbfs.edges.readers.file import (
 )
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
+from dbfs.edges.tables.about import About
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError
 from dbfs_workers.storage.pieces import IdEdges
@@ -46,6 +46,7 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
     Raises:
         FormatError: the footer is broken.
         EdgeInputError: the columns are not there, or hold no ids.
+        InvalidOptionError: the caller directs edges that have no order by the metadata.
     """
     with source.opened() as raw, decoding(source.path, _WHAT):
         file = _opened(raw)
@@ -56,9 +57,14 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
         raise FormatError(
             f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
         )
-    n, first_id, stated = _stated(schema, source.path)
-    facts = table_facts(source, columns, schema, bool(stated) if options.directed is None else options.directed)
-    return ParquetFile(n=None if options.named else n, m=sum(groups), first_id=first_id, groups=groups, **facts)
+    about, rows = About.of_metadata(schema.metadata, source.path), sum(groups)
+    directed = options.directed if about is None else about.direction(options.directed, source.path)
+    facts, n = table_facts(source, columns, schema, bool(directed)), None
+    if about is not None and about.n is not None and not options.named and about.edges in (None, rows):
+        n, facts["first_id"] = about.n, about.first_id
+    elif about is not None:
+        facts["lone"] = about.lone_ids(schema, columns.ends, rows, source.path)
+    return ParquetFile(n=n, m=rows, groups=groups, **facts)
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ class ParquetFile(TableFile):
 
     def cut(self, piece_edges: int) -> Sequence[ParquetPiece]:
         """Cut into runs of row groups, of at most ``piece_edges`` rows, or of one group. A group is never cut."""
-        limits, first_id = self.limits(), 0 if self.n is None else self.first_id
+        limits, first_id, lone = self.limits(), 0 if self.n is None else self.first_id, self.lone
         pieces: list[ParquetPiece] = []
         start = first = taken = 0
         for stop, rows in enumerate(self.groups, start=1):
@@ -156,9 +162,9 @@ class ParquetFile(TableFile):
             if stop == len(self.groups) or taken + self.groups[stop] > piece_edges:
                 groups = tuple(range(start, stop))
                 sizes = self.groups[start:stop]
-                pieces.append(ParquetPiece(self.source, self.ends, limits, groups, sizes, first, first_id))
-                start, first, taken = stop, first + taken, 0
-        return pieces or [ParquetPiece(self.source, self.ends, limits, (), (), 0, first_id)]
+                pieces.append(ParquetPiece(self.source, self.ends, limits, groups, sizes, first, first_id, lone=lone))
+                start, first, taken, lone = stop, first + taken, 0, None
+        return pieces or [ParquetPiece(self.source, self.ends, limits, (), (), 0, first_id, lone=lone)]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``. A row group is never cut."""
@@ -182,24 +188,3 @@ def _opened(raw: Any) -> Any:
 
     # Buffered before: a remote file takes one request for each column of a row group.
     return pq.ParquetFile(raw, pre_buffer=True)
-
-
-def _stated(schema: Any, path: str) -> tuple[int | None, int, bool | None]:
-    """Return the number of vertices, the first one's id and the direction in the metadata ``dbfs``.
-
-    The number and the direction are None where the metadata lack them. Raise ``FormatError`` for other metadata than
-    those that ``writers.rows`` writes.
-    """
-    stored = (schema.metadata or {}).get(b"dbfs")
-    if stored is None:
-        return None, 0, None
-    try:
-        about = json.loads(stored)
-        # Files of earlier versions lack the first id, which is 0 there.
-        n, first_id, directed = about["n"], about.get("first_id", 0), about["directed"]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        n, first_id, directed = -1, 0, None
-    numbers = [first_id] if n is None else [first_id, n]
-    if not isinstance(directed, bool) or not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
-        raise FormatError(f"{path}: its metadata 'dbfs' is {stored[:60]!r}; expected JSON of name, n and directed")
-    return n, first_id, directed

@@ -15,6 +15,9 @@ ColumnNames: TypeAlias = str | Sequence[str] | None
 _MOST_NAMES = 20
 _MOST_CHARACTERS = 30
 _BY_OPTIONS = "source= and target= (--source-column and --target-column on the command line)"
+_CENTRALITIES = ("closeness_centrality", "harmonic_centrality", "betweenness_centrality")
+_RESULTS = ("distance", "component", "predecessor", "eccentricity", "khop_sizes", *_CENTRALITIES)
+"""Columns that tables of dbfs have beside ``vertex``."""
 _WELL_KNOWN = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
 """Names that many programs give the columns of the ends, in lower case."""
 
@@ -73,7 +76,8 @@ def choose_ends(
 
     If no columns are named, the ends are those of the well-known names ``source`` and ``target``, ``src`` and ``dst``,
     ``from`` and ``to``, or ``u`` and ``v``, in any case and at any place; else a table has two columns, the source and
-    the target.
+    the target; or it has the columns of ids that are tuples in a file of ``dbfs convert``: ``src_0``, ``src_1``, ...,
+    ``dst_0`` and so on.
 
     Args:
         columns: names of all columns, in the table's order.
@@ -84,8 +88,8 @@ def choose_ends(
 
     Raises:
         EdgeInputError: a column is not there, or occurs twice, or its name has more than 255 characters; or no columns
-            are named, and the ends can't be told, or the columns are not those of ``like``. The message lists the
-            columns.
+            are named, and the ends can't be told, or the columns are not those of ``like`` or are those of a table of
+            results. The message lists the columns.
         InvalidOptionError: only one of ``source`` and ``target`` is given, or they name different numbers of columns.
         InvalidOptionTypeError: a name is not a string.
     """
@@ -127,7 +131,15 @@ def _default_ends(columns: Sequence[str], name: str) -> Ends:
         source, target = (columns[folded.index(end)] for end in known[0])
         return Ends((source,), (target,))
     if len(columns) == 2:
+        if folded[0] == "vertex" and folded[1] in _RESULTS:
+            raise EdgeInputError(
+                f"{name} has the columns {listed(columns)}, as results of dbfs have, and these are no edges; name the "
+                f"columns of an edge's ends by {_BY_OPTIONS}"
+            )
         return Ends((columns[0],), (columns[1],))
+    half = len(columns) // 2
+    if columns and list(columns) == [f"{end}_{part}" for end in ("src", "dst") for part in range(half)]:
+        return Ends(tuple(columns[:half]), tuple(columns[half:]))
     found = f"{counted(len(columns), 'column')} ({listed(columns)})"
     raise EdgeInputError(f"{name} has {found}; name those of an edge's ends by {_BY_OPTIONS}")
 

@@ -84,6 +84,13 @@ def _networkx(graph: Any, undirected: bool) -> EdgeList:
     return open_pairs(graph.edges(), directed=directed, name=name, lone=lone)
 
 
+def _backend_graph(graph: Any, undirected: bool) -> EdgeList:
+    try:
+        return _networkx(graph.original, undirected)
+    except NotImplementedError as error:
+        raise EdgeInputError(f"{error}; pass a NetworkX graph") from error
+
+
 def _igraph(graph: Any, undirected: bool) -> EdgeList:
     ends, n = _table_of(graph.get_edgelist()), int(graph.vcount())
     directed = bool(graph.is_directed()) and not undirected
@@ -134,6 +141,7 @@ def _indexed(ends: tuple[Any, Any], nodes: Any, directed: bool, name: str) -> Ed
 
 _OPENERS: dict[tuple[str, str], Callable[[Any, bool], EdgeList]] = {
     ("networkx", "Graph"): _networkx,
+    ("dbfs", "BackendGraph"): _backend_graph,
     ("igraph", "Graph"): _igraph,
     ("rustworkx", "PyGraph"): _rustworkx,
     ("rustworkx", "PyDiGraph"): _rustworkx,

@@ -1,7 +1,8 @@
 """The ids that a table's columns may hold, and the conversion of columns to the ids of edges.
 
-An id is an integer from 0 to 2^63-1, a string, or a tuple of these (several columns). A column of any integer width, of
-strings of any Arrow layout, or of categories of these is taken; any other column is refused, and so is a missing value.
+An id is an integer from 0 to 2^63-1, a string, or a tuple of these (several columns, or the fields of a struct). A
+column of any integer width, of strings of any Arrow layout, or of categories of these is taken; any other column is
+refused, and so is a missing value.
 The functions import pyarrow where they run, so that ``import dbfs`` stays fast.
 """
 
@@ -64,15 +65,16 @@ def require_kinds(schema: Any, ends: Ends, name: str, dtypes: Mapping[str, str] 
     Raises:
         EdgeInputError: a column's type is none of an id, or the two ends are of different kinds.
     """
-    kinds = []
+    kinds: list[IdKind] = []
     for source, target in zip(ends.source, ends.target, strict=True):
-        ours, theirs = (_kind(schema.field(column).type, column, name, dtypes) for column in (source, target))
+        ours, theirs = (_kinds(schema.field(column).type, column, name, dtypes) for column in (source, target))
         if ours != theirs:
+            of_source, of_target = (" and ".join(f"{kind}s" for kind in each) for each in (ours, theirs))
             raise EdgeInputError(
-                f"{name}: column {source!r} holds {ours}s and column {target!r} {theirs}s; both ends must have ids of "
-                "one kind. Convert one of them, for example to strings"
+                f"{name}: column {source!r} holds {of_source} and column {target!r} {of_target}; both ends must have "
+                "ids of one kind. Convert one of them, for example to strings"
             )
-        kinds.append(ours)
+        kinds += ours
     return tuple(kinds)
 
 
@@ -84,8 +86,7 @@ def require_values(table: Any, ends: Ends, place: Place) -> None:
     """
     import pyarrow as pa
 
-    for column in ends.columns:
-        values = table.column(column)
+    for column, values in _flattened(table, ends.columns):
         _require_present(values, column, place)
         if pa.types.is_integer(values.type):
             _require_range(values, column, place)
@@ -126,16 +127,47 @@ def in_batches(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Id
 
 
 def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Place) -> Ids:
-    """Return the ids in columns of an Arrow table; ``names`` are the fields of ids that are tuples.
+    """Return the ids in columns of an Arrow table.
+
+    Args:
+        table: the table.
+        columns: its columns for one end.
+        names: those of the source, which name the fields of ids that are tuples. A struct's own fields have names.
+        place: the place of the rows.
 
     Errors as for ``edges_of``.
     """
     import pyarrow as pa
 
-    parts = [_column(table.column(column), column, place) for column in columns]
-    if len(parts) == 1:
+    parts = [_column(values, column, place) for column, values in _flattened(table, columns)]
+    first = table.schema.field(names[0]).type
+    if len(names) == 1 and not pa.types.is_struct(first):
         return parts[0]
-    return pa.StructArray.from_arrays([pa.array(part) for part in parts], list(names))
+    fields = [first.field(index).name for index in range(first.num_fields)] if len(names) == 1 else list(names)
+    return pa.StructArray.from_arrays([pa.array(part) for part in parts], fields)
+
+
+def _flattened(table: Any, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield some columns of an Arrow table with their names; of a struct its fields, ``column.field``."""
+    import pyarrow as pa
+
+    for column in columns:
+        values = table.column(column)
+        if pa.types.is_struct(values.type):
+            fields = [values.type.field(index).name for index in range(values.type.num_fields)]
+            yield from zip((f"{column}.{field}" for field in fields), values.flatten(), strict=True)
+        else:
+            yield column, values
+
+
+def _kinds(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> tuple[IdKind, ...]:
+    """Return the kind of ids of an Arrow type, or those of a struct's fields; arguments and errors as of ``_kind``."""
+    import pyarrow as pa
+
+    if not pa.types.is_struct(kind) or not kind.num_fields:
+        return (_kind(kind, column, name, dtypes),)
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    return tuple(_kind(field.type, f"{column}.{field.name}", name, dtypes) for field in fields)
 
 
 def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> IdKind:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
+from dbfs.edges.tables.about import KEY, About
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values, row_words
+from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class TablePiece:
         table: an Arrow table of the columns of ``ends``.
         ends: the columns of an edge's ends.
         place: where the rows stand in the whole table.
-        lone: the columns of the source of vertices that may have no edge; None for none.
+        lone: ids of vertices that may have no edge; None for none.
     """
 
     table: pa.Table
     ends: Ends
     place: Place
-    lone: pa.Table | None = None
+    lone: Ids | None = None
 
     def read(self) -> IdEdges:
         """Return the rows' ids. See ``ids.edges_of``, also for errors."""
@@ -45,32 +46,29 @@ class TablePiece:
 
     def lone_ids(self) -> Ids | None:
         """Return the ids of vertices that may have no edge; see ``PieceWithLoneIds``."""
-        return None if self.lone is None else ids_of(self.lone, self.ends.source, self.ends.source, self.place)
+        return self.lone
 
     def __sizeof__(self) -> int:
         return int(self.table.nbytes)
 
     # A pickled slice of a table would carry the buffers of the whole table; Arrow's stream carries the slice.
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (_as_stream(self.table), self.ends, self.place, _as_stream(self.lone))
+        return _unpickled, (_as_stream(self.table), self.ends, self.place, self.lone)
 
 
-def _as_stream(table: pa.Table | None) -> Any:
+def _as_stream(table: pa.Table) -> Any:
     import pyarrow as pa
 
-    if table is None:
-        return None
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return sink.getvalue()
 
 
-def _unpickled(stream: Any, ends: Ends, place: Place, lone: Any) -> TablePiece:
+def _unpickled(stream: Any, ends: Ends, place: Place, lone: Ids | None) -> TablePiece:
     import pyarrow as pa
 
-    others = None if lone is None else pa.ipc.open_stream(lone).read_all()
-    return TablePiece(pa.ipc.open_stream(stream).read_all(), ends, place, others)
+    return TablePiece(pa.ipc.open_stream(stream).read_all(), ends, place, lone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +78,12 @@ class TableEdges(EdgeList):
     Attributes:
         table: the columns of ``ends``; nothing is copied of them here.
         ends: the columns of an edge's ends.
-        lone: the columns of the source of vertices that may have no edge; None for none.
+        lone: ids of vertices that may have no edge; None for none.
     """
 
     table: pa.Table
     ends: Ends
-    lone: pa.Table | None = None
+    lone: Ids | None = None
 
     def cut(self, piece_edges: int) -> Sequence[TablePiece]:
         """Cut the table into slices of ``piece_edges`` rows; the last one may be shorter."""
@@ -114,23 +112,28 @@ def is_table(edges: Any) -> bool:
     return hasattr(edges, "__arrow_c_stream__") or hasattr(edges, "__arrow_c_array__") or _module(edges) == "cudf"
 
 
-def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool, name: str = "") -> TableEdges:
+def open_table(
+    table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool | None, name: str = ""
+) -> TableEdges:
     """Make an edge list of a table in memory: an edge for each row.
 
     Args:
         table: a pandas, Polars or cuDF DataFrame, a pyarrow Table or RecordBatchReader, a DuckDB relation, or any other
             object with ``__arrow_c_stream__`` or ``__arrow_c_array__``.
         source, target: names of the columns; see ``dbfs.load``.
-        directed: whether edges can be crossed in one direction only.
+        directed: whether edges can be crossed in one direction only. None for what a table of dbfs says of itself, and
+            for undirected edges in all others.
         name: the table's name; if empty, that of its columns, and ``table`` in messages of this function.
 
     Raises:
         EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row.
-        InvalidOptionError, InvalidOptionTypeError: the names are not names of columns.
+        InvalidOptionError, InvalidOptionTypeError: the names are not names of columns; or the edges of a table of dbfs
+            have no order, and ``directed`` is true.
     """
     title = name or "table"
     try:
         columns, ends = _selected(table, source, target, title)
+        about = About.of_metadata(columns.schema.metadata, title)
     except DbfsError:
         raise
     except Exception as error:
@@ -144,7 +147,12 @@ def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed
         labels = table.index
     kinds = require_kinds(columns.schema, ends, title, dtypes)
     require_values(columns, ends, Place(title, labels=labels))
-    return TableEdges(name or str(ends), None, columns.num_rows, directed, table=columns, ends=ends, id_kinds=kinds)
+    is_directed, lone = bool(directed), None
+    if about is not None:
+        is_directed = about.direction(directed, title)
+        lone = about.lone_ids(columns.schema, ends, columns.num_rows, title)
+    rows = columns.num_rows
+    return TableEdges(name or str(ends), None, rows, is_directed, table=columns, ends=ends, id_kinds=kinds, lone=lone)
 
 
 def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:
@@ -172,12 +180,16 @@ def _selected(table: Any, source: ColumnNames, target: ColumnNames, name: str) -
         picked = {column: table[_label(labels, column)] for column in ends.columns}
         if _module(table) == "cudf":
             return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends
-        return pa.table({column: _array(series, column, name) for column, series in picked.items()}), ends
+        columns = pa.table({column: _array(series, column, name) for column, series in picked.items()})
+        if isinstance(text := table.attrs.get(KEY), str):
+            typed = None if columns.num_rows else About.of_text(text, name).empty(ends.columns)
+            columns = (columns if typed is None else typed).replace_schema_metadata({KEY: text})
+        return columns, ends
     if not hasattr(table, "__arrow_c_stream__"):
         table = pa.table(pa.record_batch(table))
     reader = pa.RecordBatchReader.from_stream(table)
     ends = choose_ends(reader.schema.names, source, target, name)
-    schema = pa.schema([reader.schema.field(column) for column in ends.columns])
+    schema = pa.schema([reader.schema.field(column) for column in ends.columns], reader.schema.metadata)
     return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends
 
 
@@ -196,6 +208,9 @@ def _array(values: Any, column: str, name: str) -> Any:
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
+        if _module(values) == "pandas" and any(isinstance(value, tuple) for value in values[:1]):
+            parts = [pa.array(part) for part in zip(*values, strict=True)]
+            return pa.StructArray.from_arrays(parts, [str(place) for place in range(len(parts))])
         # Not through Arrow's stream: that of a Series drops the names of its values' types in errors.
         return pa.array(values if _module(values) == "pandas" else _plain(values), from_pandas=True)
     except (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, require_kinds, require_values
+from dbfs.edges.tables.ids import Place, ids_of, require_kinds, require_values
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError
 
@@ -80,8 +80,8 @@ def with_lone(table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: boo
     if lone is not None:
         if [column.type for column in lone] != [table.schema.field(column).type for column in ends.source]:
             raise EdgeInputError(f"{name}: vertices without edges have ids of another type than those with edges")
-        others = pa.table(list(lone), names=list(ends.source))
-        require_values(others, Ends(ends.source, ends.source), Place(f"{name}, vertices without edges"))
+        columns, place = pa.table(list(lone), names=list(ends.source)), Place(f"{name}, vertices without edges")
+        others = ids_of(columns, ends.source, ends.source, place)
     return TableEdges(name, None, table.num_rows, directed, table=table, ends=ends, id_kinds=kinds, lone=others)
 
 
@@ -122,7 +122,7 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
     """Return ids as Arrow arrays: int64 or ``large_string``; an array for each part of ids that are tuples.
 
     Args:
-        values: integers (NumPy's too), strings, or tuples of one length of these. No values are integers.
+        values: integers (NumPy's too), strings, or tuples of one length, 2 or more, of these. No values are integers.
         what: what a value is, for messages, such as ``node``.
 
     Raises:
@@ -131,9 +131,9 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
     kinds = set(map(type, values))
     if kinds and all(issubclass(kind, tuple) for kind in kinds):
         lengths = sorted(set(map(len, values)))
-        if len(lengths) > 1 or lengths[0] == 0:
-            words = f"a {what} is a tuple of length {lengths[0]}, and another of length {lengths[-1]}"
-            raise EdgeInputError(f"{words}; expected one length, 1 or more")
+        if len(lengths) > 1 or lengths[0] < 2:
+            another = f", and another of length {lengths[-1]}" if len(lengths) > 1 else ""
+            raise EdgeInputError(f"a {what} is a tuple of length {lengths[0]}{another}; expected one length, 2 or more")
         return [_column(part, f"part {place} of a {what}") for place, part in enumerate(zip(*values, strict=True))]
     return [_column(values, what)]
 

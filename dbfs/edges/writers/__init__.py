@@ -50,9 +50,8 @@ def write_edges(
     (.npz); a table with the columns src and dst (.parquet). Edge lists and tables keep ids (strings: .csv, .tsv and
     .parquet; tuples: .parquet); the other formats number the vertices. METIS and .npz list an undirected edge in both
     directions; the other formats list it once. For METIS and .npz the whole graph must fit the memory; the other
-    formats need a piece of it. METIS leaves out self-loops and duplicates, for which it has no place; edge lists, and
-    tables of ids that are not consecutive numbers, vertices without edges. No format gets weights. ``Written`` says
-    what was left out.
+    formats need a piece of it. METIS leaves out self-loops and duplicates, for which it has no place; edge lists leave
+    out vertices without edges. No format gets weights. ``Written`` says what was left out.
 
     Args:
         edges: an edge list of any kind.

@@ -4,18 +4,25 @@ Sources: see ``readers.matrix_market``, ``readers.edge_list`` and ``readers.gr``
 bytes to a ``Sink``.
 """
 
-import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from dbfs.edges.readers.heading import STRINGS
+from dbfs.edges.tables.about import KEY, MOST_BYTES, About
 from dbfs.edges.writers.stream import EdgeStream, Written
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
+from dbfs_workers.storage.id_table import as_python
+
+# Of an id in the metadata, with what separates ids there.
+_LEAST_ID_BYTES = 3
 
 
 def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
@@ -32,9 +39,11 @@ def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
 def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Written:
     """Write two columns of ids after comments in SNAP's form: the direction of edges and, if known, the numbers.
 
-    Strings stand below a line of column names, which a reader of such a table needs.
+    Strings stand below a line of column names, which a reader of such a table needs, and a comment says that ids are
+    strings, which may look like numbers.
 
-    Raise ``InvalidOptionError`` for ids that are tuples, and for strings in a file whose name is that of no table.
+    Raise ``InvalidOptionError`` for ids that are tuples, for strings in a file whose name is that of no table, and for
+    strings that are blank or have a line break, which no reader takes.
     """
     edges = stream.edges
     names = edges.id_kinds == ("string",)
@@ -48,12 +57,15 @@ def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Writte
     if edges.n is not None and edges.m is not None and not edges.mirrored:
         sink.write(f"# Nodes: {edges.n} Edges: {edges.m}\n".encode())
     if names:
-        sink.write(f"src{separator}dst\n".encode())
+        sink.write(f"# {STRINGS}\nsrc{separator}dst\n".encode())
     count = 0
     for src, dst in stream.by_ids():
         count += len(src)
+        if names:
+            _require_one_line(src, sink.name)
+            _require_one_line(dst, sink.name)
         _write_lines(sink, [src, dst], separator, quoted=names)
-    return Written(edges.n, count, edges.directed, lone=stream.lone())
+    return Written(edges.n, count, edges.directed, lone=len(stream.lone()))
 
 
 def write_gr(stream: EdgeStream, sink: Sink) -> Written:
@@ -64,6 +76,13 @@ def write_gr(stream: EdgeStream, sink: Sink) -> Written:
         ids = [src + 1, dst + 1]
         _write_lines(sink, [pa.repeat("a", src.size), *ids, pa.repeat(1, src.size)] if directed else ids, " ")
     return stream.written(survey, first=1)
+
+
+def _require_one_line(ids: Any, name: str) -> None:
+    wrong = pc.or_(pc.match_substring_regex(ids, "[\\n\\r\\x00]"), pc.match_substring_regex(ids, r"^[\s\p{Z}]*$"))
+    if pc.any(wrong).as_py():
+        first = ids[pc.index(wrong, True).as_py()].as_py()
+        raise InvalidOptionError(f"{name}: the id {first!r} is blank or has a line break; .parquet keeps such ids")
 
 
 def _write_lines(sink: Sink, columns: Iterable[Any], separator: str, *, quoted: bool = False) -> None:
@@ -78,22 +97,31 @@ def _write_lines(sink: Sink, columns: Iterable[Any], separator: str, *, quoted: 
 
 
 def write_parquet(stream: EdgeStream, sink: Sink) -> Written:
-    """Write columns src and dst, ids as given; metadata ``dbfs`` is JSON of the graph's name, n, first_id, directed.
+    """Write columns src and dst, ids as given; the metadata ``dbfs`` are those of ``About``.
 
     Ids that are tuples take a column for each part: ``src_0``, ``src_1``, ..., ``dst_0`` and so on. Vertices without
-    edges have a place only if ids are consecutive numbers.
+    edges have a place in the metadata, unless their ids are millions and no consecutive numbers.
     """
     edges = stream.edges
-    n = None if edges.has_names else edges.n
-    about = json.dumps({"name": edges.name, "n": n, "first_id": edges.first_id, "directed": edges.directed})
     types = [pa.int64() if kind == "integer" else pa.large_string() for kind in edges.id_kinds]
     places = [""] if len(types) == 1 else [f"_{place}" for place in range(len(types))]
     fields = [(f"{end}{place}", kind) for end in ("src", "dst") for place, kind in zip(places, types, strict=True)]
-    schema = pa.schema(fields, metadata={"dbfs": about})
+    schema = pa.schema(fields)
     count = 0
-    with pq.ParquetWriter(sink.stream, schema, compression="zstd") as table:
+    # Without a copy of the schema, the metadata that come last are those of the schema that readers make.
+    with pq.ParquetWriter(sink.stream, schema, compression="zstd", store_schema=False) as table:
         for ends in stream.by_ids():
             count += len(ends[0])
             parts = [part for ids in map(pa.array, ends) for part in (ids.flatten() if places[1:] else [ids])]
             table.write_table(pa.table(parts, schema=schema))
-    return Written(edges.n, count, edges.directed, lone=stream.lone() if n is None else 0)
+        about = About(edges.name, edges.directed, None if edges.has_names else edges.n, edges.first_id, count)
+        left_out = 0
+        if about.n is None:
+            lone = stream.lone()
+            left_out = len(lone)
+            if left_out * _LEAST_ID_BYTES < MOST_BYTES:
+                named = replace(about, lone=tuple(as_python(lone)))
+                if len(named.text()) < MOST_BYTES:
+                    about, left_out = named, 0
+        table.add_key_value_metadata({KEY: about.text()})
+    return Written(edges.n, count, edges.directed, lone=left_out)

@@ -1,5 +1,7 @@
 """EdgeStream: the edges of an EdgeList for the writers, piece by piece, each undirected edge once."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -158,12 +160,11 @@ class EdgeStream:
         once = owners > others
         return owners[once], others[once]
 
-    def lone(self) -> int:
-        """Return the number of vertices without edges, once ``by_ids`` has yielded all edges.
+    def lone(self) -> Ids:
+        """Return the ids of vertices without edges, once ``by_ids`` has yielded all edges.
 
         Ids that stand alone in lines of their own take another pass over the edges.
         """
-        seen = self._seen
         if self._lone:
             ids = encode(self._lone)[1]
             alone = IdTable(0, take(ids, ascending(ids)))
@@ -171,7 +172,9 @@ class EdgeStream:
             for ends in chain.from_iterable(self.pieces()):
                 found = alone.vertices(ends)
                 seen[found[found >= 0]] = True
-        return int(seen.size - np.count_nonzero(seen))
+            return take(alone.ids, np.flatnonzero(~seen))
+        vertices = np.flatnonzero(~self._seen)
+        return take(self.edges.names(), vertices) if self.edges.has_names else vertices + self.edges.first_id
 
     def numbered(self, survey: Survey) -> Iterator[Edges]:
         """Yield the pieces with vertices 0..n-1."""

@@ -97,7 +97,7 @@ def data_frame(table: pa.Table) -> pd.DataFrame:
     """Return a table as a pandas DataFrame.
 
     A column of integers that may have nulls gets pandas' nullable type (``Int32``, ``Int64``), because floats would
-    round large ids. Ids of several columns become tuples.
+    round large ids. Ids of several columns become tuples. The schema's metadata become ``attrs``.
     """
     import pandas as pd
     import pyarrow as pa
@@ -111,4 +111,7 @@ def data_frame(table: pa.Table) -> pd.DataFrame:
         else:
             numbers = field.nullable and pa.types.is_integer(field.type)
             columns[field.name] = values.to_pandas(types_mapper=nulls.get if numbers else None)
-    return pd.DataFrame(columns, copy=False)
+    frame = pd.DataFrame(columns, copy=False)
+    # Such as the direction of edges: see ``dbfs.edges.tables.about``.
+    frame.attrs.update((key.decode(), text.decode()) for key, text in (table.schema.metadata or {}).items())
+    return frame

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import InvalidVertexError
+from dbfs_workers.errors import deleted_error
 from dbfs_workers.storage.id_table import LaterIds
 from dbfs_workers.storage.stripe import Stripe
 
@@ -154,14 +154,11 @@ class Partition:
 
 
 def require_present(partition: Partition, vertices: Sequence[int] | NDArray[np.int64]) -> None:
-    """Raise ``InvalidVertexError`` if a vertex was deleted."""
+    """Raise ``DeletedVertexError`` if a vertex was deleted."""
     if partition.deleted.size:
         gone = np.intersect1d(np.asarray(vertices, np.int64), partition.deleted)
         if gone.size:
-            more = f" and {gone.size - 1:,} more" if gone.size > 1 else ""
-            raise InvalidVertexError(
-                f"vertex {gone[0]}{more} was deleted; version {partition.version} of the graph does not have it"
-            )
+            raise deleted_error(gone.tolist(), partition.version)
 
 
 @dataclass(frozen=True)
@@ -171,6 +168,7 @@ class PartitionInfo:
     Attributes:
         has_parents: whether ``Partition.parents`` is not None, which bottom-up levels need.
         free_pages: pages without a row, if the rows are on pages; else 0.
+        deleted: number of deleted vertices of the whole graph.
     """
 
     rank: int
@@ -183,6 +181,7 @@ class PartitionInfo:
     has_parents: bool
     free_pages: int = 0
     imbalance: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -213,6 +212,7 @@ def describe(partition: Partition) -> PartitionInfo:
         has_parents=partition.parent_rows is not None,
         free_pages=partition.free_pages,
         imbalance=partition.imbalance,
+        deleted=partition.deleted.size,
     )
 
 

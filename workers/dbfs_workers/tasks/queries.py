@@ -57,7 +57,8 @@ def rows_on_shortest_path(
 
 def degree_counts(partition: Partition | GridPartition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the degrees that occur on a rank, ascending, and the number of rows of each: two int64 arrays."""
-    degrees, counts = np.unique(_degrees(partition), return_counts=True)
+    found = _degrees(partition)
+    degrees, counts = np.unique(found[found >= 0], return_counts=True)
     return degrees, counts
 
 
@@ -98,14 +99,22 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def largest_degree(partition: Partition | GridPartition) -> tuple[int, int]:
-    """Return the largest degree of a rank and the first row that has it; (-1, 0) on a rank without vertices."""
+    """Return the largest degree of a rank and the first row that has it; (-1, any) on a rank without vertices."""
     degrees = _degrees(partition)
     return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)
 
 
+def deleted_vertices(partition: Partition) -> tuple[int, NDArray[np.int64]]:
+    """Return the graph's version, and the positions of the vertices that were deleted."""
+    return partition.version, partition.deleted
+
+
 def _degrees(partition: Partition | GridPartition) -> NDArray[np.int64]:
+    """Return the degree of each row of a rank, -1 for a deleted vertex."""
     owned = partition.stripe.owned(partition.rank)
     if isinstance(partition, GridPartition):
         return partition.degrees[:owned]
     degrees: NDArray[np.int64] = np.diff(on_host(partition.row_offsets[: owned + 1]))
+    gone = partition.deleted
+    degrees[partition.stripe.row(gone[partition.stripe.owner(gone) == partition.rank])] = -1
     return degrees
