@@ -23,7 +23,6 @@ from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
 from dbfs.memory import require_room
 from dbfs_workers.storage.batch import OF_ROWS, SWEPT_SOURCES
-from dbfs_workers.storage.id_table import as_python, take
 from dbfs_workers.storage.label_table import data_frame, whole_table
 from dbfs_workers.tasks import queries
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 # Bytes that the client takes for a stored edge: ends, numbers and sums, and what sorts them.
 _EDGE_BYTES: Final = 80
@@ -52,8 +51,8 @@ class EdgeMeasure:
     """
 
     name: str
-    source_ids: Ids = field(repr=False)
-    target_ids: Ids = field(repr=False)
+    source_ids: CallerIds = field(repr=False)
+    target_ids: CallerIds = field(repr=False)
     values: Floats = field(repr=False)
     errors: Floats | None = field(repr=False)
     sources: int
@@ -69,7 +68,7 @@ class EdgeMeasure:
 
     def to_dict(self) -> dict[tuple[Any, Any], float]:
         """Return the value of each edge by its ends' ids, (source, target)."""
-        ends = zip(as_python(self.source_ids), as_python(self.target_ids), strict=True)
+        ends = zip(self.source_ids.tolist(), self.target_ids.tolist(), strict=True)
         return dict(zip(ends, self.values.tolist(), strict=True))
 
 
@@ -90,7 +89,7 @@ def edge_betweenness_centrality(graph: Graph, normalized: bool, options: Options
     (starts, ends), values, errors = of_edges(graph, sources, normalized, options)
     ids = graph.ids()
     name = "edge_betweenness_centrality"
-    return EdgeMeasure(name, take(ids, starts), take(ids, ends), values, errors, sources.size)
+    return EdgeMeasure(name, ids[starts], ids[ends], values, errors, sources.size)
 
 
 def of_vertices(

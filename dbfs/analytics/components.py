@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Components(StaysHere):
     graph: str
     labels: NDArray[np.int64] = field(repr=False)
     sizes: NDArray[np.int64] = field(repr=False)
-    ids_of: Callable[[NDArray[np.int64]], Ids] = field(repr=False)
+    ids_of: Callable[[NDArray[np.int64]], CallerIds] = field(repr=False)
 
     @property
     def elsewhere(self) -> str:
@@ -60,8 +60,8 @@ class Components(StaysHere):
         """Number of components of a single vertex."""
         return int(np.count_nonzero(self.sizes == 1))
 
-    def vertices(self, component: int) -> Ids:
-        """Return the ids of a component, ascending: an int64 array, or an Arrow array.
+    def vertices(self, component: int) -> CallerIds:
+        """Return the ids of a component, ascending, as ``Graph.ids_of`` does.
 
         Raises:
             InvalidOptionError: there is no component of that number.

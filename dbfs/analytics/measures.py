@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class VertexMeasure:
     """
 
     name: str
-    ids: Ids = field(repr=False)
+    ids: CallerIds = field(repr=False)
     values: NDArray[Any] = field(repr=False)
     errors: Floats | None = field(repr=False)
     sources: int
@@ -65,7 +65,7 @@ class VertexMeasure:
 
     def to_dict(self) -> dict[Any, Any]:
         """Return the value of each vertex by its id."""
-        return dict(zip(self.to_pandas()["vertex"].tolist(), self.values.tolist(), strict=True))
+        return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

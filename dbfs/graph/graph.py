@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph, UnloadGraph
 from dbfs.units import format_bytes
+from dbfs_workers.storage.id_sequence import handed_out
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
     )
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
-    from dbfs_workers.storage.id_table import Ids, IdType
+    from dbfs_workers.storage.id_sequence import CallerIds
+    from dbfs_workers.storage.id_table import IdType
     from dbfs_workers.storage.ordering import DegreeOrder
 
 
@@ -178,7 +180,7 @@ class Graph(StaysHere, GraphCounts):
         """Return the vertices of many ids, int64, in their order.
 
         Args:
-            ids: a sequence, a set, a NumPy array, a series, or an Arrow array.
+            ids: an id, or several: an iterable, a NumPy array, a series, or an Arrow array.
 
         Errors as for ``vertex``.
         """
@@ -197,8 +199,10 @@ class Graph(StaysHere, GraphCounts):
             raise InvalidVertexError(f"there is no vertex {number} in {self.record.name}: vertices are 0..{self.n - 1}")
         return self.python_ids([number])[0]
 
-    def ids_of(self, vertices: Any) -> Ids:
-        """Return the ids of many vertices, in their order: an int64 array, or an Arrow array of strings or structs.
+    def ids_of(self, vertices: Any) -> CallerIds:
+        """Return the ids of many vertices, in their order.
+
+        Integers are an int64 array. Strings and tuples are an ``IdSequence``: Python's values over Arrow's buffers.
 
         Args:
             vertices: an array of integers, or a sequence.
@@ -212,12 +216,12 @@ class Graph(StaysHere, GraphCounts):
         if array.size and (array.dtype.kind not in "iu" or np.ma.is_masked(vertices)):
             kind = "masked" if np.ma.is_masked(vertices) else array.dtype
             raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
-        return self.lookup.ids_of(array.astype(np.int64))
+        return handed_out(self.lookup.ids_of(array.astype(np.int64)))
 
-    def ids(self) -> Ids:
+    def ids(self) -> CallerIds:
         """Return the ids of all vertices, in the order of vertices, as ``ids_of`` does. The client takes n ids."""
         self._require_tables()
-        return self.lookup.everything()
+        return handed_out(self.lookup.everything())
 
     def vertices_named(self, given: Any, what: str) -> tuple[int, ...]:
         """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
@@ -253,7 +257,7 @@ class Graph(StaysHere, GraphCounts):
         """Run a breadth-first search from a vertex, or from several at once: distances are to the nearest source.
 
         Args:
-            source: id, or several: a list, a set, an array. A tuple is one id if ids are tuples.
+            source: id, or several: any iterable of ids, an array. A tuple is one id if ids are tuples.
             predecessors: also record a predecessor of each vertex.
             max_depth: largest distance; vertices farther away stay unreached.
             targets: an id, or several. The search stops after the level that reaches the last target; vertices
@@ -381,7 +385,7 @@ class Graph(StaysHere, GraphCounts):
 
     def bfs_stream(
         self,
-        sources: Iterable[Any],
+        sources: Any,
         *,
         predecessors: bool = False,
         max_depth: int | None = None,
@@ -394,8 +398,8 @@ class Graph(StaysHere, GraphCounts):
         At most 16 traversals are made before the caller takes their results. The labels of a result are freed when the
         caller drops it, so the workers keep few at a time. Dropping the iterator ends the traversals.
 
-        Arguments and errors as for ``bfs``. The sources are read as they are needed. The deadline is for each run of a
-        few traversals.
+        Arguments and errors as for ``bfs``. An iterator of sources is read as sources are needed. The deadline is for
+        each run of a few traversals.
         """
 
         def run(some: list[Any]) -> list[BFSResult]:
@@ -408,7 +412,7 @@ class Graph(StaysHere, GraphCounts):
                 deadline=deadline,
             )
 
-        return stream(sources, run)
+        return stream([sources] if self.lookup.is_one(sources) else sources, run)
 
     @bounded()
     def sample_sources(self, count: int, seed: int = 1) -> list[Any]:
@@ -462,7 +466,7 @@ class Graph(StaysHere, GraphCounts):
         return measures.khop_sizes(self, k, vertices, measures.Options(progress=progress, checkpoint=checkpoint))
 
     @bounded()
-    def subgraph(self, ids: Iterable[Any], *, deadline: float | str | None = None) -> Subgraph:
+    def subgraph(self, ids: Any, *, deadline: float | str | None = None) -> Subgraph:
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from dbfs.graph.graph import Graph
     from dbfs.graph.subgraph import Subgraph
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 class BFSResult(StaysHere):
@@ -140,8 +140,8 @@ class BFSResult(StaysHere):
         return self
 
     @bounded()
-    def changed(self) -> Ids:
-        """Return the ids whose distance the last ``update`` has changed, ascending: an int64 array, or an Arrow array.
+    def changed(self) -> CallerIds:
+        """Return the ids whose distance the last ``update`` has changed, ascending, as of ``Graph.ids_of``.
 
         If ``update`` had no labels to compare with, since they were published or lost, these are all reached ids.
 
@@ -383,8 +383,8 @@ class BFSResult(StaysHere):
         write_parquet(self, path, unreached=unreached, compression=compression)
 
     @bounded()
-    def vertices_at(self, distance: int) -> Ids:
-        """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.
+    def vertices_at(self, distance: int) -> CallerIds:
+        """Return the ids at a distance, ascending, as ``Graph.ids_of`` does; none beyond ``depth``.
 
         Only these ids travel to the client.
 
@@ -397,7 +397,7 @@ class BFSResult(StaysHere):
         return self.graph.ids_of(self.vertices_between(only, only))
 
     @bounded()
-    def vertices(self) -> Ids:
+    def vertices(self) -> CallerIds:
         """Return the reached ids, ascending, the sources included, as ``vertices_at`` does. Errors as for it."""
         return self.graph.ids_of(self.vertices_between(0, self.depth))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,6 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import MissingPackageError
 from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
-from dbfs_workers.storage.id_table import as_python, take
 from dbfs_workers.storage.label_table import data_frame, label_table, whole_table
 from dbfs_workers.text import counted
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,14 @@ class Subgraph:
     Attributes:
         name: the graph's name.
         directed: whether edges hold in one direction only.
-        vertices: the vertices' ids, an int64 NumPy array, or an Arrow array for strings and tuples.
+        vertices: the vertices' ids, as of ``Graph.ids_of``.
         sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
             source of an undirected edge is the end that comes first in ``vertices``.
     """
 
     name: str
     directed: bool
-    vertices: Ids = field(repr=False)
+    vertices: CallerIds = field(repr=False)
     sources: NDArray[np.int64] = field(repr=False)
     targets: NDArray[np.int64] = field(repr=False)
 
@@ -60,7 +59,7 @@ class Subgraph:
 
     def to_arrow(self) -> pa.Table:
         """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids."""
-        return whole_table(source=take(self.vertices, self.sources), target=take(self.vertices, self.targets))
+        return whole_table(source=self.vertices[self.sources], target=self.vertices[self.targets])
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(subgraph)``."""
@@ -98,7 +97,7 @@ class Subgraph:
             import networkx
         except ImportError as error:
             raise MissingPackageError("to_networkx needs NetworkX: pip install networkx") from error
-        nodes = as_python(self.vertices)
+        nodes = self.vertices.tolist()
         made = networkx.DiGraph() if self.directed else networkx.Graph()
         made.add_nodes_from(nodes)
         ends = zip(self.sources.tolist(), self.targets.tolist(), strict=True)
@@ -111,7 +110,7 @@ class Subgraph:
         return f"<dbfs.Subgraph of {self.name}: {words}>"
 
 
-def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
+def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgraph:
     """Return the subgraph of some vertices. The ranks select its edges.
 
     Args:
@@ -134,9 +133,9 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
     return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64))
 
 
-def chosen_subgraph(graph: Graph, ids: Iterable[Any]) -> Subgraph:
+def chosen_subgraph(graph: Graph, ids: Any) -> Subgraph:
     """See ``Graph.subgraph``."""
-    named = graph.vertices_of(ids)
+    named = np.array(graph.vertices_named(ids, "id"), np.int64)
     vertices = named[np.sort(np.unique(named, return_index=True)[1])]
     return cut_out(graph, vertices, graph.ids_of(vertices))
 
@@ -161,13 +160,13 @@ class Neighbourhood(StaysHere):
 
     Attributes:
         graph: the graph.
-        vertices: the vertices' ids, ascending: an int64 NumPy array, or an Arrow array for strings and tuples.
+        vertices: the vertices' ids, ascending: as of ``Graph.ids_of``.
         distances: int32, the distance of each of them.
     """
 
     def __init__(self, graph: Graph, numbers: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
         self.graph = graph
-        self.vertices: Ids = graph.ids_of(numbers)
+        self.vertices: CallerIds = graph.ids_of(numbers)
         self.distances = distances
         self._numbers = numbers
 
@@ -192,7 +191,7 @@ class Neighbourhood(StaysHere):
 
     def tolist(self) -> list[Any]:
         """Return the ids as a list of Python's integers, strings or tuples."""
-        return as_python(self.vertices)
+        return self.vertices.tolist()
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -201,9 +200,7 @@ class Neighbourhood(StaysHere):
         return iter(self.tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if isinstance(self.vertices, np.ndarray):
-            return np.array(self.vertices, dtype, copy=copy)
-        return np.fromiter(self.tolist(), object, len(self)).astype(dtype or object)
+        return np.array(self.vertices, dtype, copy=copy)
 
     def __repr__(self) -> str:
         away = counted(int(self.distances.max(initial=0)), "edge")

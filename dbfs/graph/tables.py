@@ -14,7 +14,7 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.subgraph import Subgraph
-from dbfs_workers.storage.id_table import as_python, from_python
+from dbfs_workers.storage.id_table import from_python
 from dbfs_workers.storage.label_table import NO_PREDECESSOR, column, data_frame, label_table, places_of, taken
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.tasks import tables
@@ -56,7 +56,7 @@ def tree(result: BFSResult) -> Subgraph:
 def distances_by_id(result: BFSResult) -> dict[Any, int]:
     """See ``BFSResult.to_dict``."""
     vertices, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
-    return dict(zip(as_python(result.graph.ids_of(vertices)), distances.tolist(), strict=True))
+    return dict(zip(result.graph.ids_of(vertices).tolist(), distances.tolist(), strict=True))
 
 
 # Longest wait for the ranks to remove the files of a call that failed. A rank that still writes looks after each row

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import EdgeInputError
+from dbfs_workers.storage.id_sequence import IdSequence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,23 +208,6 @@ def sort_keys(ids: Ids) -> Ids:
     return pc.binary_join_element_wise(*keys, pa.scalar(b"", pa.large_binary()))
 
 
-class _Listed(Sequence[Any]):
-    """Arrow ids as Python's values, each made when it is read."""
-
-    def __init__(self, ids: pa.Array) -> None:
-        import pyarrow as pa
-
-        self._ids = ids
-        self._tuples = pa.types.is_struct(ids.type)
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = self._ids[index].as_py()
-        return tuple(found.values()) if self._tuples else found
-
-
 @dataclass(frozen=True)
 class IdTable:
     """The ids of a range of vertices.
@@ -256,7 +240,7 @@ class IdTable:
     def around(self, one: Any) -> list[Any]:
         """Return ids around one that the table lacks, as Python's values: those just below and above; strings more."""
         reach = _AROUND if isinstance(one, str) else 1
-        at = bisect.bisect_left(self.ids if isinstance(self.ids, np.ndarray) else _Listed(self.ids), one)
+        at = bisect.bisect_left(self.ids if isinstance(self.ids, np.ndarray) else IdSequence(self.ids), one)
         return as_python(self.ids[max(at - reach, 0) : at + reach])
 
     def _rows(self, ids: Ids) -> NDArray[np.int64]:
@@ -266,7 +250,7 @@ class IdTable:
             rows[rows == self.ids.size] = 0
             return np.where(self.ids[rows] == ids, rows, -1)
         if len(ids) <= _SEARCHED:
-            listed = _Listed(self.ids)
+            listed = IdSequence(self.ids)
             wanted = as_python(ids)
             found = [bisect.bisect_left(listed, one) for one in wanted]
             size = len(listed)

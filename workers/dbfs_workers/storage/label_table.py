@@ -7,7 +7,7 @@ these values are null. A column that can't have nulls says so in the table's sch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from dbfs_workers.storage.id_sequence import CallerIds
     from dbfs_workers.storage.id_table import Ids
 
 NO_PREDECESSOR: Final = -1
@@ -24,7 +25,9 @@ NO_PREDECESSOR: Final = -1
 _DENSE_SHARE: Final = 1 / 16
 
 
-def label_table(ids: Ids, distances: NDArray[np.int32], predecessors: pa.Array | None, *, unreached: bool) -> pa.Table:
+def label_table(
+    ids: Ids | CallerIds, distances: NDArray[np.int32], predecessors: pa.Array | None, *, unreached: bool
+) -> pa.Table:
     """Return the table of the labels of some vertices.
 
     Args:
@@ -44,7 +47,7 @@ def label_table(ids: Ids, distances: NDArray[np.int32], predecessors: pa.Array |
     return pa.table(columns, pa.schema(fields))
 
 
-def whole_table(**columns: Ids) -> pa.Table:
+def whole_table(**columns: NDArray[Any] | CallerIds) -> pa.Table:
     """Return the table of columns that have no nulls."""
     import pyarrow as pa
 
@@ -53,14 +56,14 @@ def whole_table(**columns: Ids) -> pa.Table:
     return pa.table([*arrays.values()], pa.schema(fields))
 
 
-def column(ids: Ids) -> pa.Array:
-    """Return ids as an Arrow array."""
+def column(values: Ids | CallerIds) -> pa.Array:
+    """Return ids, or an array of numbers, as an Arrow array."""
     import pyarrow as pa
 
-    return pa.array(ids) if isinstance(ids, np.ndarray) else ids
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
-def taken(ids: Ids, places: NDArray[np.int64]) -> pa.Array:
+def taken(ids: Ids | CallerIds, places: NDArray[np.int64]) -> pa.Array:
     """Return the ids at some places; a place below 0 gives null."""
     return column(ids).take(nullable(places))
 
