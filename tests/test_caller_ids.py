@@ -213,7 +213,8 @@ def test_a_sequence_is_as_the_list(kind: str, data: st.DataObject) -> None:
 def test_other_libraries_take_a_sequence() -> None:
     found = IdSequence(pa.array(["a", "b", "c"], pa.large_string()))
     assert pl.Series(found).to_list() == pd.Series(found).tolist() == pd.Index(found).tolist() == [*found]
-    assert pd.DataFrame({"x": [1, 2, 3]}, index=pd.Index(found)).loc[found[1:], "x"].tolist() == [2, 3]
+    some: Any = found[1:]
+    assert pd.DataFrame({"x": [1, 2, 3]}, index=pd.Index(found)).loc[some, "x"].tolist() == [2, 3]
     assert repr(found) == "<3 ids: 'a', 'b', 'c'>"
     with pytest.raises(TypeError, match="unhashable"):
         hash(found)

@@ -16,18 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics.checkpoint import folded
-from dbfs.analytics.measures import Floats, Options, VertexMeasure, chosen_vertices, error_of_mean, sources_of
+from dbfs.analytics.measures import (
+    Floats,
+    Options,
+    VertexMeasure,
+    chosen_vertices,
+    error_of_mean,
+    facts_of,
+    sources_of,
+)
 from dbfs.analytics.sweeps import batches_of, near_together
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.memory import require_room
 from dbfs_workers.storage.batch import OF_ROWS, SWEPT_SOURCES
-from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.storage.label_table import whole_table
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
@@ -38,7 +46,7 @@ _EDGE_BYTES: Final = 80
 
 
 @dataclass(frozen=True)
-class EdgeMeasure:
+class EdgeMeasure(Tabular):
     """A measure of all edges. Parallel edges are one, and so is an undirected edge.
 
     Attributes:
@@ -59,12 +67,16 @@ class EdgeMeasure:
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table: ``source`` and ``target`` (ids), the measure by its name, errors if sampled."""
-        errors = {} if self.errors is None else {"standard_error": self.errors}
-        return whole_table(source=self.source_ids, target=self.target_ids, **{self.name: self.values}, **errors)
+        return self._rows(slice(None))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
-        return data_frame(self.to_arrow())
+    def _rows(self, rows: slice) -> pa.Table:
+        errors = {} if self.errors is None else {"standard_error": self.errors[rows]}
+        ends = {"source": self.source_ids[rows], "target": self.target_ids[rows]}
+        return whole_table(**ends, **{self.name: self.values[rows]}, **errors)
+
+    def _card(self) -> Card:
+        facts = {"Edges": f"{self.values.size:,}", **facts_of(self.values, self.errors, self.sources)}
+        return Card(self.name, facts, self._rows(SHOWN))
 
     def to_dict(self) -> dict[tuple[Any, Any], float]:
         """Return the value of each edge by its ends' ids, (source, target)."""

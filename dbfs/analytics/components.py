@@ -15,13 +15,13 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import InvalidOptionError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs.integers import whole_number
 from dbfs_workers.checks import components as tasks
-from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.storage.label_table import whole_table
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Components(StaysHere):
+class Components(StaysHere, Tabular):
     """The connected components of a graph, numbered by falling size, those of equal size by their smallest vertex.
 
     Attributes:
@@ -80,9 +80,13 @@ class Components(StaysHere):
         """
         return whole_table(vertex=self.ids_of(np.arange(self.labels.size)), component=self.labels)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
-        return data_frame(self.to_arrow())
+    def _card(self) -> Card:
+        facts = {
+            "Components": f"{self.count:,}, of them {self.isolated:,} of a single vertex",
+            "Vertices": f"{self.labels.size:,}",
+        }
+        sizes = self.sizes[SHOWN]
+        return Card(self.graph, facts, whole_table(component=np.arange(sizes.size), vertices=sizes))
 
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs.errors import DisconnectedGraphError
 from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
+from dbfs.graph.distances import DistanceMatrix
 from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import require_one_version, stream, traverse
 from dbfs.memory import require_room
@@ -73,11 +74,12 @@ def level_counts(result: BFSResult) -> NDArray[np.int64]:
     return np.array(counts[: result.depth + 1], np.int64)
 
 
-def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> NDArray[np.int32]:
+def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> DistanceMatrix:
     """See ``Graph.distance_matrix``."""
     rows, columns = graph.vertices_named(sources, "source"), graph.vertices_named(targets, "target")
+    ids = graph.ids_of(np.array(rows, np.int64)), graph.ids_of(np.array(columns, np.int64))
     if not rows or not columns:
-        return np.empty((len(rows), len(columns)), np.int32)
+        return DistanceMatrix(np.empty((len(rows), len(columns)), np.int32), *ids)
     entries = len(rows) * len(columns)
     require_room(2 * 4 * entries, f"the distances of {entries:,} pairs need", "take fewer sources or targets at a time")
     turned = not graph.directed and len(set(columns)) < len(set(rows))
@@ -86,7 +88,7 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
     parts = [made.target_distances() for made in batches_of(graph, once, progress, targets=columns)]
     found: NDArray[np.int32] = np.concatenate(parts)[places]
-    return np.ascontiguousarray(found.T) if turned else found
+    return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)
 
 
 def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None = None) -> NDArray[np.int64]:

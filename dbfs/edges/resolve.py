@@ -67,6 +67,12 @@ def edge_list(
         return edges
     if isinstance(edges, IdSequence):
         raise EdgeInputError("edges must not be ids: pass (source ids, target ids), two of such sequences")
+    # Results of dbfs are tables that offer Arrow's stream; few of them have edges in their rows.
+    if not getattr(edges, "_holds_edges", True):
+        kind = type(edges).__name__
+        raise EdgeInputError(
+            f"edges must not be a {kind}, which has none; graph.subgraph(ids) has the edges of some ids"
+        )
     if is_dask(edges):
         _refuse("a dask collection", format)
         return open_dask(edges, source=source, target=target, directed=bool(directed))

@@ -55,8 +55,10 @@ if TYPE_CHECKING:
         NeighbourhoodFunction,
         VertexMeasure,
     )
+    from dbfs.analytics.degrees import DegreeCounts
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
+    from dbfs.graph.distances import DistanceMatrix
     from dbfs_workers.storage.id_sequence import CallerIds
     from dbfs_workers.storage.id_table import IdType
     from dbfs_workers.storage.ordering import DegreeOrder
@@ -763,8 +765,10 @@ class Graph(StaysHere, GraphCounts):
         *,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
-    ) -> NDArray[np.int32]:
+    ) -> DistanceMatrix:
         """Return int32[sources, targets]: the distance of each target from each source, -1 unreached.
+
+        The array is a table too, in ids: ``graph.distance_matrix(...).to_pandas()``.
 
         The traversals are those of ``bfs_batch``, from the sources; in an undirected graph from the targets, if these
         are fewer.
@@ -819,8 +823,8 @@ class Graph(StaysHere, GraphCounts):
         return landmarks(self, k, progress, checkpoint)
 
     @bounded()
-    def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays.
+    def degree_counts(self) -> DegreeCounts:
+        """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays, and a table.
 
         A degree is the number of edges stored at a vertex: duplicates count, a self-loop counts once. In a directed
         graph it is the out-degree. The workers count. Errors as for ``components``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import MissingPackageError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
-from dbfs_workers.storage.label_table import data_frame, label_table, whole_table
+from dbfs_workers.storage.label_table import label_table, whole_table
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import networkx
-    import pandas as pd
     import pyarrow as pa
     import scipy.sparse
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Subgraph:
+class Subgraph(Tabular):
     """Some vertices of a graph and edges between them. Needs no cluster.
 
     The edges are those of a simple graph: duplicates count once, and so does an undirected edge. Self-loops are kept.
@@ -40,6 +40,8 @@ class Subgraph:
         sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
             source of an undirected edge is the end that comes first in ``vertices``.
     """
+
+    _holds_edges: ClassVar[bool] = True
 
     name: str
     directed: bool
@@ -59,18 +61,15 @@ class Subgraph:
 
     def to_arrow(self) -> pa.Table:
         """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids."""
-        return whole_table(source=self.vertices[self.sources], target=self.vertices[self.targets])
+        return self._rows(slice(None))
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(subgraph)``."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+    def _rows(self, rows: slice) -> pa.Table:
+        return whole_table(source=self.vertices[self.sources[rows]], target=self.vertices[self.targets[rows]])
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the edges as a pandas DataFrame with the columns ``source`` and ``target``, which have ids.
-
-        Ids of several columns are tuples.
-        """
-        return data_frame(self.to_arrow())
+    def _card(self) -> Card:
+        kind = "directed" if self.directed else "undirected"
+        facts = {"Vertices": f"{self.n:,}", "Edges": f"{self.edges:,} {kind}"}
+        return Card(self.name, facts, self._rows(SHOWN))
 
     def to_scipy(self) -> scipy.sparse.csr_array:
         """Return the adjacency matrix in the order of ``vertices``: int8, 1 at (source, target).
@@ -155,7 +154,7 @@ def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
     return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
 
 
-class Neighbourhood(StaysHere):
+class Neighbourhood(StaysHere, Tabular):
     """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
 
     Attributes:
@@ -185,9 +184,16 @@ class Neighbourhood(StaysHere):
         """Return the vertices with all edges between them. Errors as for ``Graph.subgraph``."""
         return cut_out(self.graph, self._numbers, self.vertices)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns ``vertex`` (the id) and ``distance`` (int32)."""
-        return data_frame(label_table(self.vertices, self.distances, None, unreached=False))
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``vertex`` (the id) and ``distance`` (int32)."""
+        return self._rows(slice(None))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        return label_table(self.vertices[rows], self.distances[rows], None, unreached=False)
+
+    def _card(self) -> Card:
+        facts = {"Vertices": f"{len(self):,}", "Farthest": counted(int(self.distances.max(initial=0)), "edge")}
+        return Card(self.graph.name, facts, self._rows(SHOWN))
 
     def tolist(self) -> list[Any]:
         """Return the ids as a list of Python's integers, strings or tuples."""

@@ -17,6 +17,8 @@ _MOST_CHARACTERS = 30
 _BY_OPTIONS = "source= and target= (--source-column and --target-column on the command line)"
 _WELL_KNOWN = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
 """Names that many programs give the columns of the ends, in lower case."""
+_OF_VERTICES = ("vertex", "vertices")
+"""Names of columns in tables that dbfs gives out, whose other columns are values."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def choose_ends(
 
     If no columns are named, the ends are those of the well-known names ``source`` and ``target``, ``src`` and ``dst``,
     ``from`` and ``to``, or ``u`` and ``v``, in any case and at any place; else a table has two columns, the source and
-    the target.
+    the target, neither of them named ``vertex`` or ``vertices``.
 
     Args:
         columns: names of all columns, in the table's order.
@@ -126,6 +128,12 @@ def _default_ends(columns: Sequence[str], name: str) -> Ends:
     if len(known) == 1:
         source, target = (columns[folded.index(end)] for end in known[0])
         return Ends((source,), (target,))
+    values = [column for column, word in zip(columns, folded, strict=True) if word in _OF_VERTICES]
+    if len(columns) == 2 and values:
+        raise EdgeInputError(
+            f"{name} has the columns {listed(columns)}: {values[0]!r} is that of a table of values, with a vertex in "
+            f"each row, such as distances; if the rows are edges, say so by {_BY_OPTIONS}"
+        )
     if len(columns) == 2:
         return Ends((columns[0],), (columns[1],))
     found = f"{counted(len(columns), 'column')} ({listed(columns)})"

@@ -47,12 +47,14 @@ def label_table(
     return pa.table(columns, pa.schema(fields))
 
 
-def whole_table(**columns: NDArray[Any] | CallerIds) -> pa.Table:
-    """Return the table of columns that have no nulls."""
+def whole_table(**columns: NDArray[Any] | CallerIds | pa.Array) -> pa.Table:
+    """Return the table of some columns. Only those that are Arrow arrays may have nulls."""
     import pyarrow as pa
 
     arrays = {name: column(values) for name, values in columns.items()}
-    fields = [pa.field(name, array.type, nullable=False) for name, array in arrays.items()]
+    fields = [
+        pa.field(name, array.type, nullable=isinstance(columns[name], pa.Array)) for name, array in arrays.items()
+    ]
     return pa.table([*arrays.values()], pa.schema(fields))
 
 
@@ -68,7 +70,7 @@ def taken(ids: Ids | CallerIds, places: NDArray[np.int64]) -> pa.Array:
     return column(ids).take(nullable(places))
 
 
-def nullable(numbers: NDArray[np.int64]) -> pa.Array:
+def nullable(numbers: NDArray[np.signedinteger[Any]]) -> pa.Array:
     """Return numbers, of which those below 0 become null."""
     import pyarrow as pa
 
