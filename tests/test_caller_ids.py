@@ -111,7 +111,13 @@ def test_every_call_takes_arrow_and_sequences(client: distributed.Client, kind: 
     ids = [name(v) for v in range(5)]
     with dbfs.load(list(itertools.pairwise(ids)), client=client, ranks=2, mutable=True) as graph:
         array, several = arrow_of(graph, ids), graph.ids()
-        for given_as in (array, several, pa.chunked_array([array[:2], array[2:]]), iter(ids), graph.khop(ids[0], 9)):
+        forms = [array, several, pa.chunked_array([array[:2], array[2:]]), iter(ids), graph.khop(ids[0], 9)]
+        if kind != "tuples":
+            forms += [
+                array.dictionary_encode(),
+                pa.chunked_array([array[:2].dictionary_encode(), array[2:].dictionary_encode()]),
+            ]
+        for given_as in forms:
             assert graph.bfs(given_as).sources == tuple(ids)
         for one in (array[1], several[1]):
             assert graph.bfs(one, targets=array[3], predecessors=True).path_to(array[3]) == ids[1:4]
@@ -126,13 +132,22 @@ def test_every_call_takes_arrow_and_sequences(client: distributed.Client, kind: 
         assert graph.subgraph(several[1:3]).edges == graph.subgraph(array[1:3]).edges == 1
         assert [found.depth for found in graph.bfs_many(array)] == [4, 3, 2, 3, 4]
         assert [found.depth for found in graph.bfs_stream(array)] == [4, 3, 2, 3, 4]
-        assert graph.bfs_batch(several, targets=array[0]).target_distances().tolist() == [[0], [1], [2], [3], [4]]
+        batch = graph.bfs_batch(several, targets=array[0])
+        assert batch.target_distances().tolist() == [[0], [1], [2], [3], [4]]
+        assert (batch.targets, batch.target_vertices) == ((ids[0],), (0,))
+        assert array[1] in graph.khop(array[0], 1)
+        assert array[2] not in graph.khop(array[0], 1)
+        assert "absent" not in graph.khop(array[0], 1)
+        watch = graph.watch(array[0])
         assert graph.distance_matrix(array[:2], several[3:]).tolist() == [[3, 4], [2, 3]]
         assert graph.landmarks(2).bounds(array[0], several[4])[0].tolist() == [4]
         assert graph.closeness_centrality(graph.khop(ids[0], 1)).ids.tolist() == ids[:2]
         dbfs.validate(graph, dbfs.Labels(array[:1], graph.bfs(ids[0]).distances()))
         graph.insert_edges([(array[0], array[2])])
         assert ids[2] in graph.neighbors(ids[0])
+        change = watch.update()
+        assert change is not None
+        assert {*ids[2:]} - {*change.ids} == {*watch.result.changed()} - {*ids} == set()
         graph.insert_edges((several[:2], several[3:]))
         assert graph.neighbors(ids[0]) == ids[1:4]
         graph.delete_edges((array[:1], array[2:3]))
@@ -143,11 +158,20 @@ def test_every_call_takes_arrow_and_sequences(client: distributed.Client, kind: 
 
 def test_what_is_no_id_is_refused(client: distributed.Client) -> None:
     with dbfs.load([("a", "b"), ("b", "c")], client=client, ranks=2) as graph:
-        for wrong in (pa.scalar(1), pa.scalar(None, pa.string()), {"a": 1}, pd.DataFrame({"a": ["b"]}), np.eye(2)):
+        for wrong in (
+            pa.scalar(1),
+            pa.array([2**64 - 5], pa.uint64())[0],
+            pa.scalar(None, pa.string()),
+            {"a": 1},
+            pd.DataFrame({"a": ["b"]}),
+            np.eye(2),
+        ):
             with pytest.raises(InvalidVertexTypeError, match="source must be a string"):
                 graph.bfs(wrong)
         with pytest.raises(InvalidVertexError, match="source 'd' is not in"):
             graph.bfs(pa.scalar("d"))
+        with pytest.raises(InvalidVertexTypeError, match="source: the id 18446744073709551611 is too large"):
+            graph.bfs(pa.array([2**64 - 5], pa.uint64()))
         with pytest.raises(EdgeInputError, match="edges must not be ids: pass"):
             dbfs.load(graph.ids(), client=client)
         # A string is one id, not its letters.

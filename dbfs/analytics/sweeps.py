@@ -86,7 +86,7 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     if turned:
         rows, columns = columns, rows
     once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
-    parts = [made.target_distances() for made in batches_of(graph, once, progress, targets=columns)]
+    parts = [made.distances_to_targets() for made in batches_of(graph, once, progress, targets=columns)]
     found: NDArray[np.int32] = np.concatenate(parts)[places]
     return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)
 
@@ -101,7 +101,7 @@ def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None
     if sources.size <= (together or MOST_SOURCES):
         return np.arange(sources.size)
     some, targets = sources[:: -(-sources.size // _MARKS)], tuple(sources.tolist())
-    rows = [made.target_distances() for made in batches_of(graph, some, False, targets=targets)]
+    rows = [made.distances_to_targets() for made in batches_of(graph, some, False, targets=targets)]
     return np.lexsort(np.concatenate(rows))
 
 

@@ -156,6 +156,7 @@ class AsyncBatchResult(AsyncTabular[BatchResult]):
         self.sources = result.sources
         self.source_vertices = result.source_vertices
         self.targets = result.targets
+        self.target_vertices = result.target_vertices
         self.keep = result.keep
         self.counts = result.counts
         self.reached = result.reached
@@ -215,6 +216,7 @@ class AsyncNeighbourhood(AsyncView[Neighbourhood]):
     __arrow_c_stream__ = forwarded(Neighbourhood.__arrow_c_stream__)
     tolist = forwarded(Neighbourhood.tolist)
     __len__ = forwarded(Neighbourhood.__len__)
+    __contains__ = forwarded(Neighbourhood.__contains__)
     __iter__ = forwarded(Neighbourhood.__iter__)
     __array__ = forwarded(Neighbourhood.__array__)
 

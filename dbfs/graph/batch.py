@@ -132,7 +132,8 @@ class BatchResult(StaysHere, Tabular):
         graph: the graph that was traversed.
         sources: ids of the k sources.
         source_vertices: their vertices.
-        targets: vertices of the targets.
+        targets: ids of the targets.
+        target_vertices: their vertices.
         keep: what was kept of every vertex: ``counts``, ``reached`` or ``distances``.
         counts: int64[k, depth + 1], the number of vertices at each distance from each source, the source included.
         depth: the largest distance.
@@ -144,14 +145,16 @@ class BatchResult(StaysHere, Tabular):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"columns", "dependencies", "spec", "sums_by_vertex"}
+    _inner = StaysHere._inner | {"columns", "dependencies", "distances_to_targets", "spec", "sums_by_vertex"}
 
     def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
         self.graph = graph
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
         self.source_vertices = sources
         self.spec = run.options
-        self.targets, self.run_id = run.options.targets, run.options.run_id
+        # ``Graph.bfs_batch`` names them. A measure's batch has up to n targets, whose ids nobody asks for.
+        self.targets: tuple[Any, ...] = ()
+        self.target_vertices, self.run_id = run.options.targets, run.options.run_id
         self.keep = next((name for name in run.options.batch if name in {*KEPT[1:], *SWEPT}), KEPT[0])
         self.edges = sum(made.edges for made in outcomes)
         self.seconds = sum(made.seconds for made in outcomes)
@@ -245,15 +248,19 @@ class BatchResult(StaysHere, Tabular):
 
         Errors as for ``distances``, but for ``targets``.
         """
+        targets = self.graph.ids_of(np.array(self.target_vertices, np.int64))
+        return DistanceMatrix(self.distances_to_targets(), self._source_ids, targets)
+
+    def distances_to_targets(self) -> NDArray[np.int32]:
+        """Return the array of ``target_distances``, without ids."""
         self._require("targets")
-        p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.targets), np.int64)
+        p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.target_vertices), np.int64)
         found = np.empty((positions.size, len(self.sources)), np.int32)
         for rank, parts in enumerate(self._fetch("targets")):
             own = np.flatnonzero(positions % p == rank)
             # A rank has its targets in ascending order, each once.
             found[own] = np.hstack(parts)[np.unique(positions[own], return_inverse=True)[1]]
-        targets = self.graph.ids_of(np.array(self.targets, np.int64))
-        return DistanceMatrix(np.ascontiguousarray(found[:, self._places].T), self._source_ids, targets)
+        return np.ascontiguousarray(found[:, self._places].T)
 
     @bounded()
     def nearest(self) -> Nearest:

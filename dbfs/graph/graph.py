@@ -374,7 +374,7 @@ class Graph(StaysHere, GraphCounts):
         """
         if keep not in KEPT:
             raise InvalidOptionError(f"unknown keep={keep!r}; choose one of {', '.join(KEPT)}")
-        return batch(
+        made = batch(
             self,
             self.vertices_named(sources, "source"),
             keep=() if keep == "counts" else (keep,),
@@ -384,6 +384,8 @@ class Graph(StaysHere, GraphCounts):
             direction=direction,
             progress=progress,
         )
+        made.targets = tuple(self.python_ids(made.target_vertices))
+        return made
 
     def bfs_stream(
         self,

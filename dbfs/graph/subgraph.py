@@ -14,6 +14,7 @@ from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import MissingPackageError
 from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
+from dbfs_workers.storage.id_sequence import value_of
 from dbfs_workers.storage.label_table import label_table, whole_table
 from dbfs_workers.text import counted
 
@@ -204,6 +205,9 @@ class Neighbourhood(StaysHere, Tabular):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
+
+    def __contains__(self, one: object) -> bool:
+        return value_of(one) in self.vertices
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.vertices, dtype, copy=copy)

@@ -31,6 +31,7 @@ STRING: Final = "string"
 ABSENT: Final = -1
 """Stands for the vertex of an id that no vertex has."""
 
+_LARGEST: Final = np.iinfo(np.int64).max
 # Ids that are looked up one by one: hashing a whole table takes longer than these binary searches.
 _SEARCHED: Final = 1 << 10
 # Strings on either side of an unknown one, among which a client looks for close spellings.
@@ -93,17 +94,22 @@ def as_ids(values: Any) -> Ids:
     """Return a piece's ids in the one form that this module describes; arrays in that form are not copied.
 
     Args:
-        values: integers as a NumPy array, or an Arrow array of integers, strings, or structs of these, without nulls.
+        values: integers as a NumPy array, or an Arrow array of integers, strings, dictionaries or structs of these,
+            without nulls.
 
     Raise ``EdgeInputError`` for values of another type, and for those negative, above 2^63 - 1, or null.
     """
     if isinstance(values, np.ndarray):
         if values.size and values.min() < 0:
             raise EdgeInputError(f"the id {values.min()} is negative; ids are 0 to 2^63-1")
+        if values.dtype.kind == "u" and values.size and values.max() > _LARGEST:
+            raise EdgeInputError(f"the id {values.max()} is too large; ids are 0 to 2^63-1")
         return values.astype(np.int64, copy=False)
     import pyarrow as pa
 
     kind = values.type
+    if pa.types.is_dictionary(kind):
+        return as_ids(values.cast(kind.value_type))
     if values.null_count:
         raise EdgeInputError(f"{values.null_count:,} of {len(values):,} ids are null; every edge needs two ids")
     if pa.types.is_integer(kind):
