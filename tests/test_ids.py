@@ -21,7 +21,7 @@ from dbfs.errors import GraphNotFoundError, InvalidOptionError, InvalidVertexErr
 from dbfs.graph import ids as lookups
 from dbfs.graph.graph import Graph
 from dbfs_workers.storage.id_codes import _IntegerCodes as Codes
-from dbfs_workers.storage.id_table import IdType, as_python
+from dbfs_workers.storage.id_table import IdType
 from tests.support import oracle
 from tests.support.graphs import random
 
@@ -47,10 +47,6 @@ def table(kind: str) -> tuple[Any, dict[str, Any]]:
     return pa.table(columns), {"source": ["s0", "s1"], "target": ["t0", "t1"]}
 
 
-def listed(ids: Any) -> list[Any]:
-    return ids if isinstance(ids, list) else as_python(ids)
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("order", ["given", "degree"])
@@ -68,16 +64,16 @@ def test_all_calls_speak_ids(
     expected = oracle.distances(matrix, [at[source]])
     with dbfs.load(edges, client=client, ranks=ranks, order=order, **columns) as graph:
         assert graph.record.ids.kind == ("dense" if kind == "dense" else "table")
-        assert listed(graph.ids()) == ids
+        assert graph.ids().tolist() == ids
         assert graph.vertices_of(ids[::-1]).tolist() == list(range(len(ids)))[::-1]
-        assert listed(graph.ids_of(np.arange(len(ids))[::-1])) == ids[::-1]
+        assert graph.ids_of(np.arange(len(ids))[::-1]).tolist() == ids[::-1]
         assert [graph.id_of(vertex) for vertex in (0, len(ids) - 1)] == [ids[0], ids[-1]]
         assert [graph.vertex(one) for one in ids[:3]] == [0, 1, 2]
         result = graph.bfs(source, predecessors=True, validate=True)
         assert result.sources == (source,)
         np.testing.assert_array_equal(result.distances(), expected)
-        assert listed(result.vertices()) == [one for one in ids if expected[at[one]] >= 0]
-        assert listed(result.vertices_at(2)) == [one for one in ids if expected[at[one]] == 2]
+        assert result.vertices().tolist() == [one for one in ids if expected[at[one]] >= 0]
+        assert result.vertices_at(2).tolist() == [one for one in ids if expected[at[one]] == 2]
         far = ids[int(expected.argmax())]
         path = result.path_to(far)
         assert (path[0], path[-1], len(path)) == (source, far, expected.max() + 1)
@@ -93,7 +89,7 @@ def test_all_calls_speak_ids(
         sampled = graph.sample_sources(5)
         assert set(sampled) <= set(ids)
         largest = graph.components()
-        assert listed(largest.vertices(0)) == [ids[v] for v in np.flatnonzero(largest.labels == 0)]
+        assert largest.vertices(0).tolist() == [ids[v] for v in np.flatnonzero(largest.labels == 0)]
         bounds = graph.eccentricity_bound(source)
         assert {bounds.centre, *bounds.ends} <= set(ids)
         dbfs.validate(graph, dbfs.Labels([source], expected))
@@ -140,7 +136,7 @@ def test_sampled_ids_are_the_same_for_any_ranks(client: distributed.Client) -> N
     samples = []
     for ranks in (1, 3):
         with dbfs.load(edges, client=client, ranks=ranks, **columns) as graph:
-            samples.append((graph.sample_sources(9), listed(graph.ids())))
+            samples.append((graph.sample_sources(9), graph.ids().tolist()))
     assert samples[0] == samples[1]
 
 

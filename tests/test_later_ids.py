@@ -79,8 +79,7 @@ def test_random_updates_by_two_clients(
             for each in (graph, other):
                 check(each, model, word(0, kind))
                 each.refresh()
-                ids = each.ids()
-                listed = [tuple(one.values()) if isinstance(one, dict) else one for one in ids.tolist()]
+                listed = each.ids().tolist()
                 assert set(listed) == set(model) | deleted
                 assert len(listed) == each.n == len(model) + len(deleted)
                 assert [each.vertex(one) for one in listed] == list(range(each.n))

@@ -10,31 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.analytics.checkpoint import folded
-from dbfs.analytics.measures import Floats, Options, VertexMeasure, chosen_vertices, error_of_mean, sources_of
+from dbfs.analytics.measures import (
+    Floats,
+    Options,
+    VertexMeasure,
+    chosen_vertices,
+    error_of_mean,
+    facts_of,
+    sources_of,
+)
 from dbfs.analytics.sweeps import batches_of, near_together
 from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.edges.tables.about import About, of_graph
 from dbfs.errors import InvalidOptionError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.memory import require_room
 from dbfs_workers.storage.batch import OF_ROWS, SWEPT_SOURCES
-from dbfs_workers.storage.id_table import as_python, take
-from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.storage.label_table import whole_table
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 # Bytes that the client takes for a stored edge: ends, numbers and sums, and what sorts them.
 _EDGE_BYTES: Final = 80
@@ -42,7 +49,7 @@ _EDGE_BYTES: Final = 80
 
 @public
 @dataclass(frozen=True)
-class EdgeMeasure:
+class EdgeMeasure(Tabular):
     """A measure of all edges. Parallel edges are one, and so is an undirected edge.
 
     Attributes:
@@ -56,29 +63,33 @@ class EdgeMeasure:
     """
 
     name: str
-    source_ids: Ids = field(repr=False)
-    target_ids: Ids = field(repr=False)
+    source_ids: CallerIds = field(repr=False)
+    target_ids: CallerIds = field(repr=False)
     values: Floats = field(repr=False)
     errors: Floats | None = field(repr=False)
     sources: int
     about: About = field(repr=False)
+    _holds_edges: ClassVar[bool] = True
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table: ``source`` and ``target`` (ids), the measure by its name, errors if sampled.
 
         The metadata of its schema are those of ``Subgraph.to_arrow``.
         """
-        errors = {} if self.errors is None else {"standard_error": self.errors}
-        table = whole_table(source=self.source_ids, target=self.target_ids, **{self.name: self.values}, **errors)
-        return self.about.put_on(table)
+        return self.about.put_on(self._rows(slice(None)))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
-        return data_frame(self.to_arrow())
+    def _rows(self, rows: slice) -> pa.Table:
+        errors = {} if self.errors is None else {"standard_error": self.errors[rows]}
+        ends = {"source": self.source_ids[rows], "target": self.target_ids[rows]}
+        return whole_table(**ends, **{self.name: self.values[rows]}, **errors)
+
+    def _card(self) -> Card:
+        facts = {"Edges": f"{self.values.size:,}", **facts_of(self.values, self.errors, self.sources)}
+        return Card(self.name, facts, self._rows(SHOWN))
 
     def to_dict(self) -> dict[tuple[Any, Any], float]:
         """Return the value of each edge by its ends' ids, (source, target)."""
-        ends = zip(as_python(self.source_ids), as_python(self.target_ids), strict=True)
+        ends = zip(self.source_ids.tolist(), self.target_ids.tolist(), strict=True)
         return dict(zip(ends, self.values.tolist(), strict=True))
 
 
@@ -100,8 +111,8 @@ def edge_betweenness_centrality(graph: Graph, normalized: bool, options: Options
     ids = graph.ids()
     name = "edge_betweenness_centrality"
     lone = np.setdiff1d(graph.living.vertices(), np.concatenate([starts, ends]))
-    about = of_graph(graph.name, directed=graph.directed, edges=starts.size, lone=take(ids, lone))
-    return EdgeMeasure(name, take(ids, starts), take(ids, ends), values, errors, sources.size, about)
+    about = of_graph(graph.name, directed=graph.directed, edges=starts.size, lone=ids[lone])
+    return EdgeMeasure(name, ids[starts], ids[ends], values, errors, sources.size, about)
 
 
 def of_vertices(

@@ -16,23 +16,23 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import InvalidOptionError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs.integers import whole_number
 from dbfs_workers.checks import components as tasks
-from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.storage.label_table import whole_table
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 @public
 @dataclass(frozen=True)
-class Components(StaysHere):
+class Components(StaysHere, Tabular):
     """The connected components of a graph, numbered by falling size, those of equal size by their smallest vertex.
 
     Attributes:
@@ -45,7 +45,7 @@ class Components(StaysHere):
     graph: str
     labels: NDArray[np.int64] = field(repr=False)
     sizes: NDArray[np.int64] = field(repr=False)
-    ids_of: Callable[[NDArray[np.int64]], Ids] = field(repr=False)
+    ids_of: Callable[[NDArray[np.int64]], CallerIds] = field(repr=False)
 
     @property
     def elsewhere(self) -> str:
@@ -62,8 +62,8 @@ class Components(StaysHere):
         """Number of components of a single vertex."""
         return int(np.count_nonzero(self.sizes == 1))
 
-    def vertices(self, component: int) -> Ids:
-        """Return the ids of a component, ascending: an int64 array, or an Arrow array.
+    def vertices(self, component: int) -> CallerIds:
+        """Return the ids of a component, ascending, as ``Graph.ids_of`` does.
 
         Raises:
             InvalidOptionError: there is no component of that number.
@@ -83,9 +83,13 @@ class Components(StaysHere):
         living = np.flatnonzero(self.labels >= 0)
         return whole_table(vertex=self.ids_of(living), component=self.labels[living])
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
-        return data_frame(self.to_arrow())
+    def _card(self) -> Card:
+        facts = {
+            "Components": f"{self.count:,}, of them {self.isolated:,} of a single vertex",
+            "Vertices": f"{self.labels.size:,}",
+        }
+        sizes = self.sizes[SHOWN]
+        return Card(self.graph, facts, whole_table(component=np.arange(sizes.size), vertices=sizes))
 
     def __repr__(self) -> str:
         largest = int(self.sizes.max(initial=0))

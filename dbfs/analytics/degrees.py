@@ -10,18 +10,46 @@ from numpy.typing import NDArray
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import InvalidOptionError
+from dbfs.graph.tabular import SHOWN, Card, Pair
 from dbfs.integers import whole_count
+from dbfs_workers.storage.label_table import whole_table
 from dbfs_workers.tasks import queries
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dbfs.graph.graph import Graph
 
 
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def degree_counts(graph: Graph) -> Counts:
+class DegreeCounts(Pair):
+    """The degrees that occur, ascending, and the number of vertices of each: a pair of int64 arrays.
+
+    Attributes:
+        name: the graph's name.
+    """
+
+    def __init__(self, name: str, degrees: NDArray[np.int64], vertices: NDArray[np.int64]) -> None:
+        super().__init__(degrees, vertices)
+        self.name = name
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``degree`` and ``vertices`` (int64)."""
+        return whole_table(degree=self[0], vertices=self[1])
+
+    def _card(self) -> Card:
+        degrees, vertices = self
+        facts = {"Vertices": f"{vertices.sum():,}", "Different degrees": f"{degrees.size:,}"}
+        if degrees.size:
+            mean = (degrees * vertices).sum() / vertices.sum()
+            facts["Degrees"] = f"{degrees[0]:,} to {degrees[-1]:,}, mean {mean:,.4g}"
+        return Card(self.name, facts, self.to_arrow()[SHOWN])
+
+
+def degree_counts(graph: Graph) -> DegreeCounts:
     """See ``Graph.degree_counts``."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = of_call()
@@ -31,7 +59,7 @@ def degree_counts(graph: Graph) -> Counts:
     degrees, where = np.unique(np.concatenate([degrees for degrees, _ in parts]), return_inverse=True)
     vertices = np.zeros(degrees.size, np.int64)
     np.add.at(vertices, where, np.concatenate([counts for _, counts in parts]))
-    return degrees, vertices
+    return DegreeCounts(graph.name, degrees, vertices)
 
 
 def hub(graph: Graph) -> int:

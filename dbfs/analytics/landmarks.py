@@ -23,19 +23,27 @@ from dbfs.calls import public
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import DirectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.graph.distances import DistanceMatrix
 from dbfs.graph.result import BFSResult
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs.integers import whole_count
+from dbfs_workers.storage.id_sequence import handed_out
+from dbfs_workers.storage.id_table import from_python
+from dbfs_workers.storage.label_table import whole_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dbfs.graph.graph import Graph
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 _FAR = np.iinfo(np.int32).max
 
 
 @public
 @dataclass(frozen=True)
-class Landmarks(StaysHere):
+class Landmarks(StaysHere, Tabular):
     """The distances from some vertices of an undirected graph. ``Graph.landmarks`` returns them.
 
     Attributes:
@@ -54,6 +62,31 @@ class Landmarks(StaysHere):
     def elsewhere(self) -> str:
         """See ``StaysHere``."""
         return f"use its distances, which is an array, or {self.graph.elsewhere}"
+
+    def to_arrow(self) -> pa.Table:
+        """Return a row for each landmark and vertex: ``landmark``, ``vertex`` (ids), ``distance`` (int32).
+
+        The distance is null where the landmark does not reach the vertex.
+
+        Raises:
+            GraphTooLargeError: this machine has no memory for the table.
+            ResultReleasedError, GraphNotFoundError: the graph was unloaded, and its ids are not known without it.
+        """
+        vertices = self.graph.ids_of(np.arange(self.distances.shape[1]))
+        matrix = DistanceMatrix(self.distances.astype(np.int32), self._landmarks, vertices)
+        return matrix.to_arrow().rename_columns(["landmark", "vertex", "distance"])
+
+    @property
+    def _landmarks(self) -> CallerIds:
+        return handed_out(from_python(self.ids, self.graph.id_type))
+
+    def _card(self) -> Card:
+        reached = (self.distances >= 0).sum(axis=1)
+        facts = {"Landmarks": f"{len(self.ids):,}", "Vertices": f"{self.distances.shape[1]:,}"}
+        shown = whole_table(
+            landmark=self._landmarks[SHOWN], reached=reached[SHOWN], farthest=self.distances.max(axis=1)[SHOWN]
+        )
+        return Card(self.graph.name, facts, shown)
 
     @bounded()
     def bounds(self, sources: Any, targets: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

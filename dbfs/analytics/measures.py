@@ -21,15 +21,15 @@ from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.sweeps import Progress, batches_of, counts_of, disconnected, near_together
 from dbfs.calls import public
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.integers import whole_count
-from dbfs_workers.storage.label_table import data_frame, whole_table
+from dbfs_workers.storage.label_table import whole_table
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ _LEAST_SAMPLE: Final = 3
 
 @public
 @dataclass(frozen=True)
-class VertexMeasure:
+class VertexMeasure(Tabular):
     """A measure of some vertices, or of all.
 
     Attributes:
@@ -51,27 +51,30 @@ class VertexMeasure:
     """
 
     name: str
-    ids: Ids = field(repr=False)
+    ids: CallerIds = field(repr=False)
     values: NDArray[Any] = field(repr=False)
     errors: Floats | None = field(repr=False)
     sources: int
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table: ``vertex`` (the id), the measure by its name, ``standard_error`` if it is sampled."""
-        errors = {} if self.errors is None else {"standard_error": self.errors}
-        return whole_table(vertex=self.ids, **{self.name: self.values}, **errors)
+        return self._rows(slice(None))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns of ``to_arrow``. Ids of several columns are tuples."""
-        return data_frame(self.to_arrow())
+    def _rows(self, rows: slice) -> pa.Table:
+        errors = {} if self.errors is None else {"standard_error": self.errors[rows]}
+        return whole_table(vertex=self.ids[rows], **{self.name: self.values[rows]}, **errors)
+
+    def _card(self) -> Card:
+        facts = {"Vertices": f"{len(self.ids):,}", **facts_of(self.values, self.errors, self.sources)}
+        return Card(self.name, facts, self._rows(SHOWN))
 
     def to_dict(self) -> dict[Any, Any]:
         """Return the value of each vertex by its id."""
-        return dict(zip(self.to_pandas()["vertex"].tolist(), self.values.tolist(), strict=True))
+        return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
-class MeanDistance:
+class MeanDistance(Tabular):
     """The mean distance of all ordered pairs of different vertices, in edges. ``float()`` gives the value.
 
     Attributes:
@@ -87,10 +90,19 @@ class MeanDistance:
     def __float__(self) -> float:
         return self.value
 
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table of one row: ``value`` and ``standard_error`` (float64), ``sources`` (int64)."""
+        columns = {"value": self.value, "standard_error": self.error, "sources": self.sources}
+        return whole_table(**{name: np.array([number]) for name, number in columns.items()})
+
+    def _card(self) -> Card:
+        error = f"{self.error:,.3g}" if self.error else "none, it is exact"
+        return Card("", {"Mean": f"{self.value:,.6g}", "Standard error": error, "Sources": f"{self.sources:,}"})
+
 
 @public
 @dataclass(frozen=True)
-class NeighbourhoodFunction:
+class NeighbourhoodFunction(Tabular):
     """The number of pairs of vertices within each distance (Palmer, Gibbons and Faloutsos, "ANF", 2002).
 
     Attributes:
@@ -123,11 +135,23 @@ class NeighbourhoodFunction:
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table with the columns ``distance`` (int64), ``pairs`` and ``standard_error`` (float64)."""
-        return whole_table(distance=np.arange(self.pairs.size), pairs=self.pairs, standard_error=self.errors)
+        return self._rows(slice(None))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns of ``to_arrow``."""
-        return data_frame(self.to_arrow())
+    def _rows(self, rows: slice) -> pa.Table:
+        distances = np.arange(self.pairs.size)[rows]
+        return whole_table(distance=distances, pairs=self.pairs[rows], standard_error=self.errors[rows])
+
+    def _card(self) -> Card:
+        effective = f"{self.effective_diameter():,.4g}, within which 90 % of the pairs lie"
+        facts = {"Largest distance": f"{self.pairs.size - 1:,}", "Effective diameter": effective}
+        return Card("", facts | {"Sources": f"{self.sources:,}"}, self._rows(SHOWN))
+
+
+def facts_of(values: NDArray[Any], errors: Floats | None, sources: int) -> dict[str, str]:
+    """Return what a notebook says of the values of a measure."""
+    spread = f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}" if values.size else "none"
+    kind = "exact" if errors is None else "estimates, with standard errors"
+    return {"Values": f"{spread} ({kind})", "Sources": f"{sources:,}"}
 
 
 @dataclass(frozen=True)

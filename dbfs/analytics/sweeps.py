@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs.errors import DisconnectedGraphError
 from dbfs.graph.batch import MOST_SOURCES, BatchResult, batch
+from dbfs.graph.distances import DistanceMatrix
 from dbfs.graph.result import BFSResult
 from dbfs.graph.traversing import require_one_version, stream, traverse
 from dbfs.memory import require_room
@@ -73,21 +74,22 @@ def level_counts(result: BFSResult) -> NDArray[np.int64]:
     return np.array(counts[: result.depth + 1], np.int64)
 
 
-def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> NDArray[np.int32]:
+def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> DistanceMatrix:
     """See ``Graph.distance_matrix``."""
     rows = graph.vertices_named(sources, "source", living=True)
     columns = graph.vertices_named(targets, "target", living=True)
+    ids = graph.ids_of(np.array(rows, np.int64)), graph.ids_of(np.array(columns, np.int64))
     if not rows or not columns:
-        return np.empty((len(rows), len(columns)), np.int32)
+        return DistanceMatrix(np.empty((len(rows), len(columns)), np.int32), *ids)
     entries = len(rows) * len(columns)
     require_room(2 * 4 * entries, f"the distances of {entries:,} pairs need", "take fewer sources or targets at a time")
     turned = not graph.directed and len(set(columns)) < len(set(rows))
     if turned:
         rows, columns = columns, rows
     once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
-    parts = [made.target_distances() for made in batches_of(graph, once, progress, targets=columns)]
+    parts = [made.distances_to_targets() for made in batches_of(graph, once, progress, targets=columns)]
     found: NDArray[np.int32] = np.concatenate(parts)[places]
-    return np.ascontiguousarray(found.T) if turned else found
+    return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)
 
 
 def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None = None) -> NDArray[np.int64]:
@@ -100,7 +102,7 @@ def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None
     if sources.size <= (together or MOST_SOURCES):
         return np.arange(sources.size)
     some, targets = sources[:: -(-sources.size // _MARKS)], tuple(sources.tolist())
-    rows = [made.target_distances() for made in batches_of(graph, some, False, targets=targets)]
+    rows = [made.distances_to_targets() for made in batches_of(graph, some, False, targets=targets)]
     return np.lexsort(np.concatenate(rows))
 
 

@@ -323,10 +323,15 @@ class AsyncView(StaysHere, Generic[S]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.synchronous!r}>"
 
+    def _repr_html_(self) -> str | None:
+        # No HTML makes a call to the cluster. Notebooks show the plain representation of what has none.
+        html: str | None = getattr(self.synchronous, "_repr_html_", lambda: None)()
+        return html
+
 
 def awaited(
-    method: Callable[Concatenate[S, P], T], view: Callable[[T], A]
-) -> Callable[Concatenate[AsyncView[S], P], Coroutine[Any, Any, A]]:
+    method: Callable[Concatenate[Any, P], T], view: Callable[[T], A]
+) -> Callable[Concatenate[AsyncView[Any], P], Coroutine[Any, Any, A]]:
     """Return a method of a view that runs a method of the synchronous object in a thread.
 
     Args:
@@ -335,17 +340,17 @@ def awaited(
     """
 
     @functools.wraps(method)
-    async def call(self: AsyncView[S], /, *arguments: P.args, **options: P.kwargs) -> A:
+    async def call(self: AsyncView[Any], /, *arguments: P.args, **options: P.kwargs) -> A:
         return view(await in_thread(self._client, method, self.synchronous, *arguments, **options))
 
     return call
 
 
-def forwarded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[AsyncView[S], P], T]:
+def forwarded(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[AsyncView[Any], P], T]:
     """Return a method of a view that calls a method of the synchronous object, which needs no cluster."""
 
     @functools.wraps(method)
-    def call(self: AsyncView[S], /, *arguments: P.args, **options: P.kwargs) -> T:
+    def call(self: AsyncView[Any], /, *arguments: P.args, **options: P.kwargs) -> T:
         return method(self.synchronous, *arguments, **options)
 
     return call

@@ -18,6 +18,7 @@ from dbfs.edges.tables.graphs import is_graph, open_graph
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
 from dbfs.edges.tables.pairs import is_pairs, open_pairs
 from dbfs.errors import EdgeInputError, InvalidOptionError
+from dbfs_workers.storage.id_sequence import IdSequence
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -64,6 +65,14 @@ def edge_list(
         if directed is not None:
             raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
         return edges
+    if isinstance(edges, IdSequence):
+        raise EdgeInputError("edges must not be ids: pass (source ids, target ids), two of such sequences")
+    # Results of dbfs are tables that offer Arrow's stream; few of them have edges in their rows.
+    if not getattr(edges, "_holds_edges", True):
+        kind = type(edges).__name__
+        raise EdgeInputError(
+            f"edges must not be a {kind}, which has none; graph.subgraph(ids) has the edges of some ids"
+        )
     if is_dask(edges):
         _refuse("a dask collection", format)
         return open_dask(edges, source=source, target=target, directed=bool(directed))
@@ -102,7 +111,7 @@ def _refuse(what: str, format: str | None, source: ColumnNames = None, target: C
 
 def _is_text(ids: Any) -> bool:
     """Return whether an array may hold strings: not one of NumPy's numbers, times or bools."""
-    return np.asarray(ids).dtype.kind not in "iufcbmM"
+    return isinstance(ids, IdSequence) or np.asarray(ids).dtype.kind not in "iufcbmM"
 
 
 def _is_pair_of_arrays(edges: Any) -> TypeGuard[tuple[NDArray[Any], NDArray[Any]]]:

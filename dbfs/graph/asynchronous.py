@@ -7,36 +7,74 @@ import functools
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import distributed
 
 from dbfs.analytics import Components, Landmarks
 from dbfs.cluster.awaiting import AsyncView, awaited, forwarded, in_thread, unchanged
+from dbfs.cluster.own_process import StaysHere
 from dbfs.graph.batch import BatchResult
 from dbfs.graph.counts import GraphCounts
+from dbfs.graph.distances import Nearest
 from dbfs.graph.graph import Graph
 from dbfs.graph.living import LOOK_SECONDS, Change, Watch
 from dbfs.graph.result import BFSResult
 from dbfs.graph.subgraph import Neighbourhood
+from dbfs.graph.tabular import Tabular
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from dbfs.engines import LevelReport
     from dbfs.records import GraphRecord
     from dbfs_workers.storage.ordering import DegreeOrder
 
 P = ParamSpec("P")
+S = TypeVar("S", bound=StaysHere)
+
+
+def _to_arrow(result: Tabular) -> pa.Table:
+    """Return the table of a result of any class."""
+    return result.to_arrow()
+
+
+class AsyncTabular(AsyncView[S]):
+    """Base of results whose tables need the cluster: the methods of ``Tabular`` return awaitables.
+
+    ``await result.to_arrow()`` is a table that has Arrow's stream.
+    """
+
+    to_arrow = awaited(_to_arrow, unchanged)
+    to_pandas = awaited(Tabular.to_pandas, unchanged)
+    to_polars = awaited(Tabular.to_polars, unchanged)
+    to_parquet = awaited(Tabular.to_parquet, unchanged)
+
+
+class AsyncNearest(AsyncTabular[Any]):
+    """The pair of arrays ``Nearest`` of an asynchronous client's graph."""
+
+    def __init__(self, nearest: Nearest) -> None:
+        super().__init__(nearest, nearest.graph.gang.client)
+
+    __len__ = forwarded(Nearest.__len__)
+    __getitem__ = forwarded(Nearest.__getitem__)
+    __iter__ = forwarded(Nearest.__iter__)
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send its two arrays instead"
 
 
 class AsyncBFSResult(AsyncView[BFSResult]):
     """The result of ``AsyncGraph.bfs``.
 
     ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
-    ``to_pandas``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``, ``validate``,
-    ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods, and return
-    awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
+    ``to_pandas``, ``to_polars``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``,
+    ``validate``, ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods,
+    and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
 
     Attributes:
         graph: the graph that was traversed.
@@ -69,11 +107,12 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     tree = awaited(BFSResult.tree, unchanged)
     to_arrow = awaited(BFSResult.to_arrow, unchanged)
     to_pandas = awaited(BFSResult.to_pandas, unchanged)
+    to_polars = awaited(BFSResult.to_polars, unchanged)
     to_dict = awaited(BFSResult.to_dict, unchanged)
     to_parquet = awaited(BFSResult.to_parquet, unchanged)
     to_dask_dataframe = awaited(BFSResult.to_dask_dataframe, unchanged)
     to_dask_array = awaited(BFSResult.to_dask_array, unchanged)
-    nearest = awaited(BFSResult.nearest, unchanged)
+    nearest = awaited(BFSResult.nearest, AsyncNearest)
     validate = awaited(BFSResult.validate, unchanged)
     changed = awaited(BFSResult.changed, unchanged)
     update = awaited(BFSResult.update, lambda result: AsyncBFSResult(result))
@@ -98,7 +137,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
     summary = forwarded(BFSResult.summary)
 
 
-class AsyncBatchResult(AsyncView[BatchResult]):
+class AsyncBatchResult(AsyncTabular[BatchResult]):
     """The result of ``AsyncGraph.bfs_batch``: ``BatchResult``, whose methods return awaitables.
 
     Attributes:
@@ -114,6 +153,7 @@ class AsyncBatchResult(AsyncView[BatchResult]):
         self.sources = result.sources
         self.source_vertices = result.source_vertices
         self.targets = result.targets
+        self.target_vertices = result.target_vertices
         self.keep = result.keep
         self.counts = result.counts
         self.reached = result.reached
@@ -127,7 +167,7 @@ class AsyncBatchResult(AsyncView[BatchResult]):
     distances = awaited(BatchResult.distances, unchanged)
     reached_bits = awaited(BatchResult.reached_bits, unchanged)
     target_distances = awaited(BatchResult.target_distances, unchanged)
-    nearest = awaited(BatchResult.nearest, unchanged)
+    nearest = awaited(BatchResult.nearest, AsyncNearest)
     to_dask_array = awaited(BatchResult.to_dask_array, unchanged)
     validate = awaited(BatchResult.validate, unchanged)
     release = awaited(BatchResult.release, unchanged)
@@ -163,11 +203,17 @@ class AsyncNeighbourhood(AsyncView[Neighbourhood]):
         self.vertices = neighbourhood.vertices
         self.distances = neighbourhood.distances
 
+    _holds_edges = Neighbourhood._holds_edges
     subgraph = awaited(Neighbourhood.subgraph, unchanged)
 
+    to_arrow = forwarded(Neighbourhood.to_arrow)
     to_pandas = forwarded(Neighbourhood.to_pandas)
+    to_polars = forwarded(Neighbourhood.to_polars)
+    to_parquet = forwarded(Neighbourhood.to_parquet)
+    __arrow_c_stream__ = forwarded(Neighbourhood.__arrow_c_stream__)
     tolist = forwarded(Neighbourhood.tolist)
     __len__ = forwarded(Neighbourhood.__len__)
+    __contains__ = forwarded(Neighbourhood.__contains__)
     __iter__ = forwarded(Neighbourhood.__iter__)
     __array__ = forwarded(Neighbourhood.__array__)
 
@@ -200,8 +246,8 @@ class AsyncWatch(AsyncView[Watch]):
                 last = time.monotonic()
 
 
-class AsyncComponents(AsyncView[Components]):
-    """The components of an asynchronous client's graph: ``Components``, but ``vertices`` returns an awaitable."""
+class AsyncComponents(AsyncTabular[Components]):
+    """The components of an asynchronous client's graph: ``Components``, but its methods return awaitables."""
 
     def __init__(self, components: Components, client: distributed.Client) -> None:
         super().__init__(components, client)
@@ -214,8 +260,8 @@ class AsyncComponents(AsyncView[Components]):
     vertices = awaited(Components.vertices, unchanged)
 
 
-class AsyncLandmarks(AsyncView[Landmarks]):
-    """The landmarks of an asynchronous client's graph: ``Landmarks``, but ``bounds`` returns an awaitable."""
+class AsyncLandmarks(AsyncTabular[Landmarks]):
+    """The landmarks of an asynchronous client's graph: ``Landmarks``, but its methods return awaitables."""
 
     def __init__(self, landmarks: Landmarks) -> None:
         super().__init__(landmarks, landmarks.graph.gang.client)

@@ -25,6 +25,8 @@ from dbfs.errors import (
     NoRoomForLabelsError,
     ResultReleasedError,
 )
+from dbfs.graph.distances import DistanceMatrix, Nearest
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs.graph.traversing import finished, require_one_version, require_options
 from dbfs.memory import require_room
 from dbfs.progress import ProgressOption
@@ -33,12 +35,17 @@ from dbfs.units import format_seconds
 from dbfs.validation.validate import Columns, validate
 from dbfs_workers.spec import RunSpec, TraversalSpec
 from dbfs_workers.storage.batch import OF_ROWS, SWEPT, WORD_SOURCES, distance_type, joined, nearest_of, sums_by_row
+from dbfs_workers.storage.id_sequence import handed_out
+from dbfs_workers.storage.id_table import from_python
+from dbfs_workers.storage.label_table import whole_table
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import dask.array as da
+    import pyarrow as pa
 
     from dbfs.graph.graph import Graph
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 KEPT: Final = ("counts", "reached", "distances")
 """What a batch may keep of every vertex."""
@@ -49,6 +56,8 @@ MOST_SOURCES: Final = 512
 # Sources for each rank from which on the ranks share the sources instead of the rows, by backend. CPU ranks copy the
 # rows in each run, which takes as long as they gain with 512 sources each.
 _SHARES: Final = {"cpu": 2 * MOST_SOURCES, "cuda": WORD_SOURCES}
+# Bytes of a row of a table while it is made: two indices, two ids, and the distance in two forms.
+_ROW_BYTES: Final = 64
 # Sources that are validated together. A rank then takes 8 bytes for each of them and of the graph's vertices.
 _VALIDATED: Final = 8
 
@@ -118,14 +127,15 @@ def batch(
 
 
 @public
-class BatchResult(StaysHere):
+class BatchResult(StaysHere, Tabular):
     """The result of ``Graph.bfs_batch``. Its rows or columns of sources are in the order of the call.
 
     Attributes:
         graph: the graph that was traversed.
         sources: ids of the k sources.
         source_vertices: their vertices.
-        targets: vertices of the targets.
+        targets: ids of the targets.
+        target_vertices: their vertices.
         keep: what was kept of every vertex: ``counts``, ``reached`` or ``distances``.
         counts: int64[k, depth + 1], the number of vertices at each distance from each source, the source included.
         depth: the largest distance.
@@ -137,14 +147,16 @@ class BatchResult(StaysHere):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"columns", "dependencies", "spec", "sums_by_vertex"}
+    _inner = StaysHere._inner | {"columns", "dependencies", "distances_to_targets", "spec", "sums_by_vertex"}
 
     def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
         self.graph = graph
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
         self.source_vertices = sources
         self.spec = run.options
-        self.targets, self.run_id = run.options.targets, run.options.run_id
+        # ``Graph.bfs_batch`` names them. A measure's batch has up to n targets, whose ids nobody asks for.
+        self.targets: tuple[Any, ...] = ()
+        self.target_vertices, self.run_id = run.options.targets, run.options.run_id
         self.keep = next((name for name in run.options.batch if name in {*KEPT[1:], *SWEPT}), KEPT[0])
         self.edges = sum(made.edges for made in outcomes)
         self.seconds = sum(made.seconds for made in outcomes)
@@ -231,13 +243,20 @@ class BatchResult(StaysHere):
         return da.concatenate(chunks)
 
     @bounded()
-    def target_distances(self) -> NDArray[np.int32]:
+    def target_distances(self) -> DistanceMatrix:
         """Return int32[k, targets]: the distance of each target of the call from each source, -1 unreached.
+
+        The array is a table too, in ids.
 
         Errors as for ``distances``, but for ``targets``.
         """
+        targets = self.graph.ids_of(np.array(self.target_vertices, np.int64))
+        return DistanceMatrix(self.distances_to_targets(), self._source_ids, targets)
+
+    def distances_to_targets(self) -> NDArray[np.int32]:
+        """Return the array of ``target_distances``, without ids."""
         self._require("targets")
-        p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.targets), np.int64)
+        p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.target_vertices), np.int64)
         found = np.empty((positions.size, len(self.sources)), np.int32)
         for rank, parts in enumerate(self._fetch("targets")):
             own = np.flatnonzero(positions % p == rank)
@@ -246,10 +265,11 @@ class BatchResult(StaysHere):
         return np.ascontiguousarray(found[:, self._places].T)
 
     @bounded()
-    def nearest(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def nearest(self) -> Nearest:
         """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
 
-        Of several nearest sources the one with the smallest id counts. Errors as for ``distances``, but for
+        The pair is a table too, in ids: ``batch.nearest().to_pandas()``. Of several nearest sources the one with the
+        smallest id counts. Errors as for ``distances``, but for
         ``nearest=True``.
         """
         self._require("nearest")
@@ -257,7 +277,53 @@ class BatchResult(StaysHere):
         found = self._in_order(rows)
         vertices = self._ordered[found[:, 1]]
         vertices[found[:, 0] < 0] = -1
-        return vertices, np.ascontiguousarray(found[:, 0])
+        return Nearest(self.graph, vertices, np.ascontiguousarray(found[:, 0]))
+
+    @bounded()
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table of what was kept, by source in the order of the call.
+
+        The columns are ``source`` (the id), ``distance`` (int32) and ``vertices``, the number of vertices at the
+        distance (int64). With ``keep="reached"`` they are ``source`` and ``vertex`` (ids), a row for each vertex that
+        the source reaches, and with ``keep="distances"`` ``distance`` (int32) stands beside these.
+
+        Raises:
+            GraphTooLargeError: this machine has no memory for the table. Other errors as for ``distances``.
+        """
+        if self.keep not in KEPT[1:]:
+            sources, distances = np.nonzero(self.counts)
+            columns = {"distance": distances.astype(np.int32), "vertices": self.counts[sources, distances]}
+            return whole_table(source=self._source_ids[sources], **columns)
+        rows = int(self.counts.sum())
+        require_room(
+            _ROW_BYTES * rows, f"the {rows:,} rows of {self} need", "to_dask_array() leaves them on the workers"
+        )
+        if self.keep == "distances":
+            labels = self.distances().T
+            unreached = -1 if labels.dtype == np.int32 else np.iinfo(labels.dtype).max
+            sources, vertices = np.nonzero(labels != unreached)
+            distance = {"distance": labels[sources, vertices].astype(np.int32)}
+        else:
+            bits = np.unpackbits(self.reached_bits(), axis=1, count=len(self.sources), bitorder="little")
+            (sources, vertices), distance = np.nonzero(bits.T), {}
+        return whole_table(source=self._source_ids[sources], vertex=self.graph.ids()[vertices], **distance)
+
+    def _card(self) -> Card:
+        facts = {
+            "Sources": f"{len(self.sources):,}, in {counted(self.groups, 'group')}",
+            "Kept of every vertex": "nothing but counts" if self.keep == KEPT[0] else self.keep,
+            "Reached": f"{self.reached.min():,} to {self.reached.max():,} of {self.graph.n:,} vertices",
+            "Depth": f"{self.depth:,}",
+            "Edges": f"{self.edges:,} directed, summed over the sources",
+            "Time": format_seconds(self.seconds),
+        }
+        depths = self.counts.shape[1] - 1 - np.argmax(self.counts[:, ::-1] > 0, axis=1)
+        shown = whole_table(source=self._source_ids[SHOWN], reached=self.reached[SHOWN], farthest=depths[SHOWN])
+        return Card(self.graph.name, facts, shown)
+
+    @property
+    def _source_ids(self) -> CallerIds:
+        return handed_out(from_python(self.sources, self.graph.id_type))
 
     def columns(self) -> Iterator[Columns]:
         """Yield where the workers keep the distances of the sources, a few at a time. Errors as for ``distances``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph, UnloadGraph
 from dbfs.units import format_bytes
+from dbfs_workers.storage.id_sequence import handed_out
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
@@ -55,9 +56,12 @@ if TYPE_CHECKING:
         NeighbourhoodFunction,
         VertexMeasure,
     )
+    from dbfs.analytics.degrees import DegreeCounts
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
-    from dbfs_workers.storage.id_table import Ids, IdType
+    from dbfs.graph.distances import DistanceMatrix
+    from dbfs_workers.storage.id_sequence import CallerIds
+    from dbfs_workers.storage.id_table import IdType
     from dbfs_workers.storage.ordering import DegreeOrder
 
 
@@ -182,7 +186,7 @@ class Graph(StaysHere, GraphCounts):
         """Return the vertices of many ids, int64, in their order.
 
         Args:
-            ids: a sequence, a set, a NumPy array, a series, or an Arrow array.
+            ids: an id, or several: an iterable, a NumPy array, a series, or an Arrow array.
 
         Errors as for ``vertex``.
         """
@@ -201,8 +205,10 @@ class Graph(StaysHere, GraphCounts):
             raise InvalidVertexError(f"there is no vertex {number} in {self.record.name}: vertices are 0..{self.n - 1}")
         return self.python_ids([number])[0]
 
-    def ids_of(self, vertices: Any) -> Ids:
-        """Return the ids of many vertices, in their order: an int64 array, or an Arrow array of strings or structs.
+    def ids_of(self, vertices: Any) -> CallerIds:
+        """Return the ids of many vertices, in their order.
+
+        Integers are an int64 array. Strings and tuples are an ``IdSequence``: Python's values over Arrow's buffers.
 
         Args:
             vertices: an array of integers, or a sequence.
@@ -216,12 +222,12 @@ class Graph(StaysHere, GraphCounts):
         if array.size and (array.dtype.kind not in "iu" or np.ma.is_masked(vertices)):
             kind = "masked" if np.ma.is_masked(vertices) else array.dtype
             raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
-        return self.lookup.ids_of(array.astype(np.int64))
+        return handed_out(self.lookup.ids_of(array.astype(np.int64)))
 
-    def ids(self) -> Ids:
+    def ids(self) -> CallerIds:
         """Return the ids of all vertices, in the order of vertices, as ``ids_of`` does. The client takes n ids."""
         self._require_tables()
-        return self.lookup.everything()
+        return handed_out(self.lookup.everything())
 
     def vertices_named(self, given: Any, what: str, *, living: bool = False) -> tuple[int, ...]:
         """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
@@ -261,7 +267,7 @@ class Graph(StaysHere, GraphCounts):
         """Run a breadth-first search from a vertex, or from several at once: distances are to the nearest source.
 
         Args:
-            source: id, or several: a list, a set, an array. A tuple is one id if ids are tuples.
+            source: id, or several: any iterable of ids, an array. A tuple is one id if ids are tuples.
             predecessors: also record a predecessor of each vertex.
             max_depth: largest distance; vertices farther away stay unreached.
             targets: an id, or several. The search stops after the level that reaches the last target; vertices
@@ -376,7 +382,7 @@ class Graph(StaysHere, GraphCounts):
         """
         if keep not in KEPT:
             raise InvalidOptionError(f"unknown keep={keep!r}; choose one of {', '.join(KEPT)}")
-        return batch(
+        made = batch(
             self,
             self.vertices_named(sources, "source"),
             keep=() if keep == "counts" else (keep,),
@@ -386,10 +392,12 @@ class Graph(StaysHere, GraphCounts):
             direction=direction,
             progress=progress,
         )
+        made.targets = tuple(self.python_ids(made.target_vertices))
+        return made
 
     def bfs_stream(
         self,
-        sources: Iterable[Any],
+        sources: Any,
         *,
         predecessors: bool = False,
         max_depth: int | None = None,
@@ -402,8 +410,8 @@ class Graph(StaysHere, GraphCounts):
         At most 16 traversals are made before the caller takes their results. The labels of a result are freed when the
         caller drops it, so the workers keep few at a time. Dropping the iterator ends the traversals.
 
-        Arguments and errors as for ``bfs``. The sources are read as they are needed. The deadline is for each run of a
-        few traversals.
+        Arguments and errors as for ``bfs``. An iterator of sources is read as sources are needed. The deadline is for
+        each run of a few traversals.
         """
 
         def run(some: list[Any]) -> list[BFSResult]:
@@ -416,7 +424,7 @@ class Graph(StaysHere, GraphCounts):
                 deadline=deadline,
             )
 
-        return stream(sources, run)
+        return stream([sources] if self.lookup.is_one(sources) else sources, run)
 
     @bounded()
     def sample_sources(self, count: int, seed: int = 1) -> list[Any]:
@@ -470,7 +478,7 @@ class Graph(StaysHere, GraphCounts):
         return measures.khop_sizes(self, k, vertices, measures.Options(progress=progress, checkpoint=checkpoint))
 
     @bounded()
-    def subgraph(self, ids: Iterable[Any], *, deadline: float | str | None = None) -> Subgraph:
+    def subgraph(self, ids: Any, *, deadline: float | str | None = None) -> Subgraph:
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
@@ -767,8 +775,10 @@ class Graph(StaysHere, GraphCounts):
         *,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
-    ) -> NDArray[np.int32]:
+    ) -> DistanceMatrix:
         """Return int32[sources, targets]: the distance of each target from each source, -1 unreached.
+
+        The array is a table too, in ids: ``graph.distance_matrix(...).to_pandas()``.
 
         The traversals are those of ``bfs_batch``, from the sources; in an undirected graph from the targets, if these
         are fewer.
@@ -823,8 +833,8 @@ class Graph(StaysHere, GraphCounts):
         return landmarks(self, k, progress, checkpoint)
 
     @bounded()
-    def degree_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays.
+    def degree_counts(self) -> DegreeCounts:
+        """Return the degrees that occur, ascending, and the number of vertices of each: two int64 arrays, and a table.
 
         A degree is the number of edges stored at a vertex: duplicates count, a self-loop counts once. In a directed
         graph it is the out-degree. The workers count. Errors as for ``components``.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import string
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from dbfs.records import GraphRecord
 from dbfs_workers.messages import WorkerMessage
 from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindLaterIds, FindLaterVertices, FindVertices
 from dbfs_workers.rpc import A
+from dbfs_workers.storage.id_sequence import IdSequence, value_of
 from dbfs_workers.storage.id_table import (
     ABSENT,
     INTEGER,
@@ -76,12 +77,13 @@ class IdLookup:
             InvalidVertexError: an id is not in the graph.
             InvalidVertexTypeError: an id is not of the type of the graph's ids.
         """
-        if isinstance(given, np.ndarray) and given.ndim == 0:
-            given = given.item()
-        single = isinstance(given, str | bytes | np.generic) or (self.id_type.is_tuple and _is_one_tuple(given))
-        if not single and (isinstance(given, Sequence | Set) or hasattr(given, "__array__") or _is_arrow(given)):
-            return tuple(self.vertices_of(given, what).tolist())
-        return (self.vertex(given, what),)
+        return tuple(self.vertices_of(given, what).tolist())
+
+    def is_one(self, given: Any) -> bool:
+        """Return whether a value stands for one id, not for several. Mappings and tables count as one, and fail."""
+        if hasattr(given, "as_py") or isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+            return True
+        return len(getattr(given, "shape", (0,))) != 1 or (self.id_type.is_tuple and _is_one_tuple(given))
 
     def vertex(self, given: Any, what: str = "id") -> int:
         """Return the vertex of one id; arguments and errors as of ``several``."""
@@ -91,12 +93,16 @@ class IdLookup:
         """Return the vertices of ids, int64.
 
         Args:
-            given: a list or another sequence, a set, a NumPy array, a series, or an Arrow array.
+            given: an id, or several: an iterable, a NumPy array, a series, or an Arrow array.
             what: the name of an id in messages.
             new: takes ids that are not in the graph, of tables: each gets the next vertex from n on. None refuses them.
 
         Errors as for ``several``.
         """
+        if self.is_one(given):
+            return np.array(self._of_python([given], what, new), np.int64)
+        if isinstance(given, IdSequence):
+            given = given.to_arrow()
         if _is_arrow(given):
             try:
                 return self._of_array(as_ids(combined(given)), what, new)
@@ -232,13 +238,14 @@ class IdLookup:
 
     def _checked(self, one: Any, what: str) -> Any:
         """Return one id as an int, a str or a tuple of these. Errors as for ``several``."""
+        one = one.item() if isinstance(one, np.ndarray) and one.ndim == 0 else value_of(one)
         if self.id_type.is_integer:
             return vertex_number(one, what)
         if not self.id_type.is_tuple:
             if isinstance(one, str):
                 return str(one)
         elif isinstance(one, tuple | list) and len(one) == len(self.id_type.columns):
-            pairs = list(zip(one, self.id_type.columns, strict=True))
+            pairs = list(zip(map(value_of, one), self.id_type.columns, strict=True))
             if all(_is_of(part, column) for part, column in pairs):
                 return tuple(int(part) if column == INTEGER else str(part) for part, column in pairs)
         shown = printable(repr(one), _ID_CHARACTERS)
@@ -329,7 +336,8 @@ def _keep(kept: dict[Any, Any], new: dict[Any, Any]) -> None:
 
 
 def _is_arrow(given: Any) -> bool:
-    return type(given).__module__.partition(".")[0] == "pyarrow"
+    """Return whether a value is an Arrow array, or a chunked one."""
+    return type(given).__module__.partition(".")[0] == "pyarrow" and hasattr(given, "null_count")
 
 
 def _is_one_tuple(given: Any) -> bool:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
     from dbfs.records import GraphRecord
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 # Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
@@ -374,11 +374,11 @@ class Change:
 
     Attributes:
         version: version of the graph whose labels the result has now.
-        ids: ids whose distance changed, ascending: an int64 array, or an Arrow array.
+        ids: ids whose distance changed, ascending, as of ``Graph.ids_of``.
     """
 
     version: int
-    ids: Ids
+    ids: CallerIds
 
 
 @public

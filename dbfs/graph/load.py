@@ -97,7 +97,8 @@ def load(
         format: the format of a file; None guesses it from the file's name and header.
         source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
-            ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named.
+            ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
+            two is named ``vertex``: the other one has values then.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.

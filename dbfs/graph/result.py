@@ -18,7 +18,9 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.graph import tables
+from dbfs.graph.distances import Nearest
 from dbfs.graph.labels import LabelReader
+from dbfs.graph.tabular import Card, Tabular, polars_frame
 from dbfs.integers import whole_count
 from dbfs.units import format_rate, format_seconds
 from dbfs.validation.validate import validate
@@ -32,16 +34,17 @@ if TYPE_CHECKING:
     import dask.array as da
     import dask.dataframe as dd
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from matplotlib.axes import Axes
 
     from dbfs.graph.graph import Graph
     from dbfs.graph.subgraph import Subgraph
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 @public
-class BFSResult(StaysHere):
+class BFSResult(StaysHere, Tabular):
     """The result of ``Graph.bfs``.
 
     Attributes:
@@ -143,8 +146,8 @@ class BFSResult(StaysHere):
         return self
 
     @bounded()
-    def changed(self) -> Ids:
-        """Return the ids whose distance the last ``update`` has changed, ascending: an int64 array, or an Arrow array.
+    def changed(self) -> CallerIds:
+        """Return the ids whose distance the last ``update`` has changed, ascending, as of ``Graph.ids_of``.
 
         If ``update`` had no labels to compare with, since they were published or lost, these are all reached ids.
 
@@ -218,10 +221,11 @@ class BFSResult(StaysHere):
         return self.reader().whole("predecessors")
 
     @bounded()
-    def nearest(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def nearest(self) -> Nearest:
         """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
 
-        Of several nearest sources the one with the smallest id counts. The graph is traversed again, by ``bfs_batch``.
+        The pair is a table too, in ids: ``result.nearest().to_pandas()``. Of several nearest sources the one with the
+        smallest id counts. The graph is traversed again, by ``bfs_batch``.
 
         Raises:
             InvalidOptionError: the graph was updated since, or is on GPUs.
@@ -320,13 +324,6 @@ class BFSResult(StaysHere):
         """
         return tables.arrow_table(self, unreached=unreached)
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(result)``.
-
-        Source: Apache Arrow, "The Arrow PyCapsule Interface". Errors as for ``to_arrow``.
-        """
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
     @bounded()
     def to_pandas(self, *, unreached: bool = False) -> pd.DataFrame:
         """Return the labels as a pandas DataFrame with the rows and columns of ``to_arrow``.
@@ -335,6 +332,15 @@ class BFSResult(StaysHere):
         several columns are tuples. Arguments and errors as for ``to_arrow``.
         """
         return data_frame(self.to_arrow(unreached=unreached))
+
+    @bounded()
+    def to_polars(self, *, unreached: bool = False) -> pl.DataFrame:
+        """Return the labels as a Polars DataFrame with the rows and columns of ``to_arrow``; tuples are structs.
+
+        Raises:
+            MissingPackageError: Polars is not installed. Other errors, and the argument, as for ``to_arrow``.
+        """
+        return polars_frame(self.to_arrow(unreached=unreached))
 
     @bounded()
     def to_dict(self) -> dict[Any, int]:
@@ -386,8 +392,8 @@ class BFSResult(StaysHere):
         write_parquet(self, path, unreached=unreached, compression=compression)
 
     @bounded()
-    def vertices_at(self, distance: int) -> Ids:
-        """Return the ids at a distance, ascending: an int64 array, or an Arrow array; none beyond ``depth``.
+    def vertices_at(self, distance: int) -> CallerIds:
+        """Return the ids at a distance, ascending, as ``Graph.ids_of`` does; none beyond ``depth``.
 
         Only these ids travel to the client.
 
@@ -400,7 +406,7 @@ class BFSResult(StaysHere):
         return self.graph.ids_of(self.vertices_between(only, only))
 
     @bounded()
-    def vertices(self) -> Ids:
+    def vertices(self) -> CallerIds:
         """Return the reached ids, ascending, the sources included, as ``vertices_at`` does. Errors as for it."""
         return self.graph.ids_of(self.vertices_between(0, self.depth))
 
@@ -495,10 +501,10 @@ class BFSResult(StaysHere):
             f"depth {self.depth:,}, {format_seconds(self.seconds)}, {format_rate(self.mteps)} ({self.engine})>"
         )
 
-    def _repr_html_(self) -> str:
-        from dbfs.display.notebook.html import result_html
+    def _card(self) -> Card:
+        from dbfs.display.notebook.html import result_card
 
-        return result_html(self)
+        return result_card(self)
 
     def _require_predecessors(self) -> None:
         if not self.spec.predecessors:

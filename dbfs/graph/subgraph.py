@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +14,25 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.edges.tables.about import of_graph
 from dbfs.errors import MissingPackageError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
 from dbfs_workers.reads.messages import ReadNeighbours, SelectEdges
-from dbfs_workers.storage.id_table import as_python, take
-from dbfs_workers.storage.label_table import data_frame, label_table, whole_table
+from dbfs_workers.storage.id_sequence import value_of
+from dbfs_workers.storage.label_table import label_table, whole_table
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import networkx
-    import pandas as pd
     import pyarrow as pa
     import scipy.sparse
 
     from dbfs.graph.graph import Graph
     from dbfs.graph.result import BFSResult
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.storage.id_sequence import CallerIds
 
 
 @public
 @dataclass(frozen=True)
-class Subgraph:
+class Subgraph(Tabular):
     """Some vertices of a graph and edges between them. Needs no cluster.
 
     The edges are those of a simple graph: duplicates count once, and so does an undirected edge. Self-loops are kept.
@@ -41,14 +41,16 @@ class Subgraph:
     Attributes:
         name: the graph's name.
         directed: whether edges hold in one direction only.
-        vertices: the vertices' ids, an int64 NumPy array, or an Arrow array for strings and tuples.
+        vertices: the vertices' ids, as of ``Graph.ids_of``.
         sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
             source of an undirected edge is the end that comes first in ``vertices``.
     """
 
+    _holds_edges: ClassVar[bool] = True
+
     name: str
     directed: bool
-    vertices: Ids = field(repr=False)
+    vertices: CallerIds = field(repr=False)
     sources: NDArray[np.int64] = field(repr=False)
     targets: NDArray[np.int64] = field(repr=False)
 
@@ -66,24 +68,21 @@ class Subgraph:
         """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids.
 
         The metadata of its schema say which vertices have no edge, and whether edges are directed. ``dbfs.load`` takes
-        the same graph from the table, and from a Parquet or Arrow file of it.
+        the same graph from the table, and from a Parquet or Arrow file of it. In pandas they are the frame's ``attrs``.
         """
-        table = whole_table(source=take(self.vertices, self.sources), target=take(self.vertices, self.targets))
         alone = np.ones(self.n, bool)
         alone[self.sources] = alone[self.targets] = False
-        lone = take(self.vertices, np.flatnonzero(alone))
-        return of_graph(self.name, directed=self.directed, edges=self.edges, lone=lone).put_on(table)
+        lone = self.vertices[np.flatnonzero(alone)]
+        of = of_graph(self.name, directed=self.directed, edges=self.edges, lone=lone)
+        return of.put_on(self._rows(slice(None)))
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the table of ``to_arrow`` for a library that takes Arrow's stream: ``polars.DataFrame(subgraph)``."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+    def _rows(self, rows: slice) -> pa.Table:
+        return whole_table(source=self.vertices[self.sources[rows]], target=self.vertices[self.targets[rows]])
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the edges as a pandas DataFrame with the columns ``source`` and ``target``, which have ids.
-
-        Ids of several columns are tuples. The frame's ``attrs`` are the metadata of ``to_arrow``, for ``dbfs.load``.
-        """
-        return data_frame(self.to_arrow())
+    def _card(self) -> Card:
+        kind = "directed" if self.directed else "undirected"
+        facts = {"Vertices": f"{self.n:,}", "Edges": f"{self.edges:,} {kind}"}
+        return Card(self.name, facts, self._rows(SHOWN))
 
     def to_scipy(self) -> scipy.sparse.csr_array:
         """Return the adjacency matrix in the order of ``vertices``: int8, 1 at (source, target).
@@ -114,7 +113,7 @@ class Subgraph:
             import networkx
         except ImportError as error:
             raise MissingPackageError("to_networkx needs NetworkX: pip install networkx") from error
-        nodes = as_python(self.vertices)
+        nodes = self.vertices.tolist()
         made = networkx.DiGraph() if self.directed else networkx.Graph()
         made.add_nodes_from(nodes)
         ends = zip(self.sources.tolist(), self.targets.tolist(), strict=True)
@@ -127,7 +126,7 @@ class Subgraph:
         return f"<dbfs.Subgraph of {self.name}: {words}>"
 
 
-def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
+def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgraph:
     """Return the subgraph of some vertices. The ranks select its edges.
 
     Args:
@@ -150,10 +149,9 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: Ids) -> Subgraph:
     return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64))
 
 
-def chosen_subgraph(graph: Graph, ids: Iterable[Any]) -> Subgraph:
+def chosen_subgraph(graph: Graph, ids: Any) -> Subgraph:
     """See ``Graph.subgraph``."""
-    named = graph.vertices_of(ids)
-    graph.living.require(named, "id")
+    named = np.array(graph.vertices_named(ids, "id", living=True), np.int64)
     vertices = named[np.sort(np.unique(named, return_index=True)[1])]
     return cut_out(graph, vertices, graph.ids_of(vertices))
 
@@ -175,18 +173,18 @@ def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
 
 
 @public
-class Neighbourhood(StaysHere):
+class Neighbourhood(StaysHere, Tabular):
     """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
 
     Attributes:
         graph: the graph.
-        vertices: the vertices' ids, ascending: an int64 NumPy array, or an Arrow array for strings and tuples.
+        vertices: the vertices' ids, ascending: as of ``Graph.ids_of``.
         distances: int32, the distance of each of them.
     """
 
     def __init__(self, graph: Graph, numbers: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
         self.graph = graph
-        self.vertices: Ids = graph.ids_of(numbers)
+        self.vertices: CallerIds = graph.ids_of(numbers)
         self.distances = distances
         self._numbers = numbers
 
@@ -205,13 +203,20 @@ class Neighbourhood(StaysHere):
         """Return the vertices with all edges between them. Errors as for ``Graph.subgraph``."""
         return cut_out(self.graph, self._numbers, self.vertices)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns ``vertex`` (the id) and ``distance`` (int32)."""
-        return data_frame(label_table(self.vertices, self.distances, None, unreached=False))
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``vertex`` (the id) and ``distance`` (int32)."""
+        return self._rows(slice(None))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        return label_table(self.vertices[rows], self.distances[rows], None, unreached=False)
+
+    def _card(self) -> Card:
+        facts = {"Vertices": f"{len(self):,}", "Farthest": counted(int(self.distances.max(initial=0)), "edge")}
+        return Card(self.graph.name, facts, self._rows(SHOWN))
 
     def tolist(self) -> list[Any]:
         """Return the ids as a list of Python's integers, strings or tuples."""
-        return as_python(self.vertices)
+        return self.vertices.tolist()
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -219,10 +224,11 @@ class Neighbourhood(StaysHere):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
 
+    def __contains__(self, one: object) -> bool:
+        return value_of(one) in self.vertices
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if isinstance(self.vertices, np.ndarray):
-            return np.array(self.vertices, dtype, copy=copy)
-        return np.fromiter(self.tolist(), object, len(self)).astype(dtype or object)
+        return np.array(self.vertices, dtype, copy=copy)
 
     def __repr__(self) -> str:
         away = counted(int(self.distances.max(initial=0)), "edge")

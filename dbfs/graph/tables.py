@@ -12,9 +12,9 @@ import numpy as np
 
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release
-from dbfs.errors import InvalidOptionError
 from dbfs.graph.subgraph import Subgraph
-from dbfs_workers.storage.id_table import as_python, from_python
+from dbfs.graph.tabular import require_compression
+from dbfs_workers.storage.id_table import from_python
 from dbfs_workers.storage.label_table import NO_PREDECESSOR, column, data_frame, label_table, places_of, taken
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.tasks import tables
@@ -56,15 +56,12 @@ def tree(result: BFSResult) -> Subgraph:
 def distances_by_id(result: BFSResult) -> dict[Any, int]:
     """See ``BFSResult.to_dict``."""
     vertices, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
-    return dict(zip(as_python(result.graph.ids_of(vertices)), distances.tolist(), strict=True))
+    return dict(zip(result.graph.ids_of(vertices).tolist(), distances.tolist(), strict=True))
 
 
 # Longest wait for the ranks to remove the files of a call that failed. A rank that still writes looks after each row
 # group whether its task was cancelled.
 _DISCARD_SECONDS: Final = 10.0
-
-COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
-"""What ``to_parquet`` takes as ``compression``."""
 
 
 def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
@@ -102,8 +99,7 @@ def write_parquet(
     from dbfs.edges.writers import label_files
     from dbfs.edges.writers.target import require_writable
 
-    if compression not in COMPRESSIONS:
-        raise InvalidOptionError(f"unknown compression {compression!r}; choose one of {', '.join(COMPRESSIONS)}")
+    require_compression(compression)
     gang, folder, token = result.graph.gang, Folder.at(path), uuid.uuid4().hex
     require_writable(folder.path, shared=gang.client.cluster is None)
     deadline, doing, plan = of_call(), f"writing {folder.path}", TaskGraph()

@@ -27,6 +27,7 @@ from dbfs.errors import InvalidOptionError
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import load
 from dbfs.integers import whole_count
+from dbfs_workers.storage.id_sequence import value_of
 from dbfs_workers.text import counted
 
 
@@ -136,12 +137,16 @@ class BackendGraph:
         return from_arrays(sources, targets, n=len(self), directed=directed, name="NetworkX graph")
 
     def vertex(self, node: Hashable) -> int:
-        """Return the vertex of a node that is in the graph."""
-        return self._vertices[node]
+        """Return the vertex of a node that is in the graph; an Arrow scalar stands for its value."""
+        return self._vertices[self._own(node)]
+
+    def _own(self, node: Any) -> Any:
+        """Return a node as it is, or the value of an Arrow scalar that is no node itself."""
+        return node if node in self._vertices else value_of(node)
 
     def vertices(self, nodes: Iterable[Hashable]) -> NDArray[np.int64]:
         """Return the vertices of nodes that are in the graph."""
-        return np.fromiter((self._vertices[node] for node in nodes), np.int64)
+        return np.fromiter(map(self.vertex, nodes), np.int64)
 
     def nodes_of(self, vertices: NDArray[np.int64]) -> list[Any]:
         """Return the nodes of vertices."""
@@ -157,9 +162,9 @@ class BackendGraph:
         if bunch is None:
             return self._nodes
         if bunch in self:
-            return [bunch]
+            return [self._own(bunch)]
         try:
-            return [node for node in bunch if node in self._vertices]
+            return [node for node in map(self._own, bunch) if node in self._vertices]
         except TypeError as error:
             unhashable = "hash" in str(error)
             words = "a node of the sequence nbunch is not hashable" if unhashable else None
@@ -189,7 +194,7 @@ class BackendGraph:
 
     def __contains__(self, node: object) -> bool:
         try:
-            return node in self._vertices
+            return self._own(node) in self._vertices
         except TypeError:
             return False
 

@@ -17,6 +17,7 @@ from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.graph.graph import Graph
+from dbfs_workers.storage.id_sequence import IdSequence
 from dbfs_workers.storage.id_table import IdTable
 from dbfs_workers.storage.saved import manifest, parts, writing
 from dbfs_workers.storage.saved.folder import Folder
@@ -44,6 +45,7 @@ def equal(one: Any, other: Any) -> bool:
     """Whether two arrays of ids have one type and the same ids."""
     if isinstance(one, np.ndarray):
         return isinstance(other, np.ndarray) and np.array_equal(one, other)
+    one, other = (ids.to_arrow() if isinstance(ids, IdSequence) else ids for ids in (one, other))
     return isinstance(other, pa.Array) and one.type == other.type and one.equals(other)
 
 

@@ -112,8 +112,7 @@ def load(client: distributed.Client, graph: Any, **options: Any) -> Seen | DbfsE
     """Return what is to be seen of a graph that dbfs loads, or its error."""
     try:
         with dbfs.load(graph, client=client, progress=False, **options) as loaded:
-            found = loaded.ids()
-            ids = found.tolist() if isinstance(found, np.ndarray) else found.to_pylist()
+            ids = loaded.ids().tolist()
             results = loaded.bfs_many(ids) if ids else []
             distances = {one: result.to_dict() for one, result in zip(ids, results, strict=True)}
             return Seen(tuple(ids), loaded.directed, loaded.m, distances)

@@ -18,13 +18,14 @@ import numpy as np
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError
 from dbfs.memory import require_room
-from dbfs_workers.storage.id_table import INTEGER, STRING, IdType, as_python, from_python
+from dbfs_workers.storage.id_table import INTEGER, STRING, IdType, from_python
 from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.edges.tables.ends import Ends
+    from dbfs_workers.storage.id_sequence import CallerIds
     from dbfs_workers.storage.id_table import Ids
 
 logger = logging.getLogger(__name__)
@@ -156,9 +157,9 @@ class About:
         return np.arange(self.first_id, self.first_id + self.n, dtype=np.int64)
 
 
-def of_graph(name: str, *, directed: bool, edges: int, lone: Ids) -> About:
+def of_graph(name: str, *, directed: bool, edges: int, lone: CallerIds) -> About:
     """Return what a table of edges says of its graph; ``lone`` are the ids of vertices without edges."""
-    return About(name, directed, edges=edges, lone=tuple(as_python(lone)))
+    return About(name, directed, edges=edges, lone=tuple(lone.tolist()))
 
 
 def _refusal(text: bytes | str, where: str) -> FormatError:

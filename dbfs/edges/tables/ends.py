@@ -15,11 +15,10 @@ ColumnNames: TypeAlias = str | Sequence[str] | None
 _MOST_NAMES = 20
 _MOST_CHARACTERS = 30
 _BY_OPTIONS = "source= and target= (--source-column and --target-column on the command line)"
-_CENTRALITIES = ("closeness_centrality", "harmonic_centrality", "betweenness_centrality")
-_RESULTS = ("distance", "component", "predecessor", "eccentricity", "khop_sizes", *_CENTRALITIES)
-"""Columns that tables of dbfs have beside ``vertex``."""
 _WELL_KNOWN = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"))
 """Names that many programs give the columns of the ends, in lower case."""
+_OF_VERTICES = ("vertex", "vertices")
+"""Names of columns in tables that dbfs gives out, whose other columns are values."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ def choose_ends(
 
     If no columns are named, the ends are those of the well-known names ``source`` and ``target``, ``src`` and ``dst``,
     ``from`` and ``to``, or ``u`` and ``v``, in any case and at any place; else a table has two columns, the source and
-    the target; or it has the columns of ids that are tuples in a file of ``dbfs convert``: ``src_0``, ``src_1``, ...,
-    ``dst_0`` and so on.
+    the target, neither of them named ``vertex`` or ``vertices``; or it has the columns of ids that are tuples in a file
+    of ``dbfs convert``: ``src_0``, ``src_1``, ..., ``dst_0`` and so on.
 
     Args:
         columns: names of all columns, in the table's order.
@@ -130,12 +129,13 @@ def _default_ends(columns: Sequence[str], name: str) -> Ends:
     if len(known) == 1:
         source, target = (columns[folded.index(end)] for end in known[0])
         return Ends((source,), (target,))
+    values = [column for column, word in zip(columns, folded, strict=True) if word in _OF_VERTICES]
+    if len(columns) == 2 and values:
+        raise EdgeInputError(
+            f"{name} has the columns {listed(columns)}: {values[0]!r} is that of a table of values, with a vertex in "
+            f"each row, such as distances; if the rows are edges, say so by {_BY_OPTIONS}"
+        )
     if len(columns) == 2:
-        if folded[0] == "vertex" and folded[1] in _RESULTS:
-            raise EdgeInputError(
-                f"{name} has the columns {listed(columns)}, as results of dbfs have, and these are no edges; name the "
-                f"columns of an edge's ends by {_BY_OPTIONS}"
-            )
         return Ends((columns[0],), (columns[1],))
     half = len(columns) // 2
     if columns and list(columns) == [f"{end}_{part}" for end in ("src", "dst") for part in range(half)]:

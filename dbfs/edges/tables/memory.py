@@ -13,6 +13,7 @@ from dbfs.edges.tables.about import KEY, About
 from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
+from dbfs_workers.storage.id_sequence import IdSequence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,9 +166,20 @@ def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") ->
         raise EdgeInputError(f"src has {len(source)} ids and dst {len(target)}; both must have the same length")
     import pyarrow as pa
 
-    return open_table(
-        pa.table({"src": source, "dst": target}), source="src", target="dst", directed=directed, name=name
-    )
+    ends = {"src": _parts(source), "dst": _parts(target)}
+    names = {
+        end: [f"{end}{place}" if len(parts) > 1 else end for place in range(len(parts))] for end, parts in ends.items()
+    }
+    table = pa.table([*ends["src"], *ends["dst"]], names=[*names["src"], *names["dst"]])
+    return open_table(table, source=names["src"], target=names["dst"], directed=directed, name=name)
+
+
+def _parts(ids: Any) -> list[Any]:
+    """Return the columns of ids: those of tuples, which are structs of two parts or more, else the ids themselves."""
+    import pyarrow as pa
+
+    tuples = pa.types.is_struct(ids.type) and ids.type.num_fields > 1 and not ids.null_count
+    return [*ids.flatten()] if tuples else [ids]
 
 
 def _selected(table: Any, source: ColumnNames, target: ColumnNames, name: str) -> tuple[pa.Table, Ends]:
@@ -206,8 +218,8 @@ def _array(values: Any, column: str, name: str) -> Any:
     import pyarrow as pa
 
     try:
-        if isinstance(values, pa.Array | pa.ChunkedArray):
-            return values
+        if isinstance(values, pa.Array | pa.ChunkedArray | IdSequence):
+            return values.to_arrow() if isinstance(values, IdSequence) else values
         if _module(values) == "pandas" and any(isinstance(value, tuple) for value in values[:1]):
             parts = [pa.array(part) for part in zip(*values, strict=True)]
             return pa.StructArray.from_arrays(parts, [str(place) for place in range(len(parts))])

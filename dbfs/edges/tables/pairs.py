@@ -13,6 +13,7 @@ from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, ids_of, require_kinds, require_values
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError
+from dbfs_workers.storage.id_sequence import value_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,12 +123,14 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
     """Return ids as Arrow arrays: int64 or ``large_string``; an array for each part of ids that are tuples.
 
     Args:
-        values: integers (NumPy's too), strings, or tuples of one length, 2 or more, of these. No values are integers.
+        values: integers (NumPy's too), strings, or tuples of one length, 2 or more, of these, or Arrow's scalars. No
+            values are integers.
         what: what a value is, for messages, such as ``node``.
 
     Raises:
         EdgeInputError: the values are of several types, of another type, or past int64.
     """
+    values = _python(values)
     kinds = set(map(type, values))
     if kinds and all(issubclass(kind, tuple) for kind in kinds):
         lengths = sorted(set(map(len, values)))
@@ -138,9 +141,15 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
     return [_column(values, what)]
 
 
+def _python(values: Sequence[Any]) -> Sequence[Any]:
+    """Return Arrow's scalars among values as Python's."""
+    return [*map(value_of, values)] if any(hasattr(kind, "as_py") for kind in set(map(type, values))) else values
+
+
 def _column(values: Sequence[Any], what: str) -> pa.Array:
     import pyarrow as pa
 
+    values = _python(values)
     kinds = set(map(type, values))
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         try:

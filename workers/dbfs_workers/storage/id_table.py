@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.errors import EdgeInputError
+from dbfs_workers.storage.id_sequence import IdSequence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ STRING: Final = "string"
 ABSENT: Final = -1
 """Stands for the vertex of an id that no vertex has."""
 
+_LARGEST: Final = np.iinfo(np.int64).max
 # Ids that are looked up one by one: hashing a whole table takes longer than these binary searches.
 _SEARCHED: Final = 1 << 10
 # Strings on either side of an unknown one, among which a client looks for close spellings.
@@ -92,17 +94,22 @@ def as_ids(values: Any) -> Ids:
     """Return a piece's ids in the one form that this module describes; arrays in that form are not copied.
 
     Args:
-        values: integers as a NumPy array, or an Arrow array of integers, strings, or structs of these, without nulls.
+        values: integers as a NumPy array, or an Arrow array of integers, strings, dictionaries or structs of these,
+            without nulls.
 
     Raise ``EdgeInputError`` for values of another type, and for those negative, above 2^63 - 1, or null.
     """
     if isinstance(values, np.ndarray):
         if values.size and values.min() < 0:
             raise EdgeInputError(f"the id {values.min()} is negative; ids are 0 to 2^63-1")
+        if values.dtype.kind == "u" and values.size and values.max() > _LARGEST:
+            raise EdgeInputError(f"the id {values.max()} is too large; ids are 0 to 2^63-1")
         return values.astype(np.int64, copy=False)
     import pyarrow as pa
 
     kind = values.type
+    if pa.types.is_dictionary(kind):
+        return as_ids(values.cast(kind.value_type))
     if values.null_count:
         raise EdgeInputError(f"{values.null_count:,} of {len(values):,} ids are null; every edge needs two ids")
     if pa.types.is_integer(kind):
@@ -207,23 +214,6 @@ def sort_keys(ids: Ids) -> Ids:
     return pc.binary_join_element_wise(*keys, pa.scalar(b"", pa.large_binary()))
 
 
-class _Listed(Sequence[Any]):
-    """Arrow ids as Python's values, each made when it is read."""
-
-    def __init__(self, ids: pa.Array) -> None:
-        import pyarrow as pa
-
-        self._ids = ids
-        self._tuples = pa.types.is_struct(ids.type)
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = self._ids[index].as_py()
-        return tuple(found.values()) if self._tuples else found
-
-
 @dataclass(frozen=True)
 class IdTable:
     """The ids of a range of vertices.
@@ -256,7 +246,7 @@ class IdTable:
     def around(self, one: Any) -> list[Any]:
         """Return ids around one that the table lacks, as Python's values: those just below and above; strings more."""
         reach = _AROUND if isinstance(one, str) else 1
-        at = bisect.bisect_left(self.ids if isinstance(self.ids, np.ndarray) else _Listed(self.ids), one)
+        at = bisect.bisect_left(self.ids if isinstance(self.ids, np.ndarray) else IdSequence(self.ids), one)
         return as_python(self.ids[max(at - reach, 0) : at + reach])
 
     def _rows(self, ids: Ids) -> NDArray[np.int64]:
@@ -266,7 +256,7 @@ class IdTable:
             rows[rows == self.ids.size] = 0
             return np.where(self.ids[rows] == ids, rows, -1)
         if len(ids) <= _SEARCHED:
-            listed = _Listed(self.ids)
+            listed = IdSequence(self.ids)
             wanted = as_python(ids)
             found = [bisect.bisect_left(listed, one) for one in wanted]
             size = len(listed)

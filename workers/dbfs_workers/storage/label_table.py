@@ -7,7 +7,7 @@ these values are null. A column that can't have nulls says so in the table's sch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from dbfs_workers.storage.id_sequence import CallerIds
     from dbfs_workers.storage.id_table import Ids
 
 NO_PREDECESSOR: Final = -1
@@ -24,7 +25,9 @@ NO_PREDECESSOR: Final = -1
 _DENSE_SHARE: Final = 1 / 16
 
 
-def label_table(ids: Ids, distances: NDArray[np.int32], predecessors: pa.Array | None, *, unreached: bool) -> pa.Table:
+def label_table(
+    ids: Ids | CallerIds, distances: NDArray[np.int32], predecessors: pa.Array | None, *, unreached: bool
+) -> pa.Table:
     """Return the table of the labels of some vertices.
 
     Args:
@@ -44,28 +47,30 @@ def label_table(ids: Ids, distances: NDArray[np.int32], predecessors: pa.Array |
     return pa.table(columns, pa.schema(fields))
 
 
-def whole_table(**columns: Ids) -> pa.Table:
-    """Return the table of columns that have no nulls."""
+def whole_table(**columns: NDArray[Any] | CallerIds | pa.Array) -> pa.Table:
+    """Return the table of some columns. Only those that are Arrow arrays may have nulls."""
     import pyarrow as pa
 
     arrays = {name: column(values) for name, values in columns.items()}
-    fields = [pa.field(name, array.type, nullable=False) for name, array in arrays.items()]
+    fields = [
+        pa.field(name, array.type, nullable=isinstance(columns[name], pa.Array)) for name, array in arrays.items()
+    ]
     return pa.table([*arrays.values()], pa.schema(fields))
 
 
-def column(ids: Ids) -> pa.Array:
-    """Return ids as an Arrow array."""
+def column(values: Ids | CallerIds) -> pa.Array:
+    """Return ids, or an array of numbers, as an Arrow array."""
     import pyarrow as pa
 
-    return pa.array(ids) if isinstance(ids, np.ndarray) else ids
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
-def taken(ids: Ids, places: NDArray[np.int64]) -> pa.Array:
+def taken(ids: Ids | CallerIds, places: NDArray[np.int64]) -> pa.Array:
     """Return the ids at some places; a place below 0 gives null."""
     return column(ids).take(nullable(places))
 
 
-def nullable(numbers: NDArray[np.int64]) -> pa.Array:
+def nullable(numbers: NDArray[np.signedinteger[Any]]) -> pa.Array:
     """Return numbers, of which those below 0 become null."""
     import pyarrow as pa
 
