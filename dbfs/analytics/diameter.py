@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from dbfs.analytics import measures
 from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.degrees import hub
-from dbfs.analytics.sweeps import counts_of, disconnected, near_together, of_one_version
+from dbfs.analytics.sweeps import counts_of, disconnected, near_together, of_one_version, shifted
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import DirectedGraphError
 from dbfs.graph.batch import MOST_SOURCES
 from dbfs.graph.traversing import traverse
+from dbfs.progress import run_reporter
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
                     vertex = _smallest(left, -upper, -lower)
                 else:
                     vertex = _smallest(vertices if of_all else left, lower, upper)
-                yield traverse(graph, [(vertex,)], progress=options.progress)[0]
+                told = shifted(report, graph.n - left.size, graph.n)
+                yield traverse(graph, [(vertex,)], progress=told)[0]
 
         for sweep in of_one_version(graph, following()):
             step += 1
@@ -219,7 +221,7 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
                 if left.size and (before - left.size) * chosen < any_left * of_round:
                     some = left[: any_left << batches]
                     some = some[near_together(graph, some)]
-                    for counts in counts_of(graph, some, options.progress):
+                    for counts in counts_of(graph, some, shifted(report, graph.n - left.size, graph.n), what=what):
                         graph.require_version(sweep.version, "a traversal")
                         made, some = some[: len(counts)], some[len(counts) :]
                         lower[made] = upper[made] = np.count_nonzero(counts, axis=1) - 1
@@ -235,7 +237,10 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
     begin = np.zeros((3, vertices.size), np.int32 if vertices.size < 2**30 else np.int64)
     begin[1] = np.iinfo(begin.dtype).max
     name, path, row = "bounds of eccentricities", options.checkpoint, 0 if measure in _LARGEST else 1
-    found: Bounds = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
+    what = {Measure.LARGEST: "diameter", Measure.SMALLEST: "radius"}.get(measure, name)
+    # A bar counts the vertices that are decided.
+    with run_reporter(options.progress, graph.name, graph.n, graph.n, what) as report:
+        found: Bounds = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
     return found
 
 

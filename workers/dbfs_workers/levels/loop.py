@@ -146,3 +146,8 @@ class LevelLoop:
     def reached(self) -> int:
         """See ``Traversal``."""
         return self.state.reached
+
+    @property
+    def completed(self) -> int:
+        """See ``Traversal``."""
+        return self.state.completed
