@@ -239,8 +239,11 @@ def choose(state: State) -> int:
 def turn(state: State) -> None:
     """Choose the direction of the next level, or have the frontier measured first, by the sums of the last crossing.
 
-    The first level is top-down, since the edges of the sources are not known.
+    The first level is top-down, since the edges of the sources are not known. A level that threads are to go on with
+    may be half done.
     """
+    if state.by_threads:
+        return
     pays = may_pay(state)
     if state.adaptive:
         state.bottom_up = pays and state.exact

@@ -34,6 +34,8 @@ class Stepper(Protocol):
     def run(self, state: State, table: LevelTable) -> None:
         """Run levels, or a step between two levels, and leave the next frontier in the scratch.
 
+        Top-down levels set ``state.measured`` on all ranks if one of them has visited the witness: ``knows_witness``.
+
         Args:
             state: the traversal; updated.
             table: takes the rows of the levels.
