@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from dbfs import config
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
-from dbfs.units import format_bytes
+from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def track(items: Sequence[Item], what: str, progress: bool | None = None) -> Ite
 
 @contextlib.contextmanager
 def run_reporter(
-    option: ProgressOption[RunProgress], name: str, n: int, traversals: int
+    option: ProgressOption[RunProgress], name: str, n: int, traversals: int, what: str = "bfs"
 ) -> Iterator[Callable[[RunProgress], None] | None]:
     """Yield the function that an engine calls with a run's progress, or None if no progress is to be shown.
 
@@ -108,16 +108,28 @@ def run_reporter(
         name: the graph's name.
         n: number of vertices of the graph.
         traversals: number of traversals of the run.
+        what: what the traversals are made for.
     """
+    first: tuple[float, int] | None = None
 
     def show(bar: Bar, run: RunProgress) -> None:
+        nonlocal first
         level = f"level {run.level:,} {run.direction}, frontier {run.frontier:,}, reached {run.reached:,}"
         if traversals == 1:
             bar.set(run.reached, level)
-        else:
-            bar.set(run.finished, f"{run.finished:,} of {traversals:,}: {level}")
+            return
+        now = time.monotonic()
+        # A measure with a checkpoint may begin with finished sources.
+        first = first or (now, run.finished)
+        begun, before = first
+        note = f"{run.finished:,} of {traversals:,}"
+        if run.finished > before:
+            left = (now - begun) * (traversals - run.finished) / (run.finished - before)
+            note += f", about {format_seconds(left)} left"
+        # Between its levels and its end a batch sweeps, or traverses from one source after another.
+        bar.set(run.finished, f"{note}: {level}" if run.frontier else note)
 
-    with _reporter(option, f"bfs of {name}", n if traversals == 1 else traversals, show) as report:
+    with _reporter(option, f"{what} of {name}", n if traversals == 1 else traversals, show) as report:
         yield report
 
 

@@ -178,12 +178,14 @@ class RunProgress:
 
     Attributes:
         traversals: number of traversals of the run.
-        finished: number of traversals that are over.
+        finished: number of traversals that are over. Calls for batches and measures count sources.
         level: level under way of the traversal under way; for a run that is over, the last traversal's levels.
         direction: direction of that level, ``top-down`` or ``bottom-up``.
         frontier: vertices that the level expands.
         reached: vertices that the traversal has reached so far, the sources included.
         seconds: time since the run started.
+        completed: of a batch under way, the sources that are completed before the batch is: swept over for betweenness,
+            or traversed from one by one. Calls count them as finished.
     """
 
     traversals: int
@@ -193,6 +195,7 @@ class RunProgress:
     frontier: int
     reached: int
     seconds: float
+    completed: int = 0
 
 
 @dataclass(frozen=True)

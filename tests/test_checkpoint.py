@@ -27,8 +27,10 @@ from dbfs.records import RunProgress
 KILLED = """
 import sys, dbfs
 import numpy as np
-from dbfs.analytics import checkpoint, sweeps
+from dbfs.analytics import checkpoint, diameter, sweeps
 sweeps.MOST_SOURCES, checkpoint._PAUSE = 50, 0
+diameter.MOST_SOURCES, diameter.DEEP = 1, (1 << 20, 1)
+diameter.SMALL_WORLD = diameter.DEEP
 path, measure, enough = sys.argv[1:]
 if __name__ == "__main__":
     def tell(made):
@@ -64,6 +66,13 @@ def stopped_after(least: int, call: Any, *, when: Callable[[], bool] = lambda: T
         call(progress=stop, **options)
 
 
+def single_traversals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no batch take the place of the traversals of a diameter."""
+    monkeypatch.setattr(diameter, "MOST_SOURCES", 1)
+    for name in ("DEEP", "SMALL_WORLD"):
+        monkeypatch.setattr(diameter, name, (1 << 20, 1))
+
+
 def values(measured: Any) -> Any:
     return measured if isinstance(measured, int) else measured.values.tolist()
 
@@ -80,6 +89,7 @@ def test_a_killed_process_goes_on(
 ) -> None:
     # More sources than those of a group are put near each other. The process has groups of this size.
     monkeypatch.setattr(sweeps, "MOST_SOURCES", 50)
+    single_traversals(monkeypatch)
     path, whole = tmp_path / "kept.npz", tmp_path / "whole.npz"
     command = [sys.executable, "-c", KILLED, str(path), measure, str(enough)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -113,6 +123,7 @@ def test_bounds_of_eccentricities_go_on(
 
     monkeypatch.setattr(checkpoint, "_PAUSE", 0)
     monkeypatch.setattr(diameter, "traverse", counted)
+    single_traversals(monkeypatch)
     path = tmp_path / "kept.npz"
     with dbfs.load("uniform:n=500,m=3000", client=client, ranks=2) as graph:
         call = getattr(graph, measure)
@@ -147,7 +158,8 @@ def test_every_measure_goes_on(
                 (graph.average_shortest_path_length, {}),
                 (graph.neighbourhood_function, {"sample": 60}),
                 (graph.khop_sizes, {"k": 2}),
-                *[(call, {}) for call in (graph.diameter, graph.radius) if directed],
+                (graph.diameter, {}),
+                (graph.radius, {}),
             ]
         ):
             path = tmp_path / f"{number}.npz"

@@ -18,6 +18,9 @@ from dbfs.errors import (
     ResultReleasedError,
 )
 from dbfs.graph.graph import Graph
+from dbfs_workers.levels.level_table import LevelTable
+from dbfs_workers.levels.state import State
+from dbfs_workers.levels.stepper import Measure
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
 
@@ -82,6 +85,28 @@ def test_targets_come_in_any_sequence(graph: Graph, targets: object) -> None:
     assert graph.bfs(0, targets=targets).depth == 5  # type: ignore[arg-type]
     # An array of nothing but a 0 is as false as none.
     assert graph.bfs(5, targets=np.array([0])).depth == 5  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_targets_are_counted_only_where_one_may_be_reached(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    """A level with a count of its own takes as long as many levels of the kernel."""
+    counted: list[int] = []
+    measure = Measure.run
+
+    def run(self: Measure, state: State, table: LevelTable) -> None:
+        if self.working.exchange.rank == 0:
+            counted.append(state.level)
+        measure(self, state, table)
+
+    monkeypatch.setattr(Measure, "run", run)
+    with dbfs.load("path:n=3000", client=client, ranks=ranks) as path:
+        for targets in [2900], [700, 1500, 1501], [0, 2], [0]:
+            counted.clear()
+            result = path.bfs(0, targets=targets)
+            assert (result.depth, result.reached) == (max(targets), max(targets) + 1)
+            assert {*counted} <= {*targets}
 
 
 @pytest.mark.parametrize("targets", [None, [], np.array([], np.int64)])

@@ -197,8 +197,8 @@ def test_diameters_of_connected_graphs(
     with monkeypatch.context() as patch, load(client, graph, ranks=ranks) as ours:
         if often:
             # Vertices get traversals of their own after every second one.
-            patch.setattr(diameter, "ROUND_TRAVERSALS", 2)
-            patch.setattr(diameter, "PLAIN_TRAVERSALS", 3)
+            patch.setattr(diameter, "DEEP", (2, 3))
+            patch.setattr(diameter, "SMALL_WORLD", (2, 3))
         assert_measures(ours, graph)
         for measure, expected in (Measure.LARGEST_EACH, nx.periphery), (Measure.SMALLEST_EACH, nx.center):
             found = diameter.eccentricities(ours, measure, Options())
@@ -221,6 +221,40 @@ def test_a_diameter_takes_few_traversals(client: distributed.Client, monkeypatch
     made.clear()
     with load(client, nx.random_labeled_tree(60, seed=1), ranks=1) as graph:
         assert (graph.diameter(), len(made)) == (22, 3)
+
+
+@pytest.mark.parametrize(
+    ("graph", "singles"),
+    [
+        # In a small world a batch decides as many vertices as 50 to 80 single traversals in the same time.
+        pytest.param(nx.barabasi_albert_graph(3000, 3, seed=1), 3000 // 64, id="small world"),
+        pytest.param(nx.cycle_graph(2000), 2000 // 10, id="cycle", marks=pytest.mark.full),
+    ],
+)
+def test_single_traversals_are_a_small_part_of_the_work(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, graph: nx.Graph, singles: int
+) -> None:
+    """Where they decide few vertices, batches follow, so that a diameter takes no longer than all eccentricities."""
+    made: list[int] = []
+    batched: list[int] = []
+
+    def counted(*given: Any, **options: Any) -> list[dbfs.BFSResult]:
+        made.append(1)
+        return traverse(*given, **options)
+
+    def batches(graph: Graph, sources: np.ndarray, *given: Any, **options: Any) -> Any:
+        batched.append(len(sources))
+        return sweeps.counts_of(graph, sources, *given, **options)
+
+    monkeypatch.setattr(diameter, "traverse", counted)
+    monkeypatch.setattr(diameter, "counts_of", batches)
+    with load(client, graph, ranks=1) as ours:
+        values = ours.eccentricity().values
+        for function, expected in (ours.diameter, values.max()), (ours.radius, values.min()):
+            made.clear(), batched.clear()
+            assert function() == expected
+            assert len(made) <= singles
+            assert sum(batched) < graph.number_of_nodes()
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -3,8 +3,10 @@
 import io
 import re
 import sys
+import time
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -16,6 +18,7 @@ from dbfs import progress
 from dbfs.building import build
 from dbfs.errors import InvalidOptionError
 from dbfs.records import BuildProgress, RunProgress
+from dbfs_workers.levels.path_sweeps import PathSweeps
 from tests.support.runs import ENDLESS, Background
 
 
@@ -171,6 +174,45 @@ def test_bars_in_a_terminal_and_none_elsewhere(client: distributed.Client, monke
         with progress.bar("nothing to see"):
             pass
         assert piped.getvalue() == ""
+
+
+def test_a_bar_of_many_sources_says_what_for_and_how_long_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    levels = RunProgress(300, 100, 9, "top-down", 7, 1234, 1.0)
+    with progress.run_reporter(True, "karate", 34, 300, "betweenness_centrality") as report:
+        assert report is not None
+        report(levels)
+        shown = terminal.getvalue()
+        assert "betweenness_centrality of karate" in shown
+        # The first hundred may be those of a checkpoint.
+        assert "100 of 300: level 9 top-down, frontier 7, reached 1,234" in shown
+        notes: list[str] = []
+        monkeypatch.setattr(progress._TerminalBar, "set", lambda _bar, _done, note: notes.append(note))
+        report(replace(levels, finished=150, frontier=0))
+    assert re.fullmatch(r"150 of 300, about \S+ \S+ left", notes[0])
+
+
+@pytest.mark.parametrize("call", ["betweenness_centrality", "bfs_batch"])
+def test_the_sources_of_a_batch_are_counted_as_they_are_completed(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """In the sweeps of betweenness, and where sources share too little and are traversed from one by one."""
+    cross = PathSweeps._cross
+
+    def slowly(self: PathSweeps, number: int) -> int:
+        time.sleep(0.2)
+        return cross(self, number)
+
+    monkeypatch.setattr(PathSweeps, "_cross", slowly)
+    swept = call == "betweenness_centrality"
+    with dbfs.load("kronecker:scale=8" if swept else "path:n=20000", client=client, ranks=2) as graph:
+        told: list[RunProgress] = []
+        given = {"sample": 200} if swept else {"sources": range(200)}
+        getattr(graph, call)(**given, progress=told.append)
+    finished = [one.finished for one in told]
+    assert finished == sorted(finished)
+    assert (finished[-1], {one.traversals for one in told}) == (200, {200})
+    assert any(0 < one < 200 for one in finished)
 
 
 def test_bars_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

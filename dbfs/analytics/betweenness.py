@@ -132,7 +132,9 @@ def of_vertices(
     begin = np.zeros((len(names) + endpoints, graph.n))
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for made in batches_of(graph, sources, options.progress, keep=tuple(names), finished=finished):
+        for made in batches_of(
+            graph, sources, options.progress, what="betweenness_centrality", keep=tuple(names), finished=finished
+        ):
             of_run = np.zeros_like(begin)
             for row, name in zip(of_run, names, strict=False):
                 row[:] = made.dependencies(name)
@@ -175,7 +177,9 @@ def of_edges(
     sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for made in batches_of(graph, sources, options.progress, keep=("edge_betweenness",), finished=finished):
+        for made in batches_of(
+            graph, sources, options.progress, what=name, keep=("edge_betweenness",), finished=finished
+        ):
             if made.version != version:
                 graph.require_version(version, "the list of edges")
             columns = [np.bincount(place, column, ends.shape[1]) for column in made.dependencies("edge_betweenness").T]

@@ -14,6 +14,7 @@ diameter of real-world undirected graphs", 2013).
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +25,13 @@ from numpy.typing import NDArray
 from dbfs.analytics import measures
 from dbfs.analytics.checkpoint import folded
 from dbfs.analytics.degrees import hub
-from dbfs.analytics.sweeps import counts_of, disconnected, of_one_version
+from dbfs.analytics.sweeps import counts_of, disconnected, near_together, of_one_version, shifted
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import DirectedGraphError
+from dbfs.graph.batch import MOST_SOURCES
 from dbfs.graph.traversing import traverse
+from dbfs.progress import run_reporter
 from dbfs_workers.tasks import queries
 
 if TYPE_CHECKING:
@@ -127,13 +130,14 @@ def _middle(graph: Graph, one: BFSResult, other: BFSResult) -> int:
     return int(half_way[half_way.size // 2])
 
 
-ROUND_TRAVERSALS: Final = 64
-"""Traversals of a round from chosen vertices."""
+DEEP: Final = (64, 192)
+SMALL_WORLD: Final = (8, MOST_SOURCES)
+"""Traversals of a round from chosen vertices, and sources of the first batch of any undecided vertices, each of which
+it decides. Both take about as long, so a batch follows a round that decided fewer. The next round is a quarter as long,
+and the next batch twice as large: where all vertices look alike, rounds take little beside the batch of all vertices.
 
-PLAIN_TRAVERSALS: Final = 192
-"""Traversals from any undecided vertices, made after a round that decided few. Each decides one vertex. They are made
-by batches, and their labels stay on the workers, so together they take about as long as a round. Graphs that look alike
-from all vertices, such as cycles, need them."""
+In a small world the sources of a batch share its levels, else they may run one by one. A single traversal, with its
+labels on their way and the client's bounds, takes as long as 50 to 80 sources that share, or 3 that don't."""
 
 
 class Measure(enum.Enum):
@@ -179,7 +183,8 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
         # Places among the vertices.
         everyone = np.arange(vertices.size)
         left = _undecided(everyone, lower, upper, measure) if step else everyone
-        vertex, before, of_all, pays = 0, left.size, False, measure is Measure.LARGEST
+        vertex, of_all, pays = 0, False, measure is Measure.LARGEST
+        before, of_round, batches = left.size, step, 0
 
         def following() -> Iterator[BFSResult]:
             nonlocal vertex, of_all
@@ -194,7 +199,8 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
                     vertex = _smallest(left, -upper, -lower)
                 else:
                     vertex = _smallest(everyone if of_all else left, lower, upper)
-                yield traverse(graph, [(int(vertices[vertex]),)], progress=options.progress)[0]
+                told = shifted(report, vertices.size - left.size, vertices.size)
+                yield traverse(graph, [(int(vertices[vertex]),)], progress=told)[0]
 
         for sweep in of_one_version(graph, following()):
             step += 1
@@ -210,15 +216,25 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
             left = _undecided(left, lower, upper, measure)
             if measure is Measure.LARGEST:
                 left = _may_be_ends(left, central[left], int(lower.max()), upper)
-            if step % ROUND_TRAVERSALS == 0:
-                if left.size and before - left.size < PLAIN_TRAVERSALS:
-                    some = left[:PLAIN_TRAVERSALS]
-                    made = counts_of(graph, vertices[some], options.progress)
-                    depths = [np.count_nonzero(counts, axis=1) - 1 for counts in made]
-                    graph.require_version(sweep.version, "a traversal")
-                    lower[some] = upper[some] = np.concatenate(depths)
+            of_round += 1
+            chosen, any_left = DEEP
+            if smallest <= 2 * math.log2(vertices.size):
+                # Of few vertices a batch of all takes no longer than a round.
+                chosen, any_left = min(SMALL_WORLD[0], max(1, vertices.size // MOST_SOURCES)), SMALL_WORLD[1]
+            if of_round >= (max(1, chosen // 4) if batches else chosen):
+                if left.size and (before - left.size) * chosen < any_left * of_round:
+                    some = left[: any_left << batches]
+                    some = some[near_together(graph, vertices[some])]
+                    told = shifted(report, vertices.size - left.size, vertices.size)
+                    for counts in counts_of(graph, vertices[some], told, what=what):
+                        graph.require_version(sweep.version, "a traversal")
+                        made, some = some[: len(counts)], some[len(counts) :]
+                        lower[made] = upper[made] = np.count_nonzero(counts, axis=1) - 1
+                        # A batch may be long, and a checkpoint keeps a part of it.
+                        yield 1, bounds
                     left = _undecided(left, lower, upper, measure)
-                before = left.size
+                    batches += 1
+                before, of_round = left.size, 0
             yield 1, bounds
 
     # By vertex: bounds of the eccentricity, and the distance from the vertex of the smallest eccentricity found.
@@ -226,7 +242,10 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
     begin = np.zeros((3, vertices.size), np.int32 if vertices.size < 2**30 else np.int64)
     begin[1] = np.iinfo(begin.dtype).max
     name, path, row = "bounds of eccentricities", options.checkpoint, 0 if measure in _LARGEST else 1
-    found: Bounds = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
+    what = {Measure.LARGEST: "diameter", Measure.SMALLEST: "radius"}.get(measure, name)
+    # A bar counts the vertices that are decided.
+    with run_reporter(options.progress, graph.name, vertices.size, vertices.size, what) as report:
+        found: Bounds = folded(graph, name, (vertices,), begin, parts, lambda _, bounds: bounds, path)[row]
     return found
 
 

@@ -208,7 +208,7 @@ def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunct
     sources = sources[near_together(graph, sources)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for counts in counts_of(graph, sources, options.progress, finished=finished):
+        for counts in counts_of(graph, sources, options.progress, what=name, finished=finished):
             within = np.cumsum(counts, axis=1).astype(np.float64)
             yield len(counts), np.stack([within.sum(axis=0), (within**2).sum(axis=0)])
 
@@ -324,7 +324,9 @@ def _totals(
         sources = sources_of(graph, options) if vertices.size else vertices
 
         def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-            for result in batches_of(graph, sources, options.progress, keep=("distances",), finished=finished):
+            for result in batches_of(
+                graph, sources, options.progress, what=name, keep=("distances",), finished=finished
+            ):
                 yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
 
         begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
@@ -378,7 +380,7 @@ def _rows(
     ordered = sources[order]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-        made = counts_of(graph, ordered, options.progress, finished=finished, max_depth=max_depth)
+        made = counts_of(graph, ordered, options.progress, what=name, finished=finished, max_depth=max_depth)
         for counts in made:
             reached = counts.sum(axis=1)
             if connected and reached.min() < graph.n - graph.deleted:

@@ -41,23 +41,30 @@ _MARKS: Final = 16
 
 
 def counts_of(
-    graph: Graph, sources: NDArray[np.int64], progress: Progress, *, finished: int = 0, max_depth: int | None = None
+    graph: Graph,
+    sources: NDArray[np.int64],
+    progress: Progress,
+    *,
+    what: str,
+    finished: int = 0,
+    max_depth: int | None = None,
 ) -> Iterator[NDArray[np.int64]]:
     """Yield int64[sources, depth + 1] for some sources after others: the vertices at each distance up to ``max_depth``.
 
-    The first ``finished`` sources are left out. One source is traversed from by itself.
+    The first ``finished`` sources are left out. One source is traversed from by itself. ``what`` is measured: a bar
+    says so.
 
     Raises:
         InvalidOptionError: another client updated the graph in between. Other errors as of ``Graph.bfs_batch``.
     """
     if sources.size > 1:
-        for result in batches_of(graph, sources, progress, finished=finished, max_depth=max_depth):
+        for result in batches_of(graph, sources, progress, what=what, finished=finished, max_depth=max_depth):
             yield result.counts
         return
-    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+    with run_reporter(progress, graph.name, graph.n, sources.size, what) as report:
 
         def run(some: list[int]) -> list[BFSResult]:
-            told = _shifted(report, finished, sources.size)
+            told = shifted(report, finished, sources.size)
             return traverse(graph, [(source,) for source in some], max_depth=max_depth, progress=told)
 
         for one in of_one_version(graph, stream(sources[finished:].tolist(), run)):
@@ -87,7 +94,8 @@ def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress
     if turned:
         rows, columns = columns, rows
     once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
-    parts = [made.distances_to_targets() for made in batches_of(graph, once, progress, targets=columns)]
+    made = batches_of(graph, once, progress, what="distance_matrix", targets=columns)
+    parts = [batch.distances_to_targets() for batch in made]
     found: NDArray[np.int32] = np.concatenate(parts)[places]
     return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)
 
@@ -102,7 +110,8 @@ def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None
     if sources.size <= (together or MOST_SOURCES):
         return np.arange(sources.size)
     some, targets = sources[:: -(-sources.size // _MARKS)], tuple(sources.tolist())
-    rows = [made.distances_to_targets() for made in batches_of(graph, some, False, targets=targets)]
+    made = batches_of(graph, some, False, what="order of sources", targets=targets)
+    rows = [batch.distances_to_targets() for batch in made]
     return np.lexsort(np.concatenate(rows))
 
 
@@ -111,6 +120,7 @@ def batches_of(
     sources: NDArray[np.int64],
     progress: Progress,
     *,
+    what: str,
     keep: tuple[str, ...] = (),
     targets: tuple[int, ...] = (),
     finished: int = 0,
@@ -118,8 +128,8 @@ def batches_of(
 ) -> Iterator[BatchResult]:
     """Yield batches of some sources after others, each until the next one is taken.
 
-    The first ``finished`` sources are left out. Other arguments are those of ``dbfs.graph.batch.batch``; errors are as
-    of ``counts_of``.
+    The first ``finished`` sources are left out. ``what`` and the errors are as for ``counts_of``. Other arguments are
+    those of ``dbfs.graph.batch.batch``.
     """
 
     def runs(report: Callable[[RunProgress], None] | None) -> Iterator[BatchResult]:
@@ -135,14 +145,14 @@ def batches_of(
                 nearest=False,
                 max_depth=max_depth,
                 direction="auto",
-                progress=_shifted(report, first, sources.size),
+                progress=shifted(report, first, sources.size),
             )
             first += size
             if not keep:
                 size *= max(1, min(_RUN_GROWTH, int(_SHORT_RUN / (time.monotonic() - began))))
             yield made
 
-    with run_reporter(progress, graph.name, graph.n, sources.size) as report:
+    with run_reporter(progress, graph.name, graph.n, sources.size, what) as report:
         yield from of_one_version(graph, runs(report))
 
 
@@ -168,7 +178,7 @@ def disconnected(graph: Graph, source: int, reached: int) -> DisconnectedGraphEr
     )
 
 
-def _shifted(report: Callable[[RunProgress], None] | None, first: int, sources: int) -> Progress:
+def shifted(report: Callable[[RunProgress], None] | None, first: int, sources: int) -> Progress:
     """Return a function that reports a run's progress as that of all sources, of which ``first`` are finished."""
     if report is None:
         return False

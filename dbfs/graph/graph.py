@@ -328,6 +328,10 @@ class Graph(StaysHere, GraphCounts):
     ) -> list[BFSResult]:
         """Run a traversal from each source, one after another in one run of the gang; labels stay on the workers.
 
+        Each result has levels, times and predecessors of its own. On a large graph the traversals take as long as calls
+        of ``bfs`` in a loop: a run spares the call, and not the levels. ``bfs_batch`` makes counts or distances of many
+        sources several times as fast, on graphs whose sources share levels.
+
         Arguments and errors as for ``bfs``. The deadline is for all traversals together, and their labels must fit at
         once. ``bfs_stream`` makes any number of traversals.
         """

@@ -89,7 +89,7 @@ def finished(
 
             def of_sources(made: RunProgress) -> None:
                 assert report is not None
-                report(replace(made, traversals=ends[-1], finished=ends[made.finished]))
+                report(replace(made, traversals=ends[-1], finished=ends[made.finished] + made.completed, completed=0))
 
             told = of_sources if report is not None and run.options.batch else report
             with contextlib.closing(

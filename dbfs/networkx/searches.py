@@ -147,6 +147,6 @@ def many_distances(
 
 def many_counts(graph: BackendGraph, sources: Sequence[int]) -> Iterator[NDArray[np.int64]]:
     """Yield for each of many different vertices the number of vertices at each distance, from distance 0 on."""
-    for some in sweeps.counts_of(graph.loaded(), np.array(sources, np.int64), None):
+    for some in sweeps.counts_of(graph.loaded(), np.array(sources, np.int64), None, what="bfs"):
         for counts in some:
             yield counts[: np.count_nonzero(counts)]

@@ -77,4 +77,5 @@ def _total(run: RunEntry, ranks: Sequence[RankProgress]) -> RunProgress:
         frontier=sum(rank.frontier for rank in same),
         reached=sum(rank.reached for rank in same),
         seconds=time.time() - (run.started or run.queued),
+        completed=ahead.completed,
     )

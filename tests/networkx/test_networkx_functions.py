@@ -171,8 +171,8 @@ def test_every_function_is_compared(client: distributed.Client) -> None:
 )
 def test_eccentricities_by_bounds(client: distributed.Client, graph: nx.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     # Vertices get traversals of their own after every third one.
-    monkeypatch.setattr(diameter, "ROUND_TRAVERSALS", 3)
-    monkeypatch.setattr(diameter, "PLAIN_TRAVERSALS", 5)
+    monkeypatch.setattr(diameter, "DEEP", (3, 5))
+    monkeypatch.setattr(diameter, "SMALL_WORLD", (3, 5))
     converted = from_networkx(graph)
     for function in (nx.diameter, nx.radius, nx.center, nx.periphery, nx.eccentricity):
         expected = function(graph)

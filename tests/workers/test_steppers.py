@@ -43,8 +43,9 @@ class Toy:
                 exchange.bin_rows[place], exchange.bin_parents[place] = entry
             exchange.bin_ends[owner] = len(of_owner)
         row.own, row.sent = len(own), sum(map(len, found))
-        counts = (row.own + row.sent, row.edges, 0, 0, 0)
-        state.found, state.inspected, *_ = exchange.cross(state.level, "toy", counts, sliced=False)
+        counts = (row.own + row.sent, row.edges, int(work.knows_witness(state)), 0, 0)
+        state.found, state.inspected, knowing, *_ = exchange.cross(state.level, "toy", counts, sliced=False)
+        state.measured = state.measured or knowing > 0
         for locals_, parents in exchange.incoming():
             row.received += locals_.size
             entries = zip(locals_.tolist(), (locals_ if parents is None else parents).tolist(), strict=True)

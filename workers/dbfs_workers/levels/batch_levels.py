@@ -317,6 +317,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         for place, made in enumerate(self._alone(RunSpec(options, tuple((source,) for source in spec.sources)))):
             kept.hold(made.largest, self._free_bytes)
             by_source.append(self._operators.take_labels(made.labels, place, kept, made.largest))
+            state.completed = place + 1
             state.reached += made.reached
             state.edges += made.edges
         depth = max(map(len, by_source))

@@ -19,7 +19,7 @@ from dbfs_workers.exchange.barrier_kernels import END, RUN_SHIFT
 from dbfs_workers.exchange.segment import ABORT
 from dbfs_workers.intrinsics import load_acquire, prefetch
 from dbfs_workers.jit import INT32, INT64, READ_UINT32, UINT32, int64, kernel, named, void
-from dbfs_workers.levels.level_kernels import elapsed
+from dbfs_workers.levels.level_kernels import elapsed, knows_witness
 from dbfs_workers.levels.record_types import ROW, ROWS, STATE, STATES
 from dbfs_workers.levels.state import end_level, over, turn
 from dbfs_workers.storage import row_kernels
@@ -137,6 +137,7 @@ def expand(memory, logs, end, state, row):
     row.edges, row.own, row.led = edges, found, 1
     row.search = elapsed(end, state)
     state.found, state.inspected = found, edges
+    state.measured = knows_witness(memory.visited, state)
 
 
 @kernel(types.boolean, MEMORY, LOGS, END, STATES, ROWS)

@@ -104,13 +104,15 @@ class LedLevels:
         if self.leads:
             self._lead(state, table)
             # The levels, and the state of the traversal that all ranks have in common.
-            counts = (state.level - first, state.frontier, state.expanded_edges, state.unexplored_edges, 0)
+            edges = state.expanded_edges, state.unexplored_edges
+            counts = (state.level - first, state.frontier, *edges, int(state.measured))
         else:
             # The levels take long, and the leader needs a core.
             exchange.park()
             counts = (scratch.frontier.size, 0, 0, 0, 0)
         exchange.cross(first, _PHASE, counts, sliced=False)
-        levels, found, state.expanded_edges, state.unexplored_edges, _ = exchange.gathered[0].tolist()
+        levels, found, state.expanded_edges, state.unexplored_edges, measured = exchange.gathered[0].tolist()
+        state.measured = measured > 0
         if not self.leads:
             state.level += levels
             table.skip(levels)

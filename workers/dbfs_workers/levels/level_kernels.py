@@ -30,7 +30,7 @@ LEVELS: Final = 64
 _LONGEST = 2_000_000
 
 # Places among a rank's counts of a crossing, after the run's digest.
-_FOUND, _INSPECTED, _UNUSED, _UNFINISHED, _UNUSED_TOO = 1, 2, 3, 4, 5
+_FOUND, _INSPECTED, _WITNESS, _UNFINISHED, _UNUSED = 1, 2, 3, 4, 5
 
 
 class Memory(NamedTuple):
@@ -64,6 +64,13 @@ def elapsed(end, state):
     return seconds
 
 
+@kernel(types.boolean, UINT32, STATE)
+def knows_witness(visited, state):
+    """Return whether the rank has visited the witness: its own row, or a peer's that it has sent."""
+    witness = state.witness
+    return witness >= 0 and (visited[witness >> 5] >> np.uint32(witness & 31)) & 1 == 1
+
+
 @kernel(types.boolean, MEMORY, LABELS, END, STATE, ROW)
 def expand(memory, labels, end, state, row):
     """Expand the frontier, filter + partition its neighbours, and contract the own bin.
@@ -91,7 +98,8 @@ def expand(memory, labels, end, state, row):
     record = end.record
     record[_FOUND], record[_INSPECTED] = own + sent, edges
     record[_UNFINISHED] = resume[0] < frontier.size
-    record[_UNUSED], record[_UNUSED_TOO] = 0, 0
+    record[_WITNESS] = knows_witness(memory.visited, state)
+    record[_UNUSED] = 0
     row.search += elapsed(end, state)
     state.phase = CROSS
     return True
@@ -115,6 +123,8 @@ def take_counts(end, state, row):
     state.found += end.gathered[p * width + _FOUND]
     state.inspected += end.gathered[p * width + _INSPECTED]
     state.unfinished = end.gathered[p * width + _UNFINISHED] > 0
+    if end.gathered[p * width + _WITNESS]:
+        state.measured = True
     state.phase = CONTRACT
     most = 0
     for source in range(p):

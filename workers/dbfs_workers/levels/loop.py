@@ -12,9 +12,9 @@ rank runs small levels for all (``led_levels``); a GPU has the levels queued (``
 which steppers a rank has.
 
 A level is one phase of work and one crossing. After some top-down levels the ranks cross a second time, when the peers'
-bins are contracted: in a traversal with targets, and if the frontier may be large enough for a bottom-up level. The
-second crossing carries the exact size of the new frontier. If the loop chooses directions, it also carries the
-frontier's bitmap in slices, ready for a bottom-up level.
+bins are contracted: if the witness of the targets may have a label (``State.witness``), and if the frontier may be
+large enough for a bottom-up level. The second crossing carries the exact size of the new frontier. If the loop chooses
+directions, it also carries the frontier's bitmap in slices, ready for a bottom-up level.
 
 On GPUs that map each other's memory one kernel runs all levels instead: ``dbfs_workers.cuda.resident``.
 """
@@ -146,3 +146,8 @@ class LevelLoop:
     def reached(self) -> int:
         """See ``Traversal``."""
         return self.state.reached
+
+    @property
+    def completed(self) -> int:
+        """See ``Traversal``."""
+        return self.state.completed

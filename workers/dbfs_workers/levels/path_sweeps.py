@@ -57,7 +57,8 @@ class PathSweeps:
         free_bytes: Callable[[], int],
     ) -> None:
         self._exchange, self._words, self._state, self._kept = exchange, words, state, kept
-        self._xp, self._lanes, sources = array_module(whole.columns), operators.swept, kept.distances.shape[1]
+        self._xp, self._lanes = array_module(whole.columns), operators.swept
+        self._sources = sources = kept.distances.shape[1]
         self._n_local, self._ranks = stripe.n_local, range(stripe.p)
         self._of_edges = "edge_betweenness" in kept.keeps
         blocks = np.arange(sources) // self._lanes
@@ -96,6 +97,7 @@ class PathSweeps:
                     f"rank {rank}: a vertex has more shortest paths from a source than the largest float64, "
                     f"{np.finfo(np.float64).max:.1e}; the betweenness of this graph can't be computed"
                 )
+            self._state.completed = min(self._sources, (first + self._lanes) * len(own))
         sums = self._summed(self._sweeps.sums, [3 * self._n_local] * len(own)).reshape(-1, 3).T
         kept.sums = xp.ascontiguousarray(sums[[OF_ROWS.index(name) for name in kept.row_sums]])
         if self._of_edges:

@@ -16,7 +16,7 @@ from dbfs_workers.jit import SMALL
 from dbfs_workers.levels.led_levels import LedLevels
 from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
-from dbfs_workers.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State
+from dbfs_workers.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State, watch_target
 from dbfs_workers.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
 from dbfs_workers.levels.top_down_levels import TopDownLevels
 from dbfs_workers.spec import TraversalSpec
@@ -77,8 +77,7 @@ class RankLevels(ABC, Generic[S]):
         scratch.start(spec, labels)
         state.reached = scratch.frontier.size
         largest = _STOP if stops else scratch.max_degree
-        wanted = 0 if spec.targets else self._led_size()
-        counts = (state.reached, partition.m_local, traversed.count_missing_targets(), largest, wanted)
+        counts = (state.reached, partition.m_local, traversed.count_missing_targets(), largest, self._led_size())
         sums = exchange.cross(0, "start", counts, sliced=False)
         # Functions of NumPy take some microseconds on their first call after the levels.
         ranks = exchange.gathered.tolist()
@@ -87,6 +86,8 @@ class RankLevels(ABC, Generic[S]):
         state.frontier, state.unexplored_edges, state.missing_targets, _, _ = sums
         state.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
         self._agree(state, [rank[_WANTED] for rank in ranks])
+        if state.missing_targets:
+            watch_target(state, traversed.first_witness(spec))
         return True
 
     def end(self, state: State) -> None:
@@ -152,5 +153,5 @@ class StripeLevels(RankLevels[Scratch]):
         return 0 if self._led is None else self._led.wanted()
 
     def _agree(self, state: State, wanted: list[int]) -> None:
-        if self._led is not None and not state.targets:
+        if self._led is not None:
             self._led.agree(state, wanted)

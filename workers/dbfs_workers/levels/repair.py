@@ -104,7 +104,7 @@ class RepairLoop:
         assert isinstance(exchange, SharedMemoryExchange)
         self._began = time.perf_counter()
         require_present(partition, spec.sources)
-        self.level = self.reached = 0
+        self.level = self.reached = self.completed = 0
         self.bottom_up = False
         self._partition = partition
         self._spec = spec

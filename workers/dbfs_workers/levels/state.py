@@ -51,7 +51,9 @@ class State(ctypes.Structure):
         last_level: the level at which the traversal ends at the latest.
         entry_bytes: bytes that are sent for an entry of a bin; 0 if they are counted as messages are sent.
         targets: whether the traversal ends when all targets have labels.
-        measured: whether every level is followed by a crossing with the frontier's exact size.
+        witness: internal id of a target that had no label when it was chosen; -1 for none.
+        measured: whether the level in progress is followed by a crossing with the frontier's exact size: the witness
+            may have a label, or there is no witness of the targets.
         adaptive: whether each level's direction is chosen.
 
         level: the level in progress, or the next one; it labels vertices with ``level + 1``.
@@ -88,6 +90,7 @@ class State(ctypes.Structure):
         done: levels that the last call of a kernel completed.
         number, crossing: the gang's serial number of the run, and the run's last crossing; kept by kernels.
         started, ended: when the first crossing ended, and when the last step did: nanoseconds of the monotonic clock.
+        completed: of a batch, sources over all ranks that are swept over, or were traversed from one by one.
     """
 
     n: int
@@ -95,6 +98,7 @@ class State(ctypes.Structure):
     last_level: int
     entry_bytes: int
     targets: bool
+    witness: int
     measured: bool
     adaptive: bool
     level: int
@@ -131,6 +135,7 @@ class State(ctypes.Structure):
     crossing: int
     started: int
     ended: int
+    completed: int
 
     @classmethod
     def of(cls, spec: TraversalSpec, n: int, *, in_edges: bool) -> "State":
@@ -149,7 +154,8 @@ class State(ctypes.Structure):
         state.n = n
         state.last_level = WITHOUT_END if spec.max_depth is None else min(spec.max_depth, WITHOUT_END)
         state.entry_bytes = 8 if spec.predecessors else 4
-        state.targets = state.measured = bool(spec.targets)
+        state.targets = bool(spec.targets)
+        watch_target(state, -1)
         state.adaptive = spec.direction == "auto" and in_edges
         state.bottom_up = state.measuring = spec.direction == "bottom-up"
         state.exact = True
@@ -233,8 +239,11 @@ def choose(state: State) -> int:
 def turn(state: State) -> None:
     """Choose the direction of the next level, or have the frontier measured first, by the sums of the last crossing.
 
-    The first level is top-down, since the edges of the sources are not known.
+    The first level is top-down, since the edges of the sources are not known. A level that threads are to go on with
+    may be half done.
     """
+    if state.by_threads:
+        return
     pays = may_pay(state)
     if state.adaptive:
         state.bottom_up = pays and state.exact
@@ -294,6 +303,12 @@ def take_sums(state: State, frontier: int, edges: int, missing: int) -> None:
     state.frontier, state.frontier_edges, state.missing_targets = frontier, edges, missing
     state.exact = True
     state.measuring = False
+
+
+def watch_target(state: State, witness: int) -> None:
+    """Take a target without a label as the witness. Until it has one, the targets need no count."""
+    state.witness = witness
+    state.measured = state.targets and witness < 0
 
 
 def is_small(state: State) -> bool:

@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 from dbfs_workers.backends.protocol import Backend
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.levels.level_table import LevelTable
-from dbfs_workers.levels.state import CONTRACT, EXPAND, Row, State, end_level, take_sums
+from dbfs_workers.levels.state import CONTRACT, EXPAND, Row, State, end_level, take_sums, watch_target
+from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.scratch import Scratch
 
 TOP_DOWN_PHASE = "top-down"
 """The phase of top-down levels, for errors."""
+
+# Place among the counts of a crossing: the internal id of a target without a label, plus 1; 0 for none.
+_PLACE = 3
 
 
 class Stepper(Protocol):
@@ -29,6 +33,8 @@ class Stepper(Protocol):
 
     def run(self, state: State, table: LevelTable) -> None:
         """Run levels, or a step between two levels, and leave the next frontier in the scratch.
+
+        Top-down levels set ``state.measured`` on all ranks if one of them has visited the witness: ``knows_witness``.
 
         Args:
             state: the traversal; updated.
@@ -57,6 +63,10 @@ class Traversed:
         """Return the number of this rank's targets without a label."""
         return 0 if self.target_rows is None else int((self.labels.distances[self.target_rows] < 0).sum())
 
+    def first_witness(self, spec: TraversalSpec) -> int:  # noqa: ARG002
+        """Return a target without a label as the traversal begins, the same on all ranks; -1 to measure each level."""
+        return -1
+
 
 @dataclass
 class Working(Traversed):
@@ -71,6 +81,32 @@ class Working(Traversed):
     backend: Backend
     scratch: Scratch
     exchange: Exchange
+
+    def first_witness(self, spec: TraversalSpec) -> int:
+        """See ``Traversed``. A look at a GPU's bitmap would take as long as a crossing."""
+        if self.backend.xp is not np:
+            return -1
+        sources = set(spec.sources)
+        target = next(target for target in spec.targets if target not in sources)
+        return int(self.scratch.partition.stripe.internal(target))
+
+    def knows_witness(self, state: State) -> bool:
+        """See ``level_kernels.knows_witness``."""
+        at = state.witness
+        return at >= 0 and bool(self.scratch.visited[at >> 5] >> (at & 31) & 1)
+
+    def missing_targets(self, state: State) -> tuple[int, int]:
+        """Return the number of this rank's targets without a label; the internal id of one of them plus 1, or 0."""
+        if state.witness < 0 or self.target_rows is None:
+            return self.count_missing_targets(), 0
+        missing = self.target_rows[self.labels.distances[self.target_rows] < 0]
+        first = self.exchange.rank * self.scratch.partition.stripe.n_local
+        return missing.size, first + int(missing[0]) + 1 if missing.size else 0
+
+    def watch(self, state: State) -> None:
+        """Choose a witness by the last crossing, for which the ranks gave what ``missing_targets`` returned."""
+        if state.missing_targets and state.witness >= 0:
+            watch_target(state, max(self.exchange.gathered[:, _PLACE].tolist()) - 1)
 
 
 @dataclass
@@ -104,11 +140,12 @@ class TopDown:
         row.own += own
         row.sent += sent
         row.search += elapsed(state)
-        counts = (own + sent, edges, 0, int(unfinished), 0)
+        counts = (own + sent, edges, int(work.knows_witness(state)), int(unfinished), 0)
         sums = work.exchange.cross(level, TOP_DOWN_PHASE, counts, sliced=False)
         row.exchange += elapsed(state)
         state.found += sums[0]
         state.inspected += sums[1]
+        state.measured = state.measured or sums[2] > 0
         state.unfinished = sums[3] > 0
         state.phase = CONTRACT
 
@@ -146,6 +183,7 @@ class BottomUp:
         state.degrees = degrees
         state.sliced = True
         take_sums(state, frontier, edges, missing)
+        self.working.watch(state)
         row.exchange += elapsed(state)
         table.add()
 
@@ -154,7 +192,7 @@ class BottomUp:
         work, found_bits = self.working, self.working.exchange.slice()
         searched, discovered, degrees = work.backend.bottom_up(work.scratch, work.labels, state.level + 1, found_bits)
         row.search += elapsed(state)
-        own = (discovered, degrees, work.count_missing_targets(), 0, searched)
+        own = (discovered, degrees, *work.missing_targets(state), searched)
         return own, work.exchange.cross(state.level, "bottom-up", own, sliced=True)
 
 
@@ -174,6 +212,7 @@ class Measure:
         state.sliced = sliced
         frontier, edges, missing, _, _ = sums
         take_sums(state, frontier, edges, missing)
+        work.watch(state)
         row = table.last()
         if sliced:
             row.bytes_sent += work.exchange.slice().nbytes * (work.exchange.p - 1)
@@ -185,7 +224,7 @@ class Measure:
         degrees = work.backend.edge_count(scratch.partition, scratch.frontier)
         if sliced:
             work.backend.mark(scratch.frontier, work.exchange.slice())
-        counts = (scratch.frontier.size, degrees, work.count_missing_targets(), 0, 0)
+        counts = (scratch.frontier.size, degrees, *work.missing_targets(state), 0)
         return degrees, work.exchange.cross(state.level, "measure", counts, sliced=sliced)
 
 

@@ -50,6 +50,11 @@ class Traversal(Protocol):
         ...
 
     @property
+    def completed(self) -> int:
+        """Of a batch, sources over all ranks that are completed before the batch is."""
+        ...
+
+    @property
     def scratch(self) -> Frontier:
         """The rank's working memory."""
         ...
@@ -96,7 +101,8 @@ class Watch:
             return None
         index, traversal = in_progress
         frontier = traversal.scratch.frontier.size
-        return RankProgress(index, traversal.level, traversal.bottom_up, frontier, traversal.reached)
+        level, bottom_up, reached = traversal.level, traversal.bottom_up, traversal.reached
+        return RankProgress(index, level, bottom_up, frontier, reached, traversal.completed)
 
 
 def traverse_each(

@@ -21,7 +21,7 @@ class BaselineTraversal:
 
     def __init__(self, scratch: Scratch, spec: TraversalSpec, exchange: Exchange) -> None:
         self.scratch = scratch
-        self.level = self.reached = 0
+        self.level = self.reached = self.completed = 0
         self.bottom_up = False
         self._spec = spec
         self._exchange = exchange

@@ -22,6 +22,7 @@ class RankProgress(NamedTuple):
         bottom_up: whether it is bottom-up.
         frontier: vertices of this rank that it expands.
         reached: vertices of this rank reached so far.
+        completed: of a batch, sources over all ranks that are completed before the batch is.
     """
 
     traversal: int
@@ -29,6 +30,7 @@ class RankProgress(NamedTuple):
     bottom_up: bool
     frontier: int
     reached: int
+    completed: int = 0
 
 
 @dataclass(slots=True)
