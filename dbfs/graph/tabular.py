@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from numpy.typing import NDArray
 
+from dbfs.edges.tables.about import About
 from dbfs.errors import InvalidOptionError, MissingPackageError
 from dbfs_workers.storage.label_table import data_frame
 from dbfs_workers.storage.saved.folder import Folder
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
 """What ``to_parquet`` takes as ``compression``."""
@@ -139,6 +143,12 @@ def polars_frame(table: pa.Table) -> pl.DataFrame:
         import polars
     except ImportError as error:
         raise MissingPackageError("to_polars needs Polars: pip install polars") from error
+    about = About.of_metadata(table.schema.metadata, "the table")
+    if about is not None and about.told:
+        logger.warning(
+            "a Polars DataFrame leaves out %s, so that dbfs.load would not know; to_arrow and to_pandas keep them",
+            about.told,
+        )
     return polars.DataFrame(table)
 
 
