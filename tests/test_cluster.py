@@ -472,3 +472,23 @@ def test_many_workers_are_told_before_they_start(
         assert not caplog.messages
         local.start(9, "cpu", False, {}, False)
     assert caplog.messages[0].startswith("9 workers on 2 cores")
+
+
+@pytest.mark.parametrize(
+    ("cores", "options", "scheme"),
+    [
+        (2, {}, "inproc"),
+        (7, {"threads_per_worker": 1}, "inproc"),
+        pytest.param(8, {}, "tcp", marks=pytest.mark.full),
+        (2, {"n_workers": 1}, "tcp"),
+        pytest.param(2, {"memory_limit": "2GiB"}, "tcp", marks=pytest.mark.full),
+        pytest.param(2, {"processes": True}, "tcp", marks=pytest.mark.full),
+    ],
+)
+def test_few_cores_have_one_worker_within_the_process(
+    monkeypatch: pytest.MonkeyPatch, cores: int, options: dict[str, Any], scheme: str
+) -> None:
+    monkeypatch.setattr(local, "CPU_COUNT", cores)
+    with dbfs.connect(backend="cpu", dashboard_address=None, **options) as started:
+        assert {address.partition(":")[0] for address in roster(started, None)} == {scheme}
+        assert dbfs.load("path:n=9", client=started).bfs(0, validate=True).depth == 8

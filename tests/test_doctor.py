@@ -217,3 +217,28 @@ def test_without_a_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.state, found.found) == (doctor.CheckState.MISSING, "not installed: prometheus_client")
     assert found.advice is not None
     assert "'.[dashboard]'" in found.advice
+
+
+def test_nothing_is_compiled_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(probe, "driver", lambda: TWO_GPUS)
+    monkeypatch.setattr(doctor, "warm_up", refuse)
+    monkeypatch.setattr(module, "compile_cubin", refuse)
+    monkeypatch.setattr(doctor, "kept_kernels", lambda: (3, 200))
+    found = by_name(examine())
+    later = "; the others when they are needed, or by dbfs doctor --compile"
+    assert found["CPU kernels"].found == f"3 of 200 compiled{later}"
+    assert found["GPU kernels, sm_90"].found.startswith("0 of 1 compiled, NVRTC ")
+    assert found["GPU kernels, sm_90"].found.endswith(later)
+    monkeypatch.setattr(doctor, "kept_kernels", lambda: (200, 200))
+    assert by_name(examine())["CPU kernels"].found == "200 of 200 compiled"
+
+
+def test_kernels_are_compiled_when_asked(without_gpus: None, tmp_path: Path) -> None:
+    words = " ".join(CliRunner().invoke(main, ["doctor", "--compile"]).stdout.split())
+    assert "1 compile, NVRTC" in words and "of them compiled now" in words
+    assert [path.suffix for path in tmp_path.iterdir() if path.suffix != ".lock"] == [".cubin"]
+    refused = CliRunner().invoke(main, ["doctor", "--compile", "--scheduler", "tcp://127.0.0.1:1"])
+    assert refused.exit_code == 2 and "--compile is for this machine" in refused.output

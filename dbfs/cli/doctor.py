@@ -61,6 +61,8 @@ def doctor(scheduler: str | None, compiles: bool, as_json: bool) -> None:
     """
     console = Console()
     if scheduler is not None:
+        if compiles:
+            raise click.UsageError("--compile is for this machine, not with --scheduler; dbfs warm-up is for workers")
         with connect(scheduler, None) as client:
             cluster = examine_cluster(client)
         if as_json:

@@ -110,6 +110,24 @@ def test_cancelling_stops_every_rank(connected: Gang) -> None:
     assert_serves(connected)
 
 
+def test_an_only_rank_is_cancelled_too() -> None:
+    """It waits for no peer, and looks for an abort at each crossing that the host directs."""
+    path = np.arange(5000)
+    with started(1) as gang:
+        gang.load(partitions(5001, path, path + 1, 1, directed=False))
+        for words in ("its client is gone", "once more"):
+            number = gang.next_number()
+            running = gang.everywhere("run", [spec(0)] * 1_000_000, number, PATIENCE)
+            gang.call(0, "abort", number - 1, Cause.CANCELLED, "an old one").result()
+            gang.call(0, "abort", number, Cause.CANCELLED, words).result()
+            for answered in running:
+                with pytest.raises(RunCancelledError, match=f"run run, rank 0, level .*: cancelled: {words}"):
+                    answered.result()
+        distances = gang.run(spec(0))[0].distances(Stripe(5001, 1))
+        np.testing.assert_array_equal(distances, np.arange(5001))
+        assert gang.disconnect() == [False]
+
+
 def test_a_run_cancelled_before_it_begins_does_not_begin(connected: Gang) -> None:
     number = connected.next_number()
     connected.call(0, "abort", number, Cause.CANCELLED, "").result()
