@@ -72,7 +72,7 @@ def test_the_first_example_prints_what_the_page_says(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:
     (_, code), (_, printed), *_ = blocks(ROOT / "README.md")
-    monkeypatch.setattr(dbfs, "connect", lambda n_workers: client)
+    monkeypatch.setattr(dbfs, "connect", lambda **options: client)
     printing = io.StringIO()
     with contextlib.redirect_stdout(printing):
         exec(code, {})
@@ -88,7 +88,7 @@ def test_a_table_of_names_prints_what_the_page_says(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:
     (_, code), (_, printed), *_ = blocks(ROOT / "docs" / "how-to" / "own-data.md")
-    monkeypatch.setattr(dbfs, "connect", lambda n_workers: client)
+    monkeypatch.setattr(dbfs, "connect", lambda **options: client)
     printing = io.StringIO()
     with contextlib.redirect_stdout(printing):
         exec(code, {})
