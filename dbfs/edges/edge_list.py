@@ -48,6 +48,10 @@ def from_0_or_1(count: int, smallest: int, largest: int) -> bool:
 
 logger = logging.getLogger(__name__)
 
+_WEIGHTS = frozenset("weight weights w cost length distance dist value values capacity".split())
+"""Names that columns of weights have, in lower case; a column without a name is called ``column 2``."""
+_MOST_NAMES = 5
+
 
 @dataclass(frozen=True)
 class EdgeList(ABC):
@@ -159,3 +163,14 @@ class EdgeList(ABC):
         The arguments are those of ``largest_piece``. Pieces that are read batch by batch take less than their size.
         """
         return self.largest_piece(piece_edges, m)
+
+
+def tell_left_out(edges: EdgeList) -> None:
+    """Log what a traversal does not use of the edges: a warning if it may be weights, since a level counts edges."""
+    if edges.values or edges.vertex_values:
+        names = [*edges.values, *(["weights of vertices"] if edges.vertex_values else [])]
+        words = [word for name in names for word in name.lower().split()]
+        level = logging.WARNING if any(word in _WEIGHTS or word == "column" for word in words) else logging.INFO
+        shown = ", ".join(printable(name) for name in names[:_MOST_NAMES])
+        shown += f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        logger.log(level, "%s: not used, since every edge counts as one step: %s", edges.name, shown)

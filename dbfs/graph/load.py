@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import distributed
 
 from dbfs import config
-from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
+from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable
 from dbfs.building.layout import choose_layout
 from dbfs.building.saved import with_mapping
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
-from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.edge_list import EdgeList, tell_left_out
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
-from dbfs.integers import whole_count
+from dbfs.integers import flag, whole_count
 from dbfs.progress import ProgressOption, build_reporter
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
@@ -52,6 +52,9 @@ def load(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    sep: str | None = None,
+    missing: Sequence[str] | None = None,
+    skip_rows: int | None = None,
     name: str | None = None,
     replace: bool | str = False,
     in_edges: bool = False,
@@ -90,6 +93,8 @@ def load(
         source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named.
+        sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
+            at its top are passed over: see ``dbfs.from_file``.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.
@@ -101,7 +106,8 @@ def load(
             which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
             graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
         ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
-            numbers 0..n-1, in ascending order of the ids.
+            numbers 0..n-1, in ascending order of the ids. ``string``: ids of a text, a table, arrays or pairs are the
+            strings that are written there, integers of any length and codes such as 007 too.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
         mutable: allow updates: ``Graph.insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``. Not
@@ -141,13 +147,22 @@ def load(
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or ``mapped`` is given for
             edges that are no saved graph, or true for a saved graph in a store.
-        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
+        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer, or a flag is not True or False.
     """
     _require_replacement(name, replace)
+    if ids not in (*IDS, "string"):
+        raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
+    flags = {"in_edges": in_edges, "keep_edges": keep_edges, "mutable": mutable}
+    for option, value in flags.items() if mapped is None else (*flags.items(), ("mapped", mapped)):
+        flag(value, option)
+    reading = {"format": format, "source": source, "target": target}
+    reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": "string" if ids == "string" else None}
     client = _client_of_load(client, ranks, backend)
-    listed = _listed(edges, client, directed=directed, format=format, source=source, target=target)
+    listed = _listed(edges, client, directed=directed, **reading)
+    tell_left_out(listed)
     listed = with_mapping(listed, mapped, shared=client.cluster is None)
-    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
+    given = "given" if ids == "string" else ids
+    options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
     gang = Gang(client, roster(client, ranks))
     chosen = choose_backend(gang, backend)
     options = _laid_out(listed, gang, options, chosen, mutable=mutable)

@@ -26,10 +26,10 @@ def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
     with source.opened() as raw, decoding(source.path, _WHAT):
         file = _opened(raw)
         columns = options.columns(file.schema.names, source.path)
-        facts = table_facts(source, columns, file.schema, bool(options.directed))
         batches = int(file.num_record_batches)
+        facts = table_facts(source, columns, file.schema, bool(options.directed), None if batches else 0)
         rows = _opened(raw, _places(file.schema, columns.ends)[:1]).get_batch(0).num_rows if batches else 0
-    return ArrowFile(n=None, m=None, batches=batches, batch_rows=rows, **facts)
+    return ArrowFile(n=None, m=None if batches else 0, batches=batches, batch_rows=rows, **facts)
 
 
 @dataclass(frozen=True)

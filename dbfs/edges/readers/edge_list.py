@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
+from dbfs.edges.readers.doubts import require_no_matrix
 from dbfs.edges.readers.file import TextFile
-from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
+from dbfs.edges.readers.heading import Head, Heading, NoRowsError, is_names, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairGrammar, PairPiece, columns_of, parse_line
@@ -45,15 +46,25 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     heading = read_heading(head, options, is_names)
     first, remarks = heading.first, heading.remarks
     if first is None:
-        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
+        error = TruncatedFileError if heading.header is None else NoRowsError
+        raise error(f"{source.path} holds no edges; expected lines of two vertex ids")
+    require_no_matrix(head, heading, options)
     grammar = _grammar(heading.header, first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)
     names: list[str] = []
+    spreadsheet = source.bare_name.endswith((".csv", ".tsv"))
+    if options.strings:
+        if heading.header is not None and options.header is None and not spreadsheet:
+            raise heading.header.wrong(source.path, f"an edge, or names of columns? {_IF_NAMES}")
+        _require_no_neighbours(heading, first, row, options, source.path)
+        return open_csv(head, options if heading.header else replace(options, header=False))
+    table = options.header is not None or spreadsheet
+    if table and not _digits(row) and (heading.header is not None or options.header is False):
+        return open_csv(head, options)
     if heading.header is not None:
         grammar, row, names = _named(heading.header, first, grammar, source.path)
-    table = options.header is not None or source.bare_name.endswith((".csv", ".tsv"))
     columns = Columns((), POSITIONS)
-    if table and not _digits(row) and all(row[:2]) and (names or options.header is False):
+    if table and not _digits(row) and names:
         return open_csv(head, options)
     if names and (table or _digits(row)):
         columns = options.columns(names, source.path)
@@ -70,9 +81,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
         raise first.wrong(source.path, reason)
-    if options.sep is None and not remarks.konect and _may_be_neighbours(first.text, row):
-        reason = "a tab, and then blanks: format='adjacency-list' reads neighbours, and sep=' ' reads values of an edge"
-        raise first.wrong(source.path, reason)
+    _require_no_neighbours(heading, first, row, options, source.path)
     sides = _sides(heading, options)
     if sides is not None:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
@@ -131,10 +140,12 @@ def _named(header: Line, line: Line, grammar: PairGrammar, path: str) -> tuple[P
     raise header.wrong(path, f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column")
 
 
-def _may_be_neighbours(text: bytes, row: list[bytes]) -> bool:
-    """Return whether a line, an edge and values by its grammar, is written as a vertex, a tab, and its neighbours."""
-    found = _AFTER_IDS.match(text)
-    return found is not None and b"\t" in found[1] and b"\t" not in found[2] and all(map(bytes.isdigit, row))
+def _require_no_neighbours(heading: Heading, line: Line, row: list[bytes], options: ReadOptions, path: str) -> None:
+    """Refuse a line, an edge and values by its grammar, that is written as a vertex, a tab, and its neighbours."""
+    found = _AFTER_IDS.match(line.text) if options.sep is None and not heading.remarks.konect else None
+    if found is not None and b"\t" in found[1] and b"\t" not in found[2] and all(map(bytes.isdigit, row)):
+        reason = "a tab, and then blanks: format='adjacency-list' reads neighbours, and sep=' ' reads values of an edge"
+        raise line.wrong(path, reason)
 
 
 def _digits(row: list[bytes]) -> bool:

@@ -64,16 +64,19 @@ class TableFile(FileEdges):
         return self.columns.ends
 
 
-def table_facts(source: Source, columns: Columns, schema: Any, directed: bool) -> dict[str, Any]:
+def table_facts(
+    source: Source, columns: Columns, schema: Any, directed: bool, rows: int | None = None
+) -> dict[str, Any]:
     """Return the fields of a ``TableFile`` that all formats of tables fill alike.
 
     Args:
         source, columns, directed: as of ``TableFile``.
         schema: the Arrow schema of the columns of the ends, and perhaps of others.
+        rows: the number of rows, if it is known; a table without rows may have no kinds of ids.
 
     Errors as for ``tables.ids.require_kinds``.
     """
-    kinds = require_kinds(schema, columns.ends, source.path)
+    kinds = require_kinds(schema, columns.ends, source.path, rows=rows)
     found = {"name": source.path, "directed": directed, "values": columns.others, "id_kinds": kinds}
     return {**found, "source": source, "columns": columns}
 

@@ -57,8 +57,9 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
             f"{source.path}: its footer promises {metadata.num_rows:,} rows, its row groups {sum(groups):,}"
         )
     n, first_id, stated = _stated(schema, source.path)
-    facts = table_facts(source, columns, schema, bool(stated) if options.directed is None else options.directed)
-    return ParquetFile(n=None if options.named else n, m=sum(groups), first_id=first_id, groups=groups, **facts)
+    directed = bool(stated) if options.directed is None else options.directed
+    facts = table_facts(source, columns, schema, directed, sum(groups))
+    return ParquetFile(n=None if options.named or options.strings else n, m=sum(groups), first_id=first_id, groups=groups, **facts)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class ParquetPiece(TablePiece):
         """Yield the columns of a row group as Arrow tables of about ``BATCH_ROWS`` rows."""
         import pyarrow as pa
 
-        textual = any(not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
+        textual = self.ends.strings or any(
+            not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
         # Decoded in this thread: Dask's nannies leave Arrow's pool one thread, for which all readers would wait.
         size = _BATCH_STRINGS if textual else BATCH_ROWS
         decoded = file.iter_batches(size, [group], self.ends.columns, use_threads=False)

@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import IdKind
 from dbfs.edges.tables.ends import Ends
-from dbfs.errors import EdgeInputError
+from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs_workers.storage.id_table import joined
 
 if TYPE_CHECKING:
@@ -25,6 +26,24 @@ if TYPE_CHECKING:
 INT64_MAX = (1 << 63) - 1
 _NONE: Mapping[str, str] = MappingProxyType({})
 _EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of these"
+
+
+def as_strings(ids: str | None) -> bool:
+    """Return whether the option ``ids`` asks for strings: not if it is None or ``given``.
+
+    Raise ``InvalidOptionError`` for another value.
+    """
+    if ids not in (None, "given", "string"):
+        raise InvalidOptionError(f"ids is {ids!r}; expected 'given', or 'string' for ids as the strings that are written")
+    return ids == "string"
+
+
+def as_words(values: Iterable[Any]) -> NDArray[Any]:
+    """Return values of any type as an array of objects, integers among them as the strings of their digits."""
+    words = [str(int(one)) if isinstance(one, int | np.integer) and type(one) is not bool else one for one in values]
+    found = np.empty(len(words), object)
+    found[:] = words
+    return found
 
 
 @dataclass(frozen=True)
@@ -52,25 +71,32 @@ def row_words(row: int, labels: Any) -> str:
     return f"row {row:,}" if label == row else f"row {getattr(label, 'item', lambda: label)()!r} of the index"
 
 
-def require_kinds(schema: Any, ends: Ends, name: str, dtypes: Mapping[str, str] = _NONE) -> tuple[IdKind, ...]:
-    """Return the kind of each part of an id, by an Arrow schema.
+def require_kinds(
+    schema: Any, ends: Ends, name: str, dtypes: Mapping[str, str] = _NONE, rows: int | None = None
+) -> tuple[IdKind, ...]:
+    """Return the kind of each part of an id, by an Arrow schema; none for a table without rows and types of ids.
 
     Args:
         schema: the schema.
         ends: the columns of an edge's ends.
         name: the table's name in messages.
         dtypes: names of the columns' types in messages, where other than Arrow's.
+        rows: the number of rows, if it is known.
 
     Raises:
         EdgeInputError: a column's type is none of an id, or the two ends are of different kinds.
     """
     kinds = []
+    if rows == 0 and not all(_kind_of(schema.field(column).type, ends.strings) for column in ends.columns):
+        return ()
     for source, target in zip(ends.source, ends.target, strict=True):
-        ours, theirs = (_kind(schema.field(column).type, column, name, dtypes) for column in (source, target))
+        ours, theirs = (
+            _kind(schema.field(column).type, column, name, dtypes, ends.strings) for column in (source, target)
+        )
         if ours != theirs:
             raise EdgeInputError(
                 f"{name}: column {source!r} holds {ours}s and column {target!r} {theirs}s; both ends must have ids of "
-                "one kind. Convert one of them, for example to strings"
+                "one kind; ids='string' takes integers as strings"
             )
         kinds.append(ours)
     return tuple(kinds)
@@ -87,7 +113,7 @@ def require_values(table: Any, ends: Ends, place: Place) -> None:
     for column in ends.columns:
         values = table.column(column)
         _require_present(values, column, place)
-        if pa.types.is_integer(values.type):
+        if pa.types.is_integer(values.type) and not ends.strings:
             _require_range(values, column, place)
 
 
@@ -100,7 +126,7 @@ def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
     Errors as for ``require_kinds`` and ``require_values``, and ``EdgeInputError`` for a string that is not valid UTF-8.
     """
     require_kinds(table.schema, ends, place.name)
-    return ids_of(table, ends.source, ends.source, place), ids_of(table, ends.target, ends.source, place)
+    return ids_of(table, ends.source, ends, place), ids_of(table, ends.target, ends, place)
 
 
 def joined_ids(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
@@ -125,34 +151,52 @@ def in_batches(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Id
         yield joined_ids(held)
 
 
-def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Place) -> Ids:
-    """Return the ids in columns of an Arrow table; ``names`` are the fields of ids that are tuples.
+def ids_of(table: Any, columns: Sequence[str], ends: Ends, place: Place) -> Ids:
+    """Return the ids in columns of an Arrow table; the sources of ``ends`` name the fields of ids that are tuples.
 
     Errors as for ``edges_of``.
     """
     import pyarrow as pa
 
-    parts = [_column(table.column(column), column, place) for column in columns]
+    parts = [_column(table.column(column), column, place, ends.strings) for column in columns]
     if len(parts) == 1:
         return parts[0]
-    return pa.StructArray.from_arrays([pa.array(part) for part in parts], list(names))
+    return pa.StructArray.from_arrays([pa.array(part) for part in parts], list(ends.source))
 
 
-def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> IdKind:
-    """Return the kind of ids of an Arrow type; arguments as of ``require_kinds``.
+def _inner(kind: Any) -> Any:
+    """Return the type of the values of an Arrow type, which may be one of categories."""
+    import pyarrow as pa
+
+    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _kind_of(kind: Any, strings: bool) -> IdKind | None:
+    """Return the kind of ids of an Arrow type; None if no id has it. ``strings`` as of ``Ends``."""
+    import pyarrow as pa
+
+    types, inner = pa.types, _inner(kind)
+    if types.is_integer(inner):
+        return "string" if strings else "integer"
+    texts = types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
+    # DuckDB's integers of 128 bits become decimals without a scale.
+    return "string" if texts or (strings and types.is_decimal(inner) and inner.scale == 0) else None
+
+
+def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str], strings: bool) -> IdKind:
+    """Return the kind of ids of an Arrow type; arguments as of ``require_kinds`` and ``Ends``.
 
     Raises:
         EdgeInputError: no id has the type. The message says what to do about the most frequent ones.
     """
     import pyarrow as pa
 
-    types, inner = pa.types, kind
-    while types.is_dictionary(inner) or types.is_run_end_encoded(inner):
-        inner = inner.value_type
-    if types.is_integer(inner):
-        return "integer"
-    if types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner):
-        return "string"
+    found = _kind_of(kind, strings)
+    if found is not None:
+        return found
+    types, inner = pa.types, _inner(kind)
     if types.is_floating(inner):
         hint = (
             "Missing values turn integers into floats in pandas: drop those rows and convert the column, "
@@ -167,8 +211,10 @@ def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> IdKin
     raise EdgeInputError(f"{name}: column {column!r} holds {dtypes.get(column, kind)}; {_EXPECTED}. {hint}")
 
 
-def _column(values: Any, column: str, place: Place) -> Ids:
-    """Return the ids of one column: int64, or a ``large_string`` array; errors as of ``edges_of``."""
+def _column(values: Any, column: str, place: Place, strings: bool) -> Ids:
+    """Return the ids of one column: int64, or a ``large_string`` array; ``strings`` as of ``Ends``, errors as of
+    ``edges_of``.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -177,7 +223,7 @@ def _column(values: Any, column: str, place: Place) -> Ids:
     if pa.types.is_dictionary(values.type):
         values = _decoded(values, column, place)
     _require_present(values, column, place)
-    if pa.types.is_integer(values.type):
+    if pa.types.is_integer(values.type) and not strings:
         _require_range(values, column, place)
         return np.ascontiguousarray(values.to_numpy(), dtype=np.int64)
     try:
@@ -205,7 +251,8 @@ def _decoded(values: Any, column: str, place: Place) -> Any:
             for chunk in values.chunks
         ]
         values = pa.chunked_array(chunks, pa.dictionary(values.type.index_type, pa.large_string()))
-    return values.cast(inner if pa.types.is_integer(inner) else pa.large_string())
+    whole = pa.types.is_integer(inner) or pa.types.is_decimal(inner)
+    return values.cast(inner if whole else pa.large_string())
 
 
 def _require_present(values: Any, column: str, place: Place) -> None:
@@ -228,11 +275,11 @@ def _require_range(values: Any, column: str, place: Place) -> None:
         row = place.row(pc.index(pc.less(values, pa.scalar(0, values.type)), True).as_py())
         first = pc.filter(values, pc.less(values, pa.scalar(0, values.type)))[0].as_py()
         raise EdgeInputError(
-            f"{row}: column {column!r} is {first}; integer ids are 0 or more. As strings any id will do"
+            f"{row}: column {column!r} is {first}; integer ids are 0 or more. ids='string' takes any id as a string"
         )
     if high > INT64_MAX:
         over = pc.greater(values, pa.scalar(INT64_MAX, values.type))
         row, first = place.row(pc.index(over, True).as_py()), pc.filter(values, over)[0].as_py()
         raise EdgeInputError(
-            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. As strings any id will do"
+            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. ids='string' takes any id as a string"
         )

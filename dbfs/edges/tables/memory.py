@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, ids_of, require_kinds, require_values, row_words
+from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
+from dbfs.edges.tables.ids import (
+    INT64_MAX,
+    Place,
+    as_words,
+    edges_of,
+    ids_of,
+    require_kinds,
+    require_values,
+    row_words,
+)
 from dbfs.errors import DbfsError, EdgeInputError
 
 if TYPE_CHECKING:
@@ -45,7 +54,7 @@ class TablePiece:
 
     def lone_ids(self) -> Ids | None:
         """Return the ids of vertices that may have no edge; see ``PieceWithLoneIds``."""
-        return None if self.lone is None else ids_of(self.lone, self.ends.source, self.ends.source, self.place)
+        return None if self.lone is None else ids_of(self.lone, self.ends.source, self.ends, self.place)
 
     def __sizeof__(self) -> int:
         return int(self.table.nbytes)
@@ -114,7 +123,15 @@ def is_table(edges: Any) -> bool:
     return hasattr(edges, "__arrow_c_stream__") or hasattr(edges, "__arrow_c_array__") or _module(edges) == "cudf"
 
 
-def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool, name: str = "") -> TableEdges:
+def open_table(
+    table: Any,
+    *,
+    source: ColumnNames,
+    target: ColumnNames,
+    directed: bool,
+    name: str = "",
+    strings: bool = False,
+) -> TableEdges:
     """Make an edge list of a table in memory: an edge for each row.
 
     Args:
@@ -123,6 +140,7 @@ def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed
         source, target: names of the columns; see ``dbfs.load``.
         directed: whether edges can be crossed in one direction only.
         name: the table's name; if empty, that of its columns, and ``table`` in messages of this function.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row.
@@ -130,7 +148,7 @@ def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed
     """
     title = name or "table"
     try:
-        columns, ends = _selected(table, source, target, title)
+        columns, ends, others = _selected(table, source, target, title, strings)
     except DbfsError:
         raise
     except Exception as error:
@@ -142,43 +160,74 @@ def open_table(table: Any, *, source: ColumnNames, target: ColumnNames, directed
         # Values of any type are named by their Arrow type, which says more.
         dtypes = {column: of_column[column] for column in ends.columns if of_column[column] not in _OF_ANY_TYPE}
         labels = table.index
-    kinds = require_kinds(columns.schema, ends, title, dtypes)
+    kinds = require_kinds(columns.schema, ends, title, dtypes, columns.num_rows)
+    if not kinds:
+        raise EdgeInputError(f"{title} has no rows, and its columns have no type of ids; expected edges")
     require_values(columns, ends, Place(title, labels=labels))
-    return TableEdges(name or str(ends), None, columns.num_rows, directed, table=columns, ends=ends, id_kinds=kinds)
+    rows, shown = columns.num_rows, name or str(ends)
+    return TableEdges(shown, None, rows, directed, values=others, table=columns, ends=ends, id_kinds=kinds)
 
 
-def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:
+def open_columns(
+    src: Any, dst: Any, *, directed: bool, name: str = "arrays", strings: bool = False
+) -> TableEdges:
     """Make an edge list of two columns that are no arrays of integers: arrays, Series or Arrow arrays of one length.
 
     Errors as for ``open_table``, and ``EdgeInputError`` if the columns differ in length.
     """
-    source, target = _array(src, "src", name), _array(dst, "dst", name)
+    source, target = _array(src, "src", name, strings), _array(dst, "dst", name, strings)
     if len(source) != len(target):
         raise EdgeInputError(f"src has {len(source)} ids and dst {len(target)}; both must have the same length")
     import pyarrow as pa
 
-    return open_table(
-        pa.table({"src": source, "dst": target}), source="src", target="dst", directed=directed, name=name
-    )
+    table = pa.table({"src": source, "dst": target})
+    return open_table(table, source="src", target="dst", directed=directed, name=name, strings=strings)
 
 
-def _selected(table: Any, source: ColumnNames, target: ColumnNames, name: str) -> tuple[pa.Table, Ends]:
-    """Return the columns of the ends as an Arrow table, reading no other columns where the library allows it."""
+def _selected(
+    table: Any, source: ColumnNames, target: ColumnNames, name: str, strings: bool
+) -> tuple[pa.Table, Ends, tuple[str, ...]]:
+    """Return the columns of the ends as an Arrow table, the ends, and the names of the other columns.
+
+    No other columns are read where the library allows it.
+    """
     import pyarrow as pa
+
+    def chosen(names: list[str]) -> tuple[Ends, tuple[str, ...]]:
+        ends = replace(choose_ends(names, source, target, name), strings=strings)
+        return ends, Columns(tuple(names), ends).others
 
     if _module(table) in ("pandas", "cudf"):
         labels = list(table.columns)
-        ends = choose_ends([str(label) for label in labels], source, target, name)
+        if source is None and target is None:
+            _require_no_matrix(table, [str(label) for label in labels], name)
+        ends, others = chosen([str(label) for label in labels])
         picked = {column: table[_label(labels, column)] for column in ends.columns}
         if _module(table) == "cudf":
-            return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends
-        return pa.table({column: _array(series, column, name) for column, series in picked.items()}), ends
+            return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends, others
+        arrays = {column: _array(series, column, name, strings) for column, series in picked.items()}
+        return pa.table(arrays), ends, others
     if not hasattr(table, "__arrow_c_stream__"):
         table = pa.table(pa.record_batch(table))
     reader = pa.RecordBatchReader.from_stream(table)
-    ends = choose_ends(reader.schema.names, source, target, name)
+    ends, others = chosen(reader.schema.names)
     schema = pa.schema([reader.schema.field(column) for column in ends.columns])
-    return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends
+    return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends, others
+
+
+def _require_no_matrix(table: Any, labels: list[str], name: str) -> None:
+    """Raise ``EdgeInputError`` for a DataFrame whose rows have the labels of its columns: an adjacency matrix.
+
+    Two rows of two columns without labels may be edges.
+    """
+    if len(table) == len(labels) > 1 and labels != ["0", "1"]:
+        rows = table.index.to_pandas() if _module(table) == "cudf" else table.index
+        if [str(row) for row in rows] == labels:
+            raise EdgeInputError(
+                f"{name}: its rows have the labels of its columns, as those of an adjacency matrix have. Pass "
+                "networkx.from_pandas_adjacency(frame), whose ids are the labels, or a SciPy matrix; of edges name the "
+                "columns of the ends by source= and target="
+            )
 
 
 def _label(labels: list[Any], column: str) -> Any:
@@ -186,12 +235,15 @@ def _label(labels: list[Any], column: str) -> Any:
     return next(label for label in labels if str(label) == column)
 
 
-def _array(values: Any, column: str, name: str) -> Any:
-    """Return a column as an Arrow array or chunked array.
+def _array(values: Any, column: str, name: str, strings: bool = False) -> Any:
+    """Return a column as an Arrow array or chunked array; ``strings`` as of ``open_table``.
 
     Raise ``EdgeInputError`` if the values are of several types, or of none that Arrow has.
     """
     import pyarrow as pa
+
+    if strings and str(getattr(values, "dtype", "")) in _OF_ANY_TYPE:
+        values = as_words(values)
 
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -225,14 +277,14 @@ def _first_wrong(values: Any) -> str | None:
             continue
         if isinstance(value, int) and value > INT64_MAX:
             where = row_words(row, labels)
-            return f"is {value} in {where}; the largest integer id is {INT64_MAX}. As strings any id will do"
+            return f"is {value} in {where}; the largest integer id is {INT64_MAX}. ids='string' takes any id as a string"
         kind = type(value).__name__
         if first is None:
             first = (kind, row_words(row, labels))
         elif kind != first[0]:
             return (
                 f"mixes types: {first[0]} in {first[1]} and {kind} in {row_words(row, labels)}; ids must be of one "
-                "type. Convert all of them, for example to strings"
+                "type. ids='string' takes integers as strings"
             )
     return None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, require_kinds, require_values
+from dbfs.edges.tables.ids import Place, as_words, require_kinds, require_values
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError
 
@@ -30,7 +30,9 @@ def is_pairs(edges: Any) -> TypeGuard[Iterable[Any]]:
     return isinstance(edges, list | tuple | Set | Iterator)
 
 
-def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lone: Sequence[Any] = ()) -> TableEdges:
+def open_pairs(
+    pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lone: Sequence[Any] = (), strings: bool = False
+) -> TableEdges:
     """Make an edge list of pairs ``(source, target)``; each is a tuple or a list.
 
     Args:
@@ -38,6 +40,7 @@ def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lon
         directed: whether edges can be crossed in one direction only.
         name: the edges' name in messages.
         lone: ids of further vertices, which may have no edge.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: an element is no pair, or the ids are not all integers, all strings, or all tuples of these.
@@ -47,7 +50,7 @@ def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lon
     tables = []
     source, rest = iter(pairs), 0
     while chunk := list(itertools.islice(source, _CHUNK_PAIRS)):
-        tables.append(_table(*_transposed(chunk, name, rest), name))
+        tables.append(_table(*_transposed(chunk, name, rest), name, strings=strings))
         rest += len(chunk)
     lone_columns = columns_of(lone, "vertex") if len(lone) else None
     if not tables:
@@ -100,7 +103,14 @@ def _transposed(chunk: list[Any], name: str, first: int) -> tuple[Sequence[Any],
     raise AssertionError("a chunk with an element that is no pair has no such element")
 
 
-def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Sequence[Any] | None = None) -> pa.Table:
+def _table(
+    source: Sequence[Any],
+    target: Sequence[Any],
+    name: str,
+    types: Sequence[Any] | None = None,
+    *,
+    strings: bool = False,
+) -> pa.Table:
     """Return pairs as a table: ``SINGLE``, or for tuples a column for each part of the source and of the target."""
     import pyarrow as pa
 
@@ -109,7 +119,7 @@ def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Seque
     else:
         try:
             # Together, so that both ends are of one type.
-            both = columns_of([*source, *target], "vertex")
+            both = columns_of([*source, *target], "vertex", strings=strings)
         except EdgeInputError as error:
             raise EdgeInputError(f"{name}: {error}") from None
         sides = [[column.slice(0, len(source)) for column in both], [column.slice(len(source)) for column in both]]
@@ -118,12 +128,13 @@ def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Seque
     return pa.table([*sides[0], *sides[1]], names=names)
 
 
-def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
+def columns_of(values: Sequence[Any], what: str, *, strings: bool = False) -> list[pa.Array]:
     """Return ids as Arrow arrays: int64 or ``large_string``; an array for each part of ids that are tuples.
 
     Args:
         values: integers (NumPy's too), strings, or tuples of one length of these. No values are integers.
         what: what a value is, for messages, such as ``node``.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: the values are of several types, of another type, or past int64.
@@ -134,13 +145,16 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
         if len(lengths) > 1 or lengths[0] == 0:
             words = f"a {what} is a tuple of length {lengths[0]}, and another of length {lengths[-1]}"
             raise EdgeInputError(f"{words}; expected one length, 1 or more")
-        return [_column(part, f"part {place} of a {what}") for place, part in enumerate(zip(*values, strict=True))]
-    return [_column(values, what)]
+        parts = enumerate(zip(*values, strict=True))
+        return [_column(part, f"part {place} of a {what}", strings) for place, part in parts]
+    return [_column(values, what, strings)]
 
 
-def _column(values: Sequence[Any], what: str) -> pa.Array:
+def _column(values: Sequence[Any], what: str, strings: bool) -> pa.Array:
     import pyarrow as pa
 
+    if strings:
+        values = as_words(values).tolist()
     kinds = set(map(type, values))
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         try:
@@ -148,7 +162,7 @@ def _column(values: Sequence[Any], what: str) -> pa.Array:
         except (pa.ArrowInvalid, OverflowError):
             wide = next(value for value in values if not -(1 << 63) <= int(value) < 1 << 63)
             raise EdgeInputError(
-                f"a {what} is {wide}; integer ids are 0 to 2^63-1. As strings any id will do"
+                f"a {what} is {wide}; integer ids are 0 to 2^63-1. ids='string' takes any id as a string"
             ) from None
     if all(issubclass(kind, str) for kind in kinds):
         try:
