@@ -1,4 +1,4 @@
-"""Checks of the integers and the flags that callers pass: options and vertex ids."""
+"""Checks of the integers that callers pass: options and vertex ids."""
 
 from __future__ import annotations
 
@@ -30,17 +30,6 @@ def whole_count(value: Any, what: str, least: int = 0) -> int:
     if count < least:
         raise InvalidOptionError(f"{what} must be at least {least}, not {count}")
     return count
-
-
-def flag(value: Any, what: str) -> bool:
-    """Return the value of the option ``what``, True or False.
-
-    Raises:
-        InvalidOptionTypeError: the value is none of these; a text such as ``"False"`` would count as true.
-    """
-    if isinstance(value, bool | np.bool):
-        return bool(value)
-    raise InvalidOptionTypeError(f"{what} must be True or False, not {value!r} ({type(value).__name__})")
 
 
 def vertex_number(value: Any, what: str) -> int:

@@ -48,7 +48,7 @@ def from_0_or_1(count: int, smallest: int, largest: int) -> bool:
 
 logger = logging.getLogger(__name__)
 
-_WEIGHTS = frozenset("weight weights w cost length distance dist value values capacity".split())
+_WEIGHTS = frozenset(["weight", "weights", "w", "cost", "length", "distance", "dist", "value", "values", "capacity"])
 """Names that columns of weights have, in lower case; a column without a name is called ``column 2``."""
 _MOST_NAMES = 5
 

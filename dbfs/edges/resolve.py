@@ -19,7 +19,6 @@ from dbfs.edges.tables.ids import as_strings
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
 from dbfs.edges.tables.pairs import is_pairs, open_pairs
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs.integers import flag
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -54,8 +53,6 @@ def edge_list(
 
     An edge list is returned as it is. Arguments and errors as of ``load``; ``ids`` is None or ``string``.
     """
-    if directed is not None:
-        directed = flag(directed, "directed")
     of_files: dict[str, Any] = {"format": format, "sep": sep, "missing": missing, "skip_rows": skip_rows}
     of_tables: dict[str, Any] = {"source": source, "target": target}
     strings = as_strings(ids)
@@ -112,8 +109,7 @@ def _refuse(what: str, *options: Mapping[str, Any]) -> None:
             raise InvalidOptionError(f"source= and target= name columns of a table; {what} has none")
         if name == "ids":
             raise InvalidOptionError(
-                f"ids='string' is for files, tables, pairs and arrays, also as an argument of dbfs.from_file; {what} has "
-                "its own ids"
+                f"ids='string' is for tables, pairs, arrays and files (dbfs.from_file takes it); {what} has its own ids"
             )
         raise InvalidOptionError(f"{name}= is for files; {what} has none")
 

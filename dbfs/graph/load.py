@@ -25,7 +25,7 @@ from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
-from dbfs.integers import flag, whole_count
+from dbfs.integers import whole_count
 from dbfs.progress import ProgressOption, build_reporter
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient
@@ -147,14 +147,11 @@ def load(
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or ``mapped`` is given for
             edges that are no saved graph, or true for a saved graph in a store.
-        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer, or a flag is not True or False.
+        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     _require_replacement(name, replace)
     if ids not in (*IDS, "string"):
         raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
-    flags = {"in_edges": in_edges, "keep_edges": keep_edges, "mutable": mutable}
-    for option, value in flags.items() if mapped is None else (*flags.items(), ("mapped", mapped)):
-        flag(value, option)
     reading = {"format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": "string" if ids == "string" else None}
     client = _client_of_load(client, ranks, backend)

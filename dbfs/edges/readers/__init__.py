@@ -83,7 +83,8 @@ def from_file(
             a saved graph; a folder, or a pattern with ``*``, whose tables or edge lists hold one graph's edges
             together.
         format: ``matrix-market``, ``metis``, ``edge-list``, ``gr``, ``adjacency-list``, ``ncol``, ``csv``,
-            ``matrix``, ``parquet``, ``arrow``, ``npy`` or ``npz``. It overrides the name, and what the file says of itself.
+            ``matrix``, ``parquet``, ``arrow``, ``npy`` or ``npz``. It overrides the name, and what the file says of
+            itself. A ``matrix`` is one in text, n lines of n numbers.
         directed: overrides the format's direction: False to cross each edge both ways, True only as listed.
         source, target: names of the columns of a table; see ``dbfs.load``. The columns of a table without names are
             ``0``, ``1`` and so on.
@@ -144,13 +145,14 @@ def _open_one(path: str | os.PathLike[str], options: ReadOptions) -> EdgeList:
         raise FormatError(f"{found.path} is no {format} file by its first bytes; the option format says {format!r}")
     head = Head(found, options.skip_rows or 0)
     lines = options.sep is not None or options.header is not None
-    guess = format or ("csv" if options.named else guess_format(head, lines=lines))
+    columns = options.named and not found.bare_name.endswith(".ncol")
+    guess = format or ("csv" if columns else guess_format(head, lines=lines))
     text, taken = _TEXTS[guess]
     options.require_only(taken, guess, found.path)
     try:
         return text(head, options)
     except FormatError as error:
-        guessed = None if format in (None, "csv") else _guess(head)
+        guessed = None if format in (None, "csv", "matrix") else _guess(head)
         if guessed in (None, format):
             raise
         raise FormatError(

@@ -64,7 +64,7 @@ class AdjacencyLayout:
         kind: kind of the ids.
         comments: starts of comment lines.
         unclear: starts of these that other programs take for ids: such lines are refused.
-        other: blanks that separate no words of the first lines, and may belong to names: such lines are refused.
+        other: blanks that separate no words of the first lines, and may belong to names: lines with one are refused.
         no_ids: strings that are no ids.
     """
 
@@ -72,18 +72,20 @@ class AdjacencyLayout:
     kind: IdKind
     comments: tuple[bytes, ...]
     unclear: tuple[bytes, ...]
-    other: bytes
+    other: tuple[bytes, ...]
     no_ids: NoIds
 
     def plain(self, block: bytes) -> list[list[bytes]] | None:
         """Return what ``words`` returns for each line of a block, but fast; None if a line needs a closer look."""
-        if self.separator not in (b" ", b"\t") or _CONTROL.search(block) or any(mark in block for mark in self.comments):
+        if self.separator not in (b" ", b"\t") or _CONTROL.search(block):
+            return None
+        if any(mark in block for mark in (*self.comments, *self.other)):
             return None
         if self.separator == b"\t" and (b" " in block or b"\t\t" in block):
             return None
         if self.kind == "integer" and (_NO_ID.search(block) or not block.translate(None, b" \t\r\n").isdigit()):
             return None
-        if self.kind == "string" and (any(blank in block for blank in self.other) or _no_ids(self.no_ids).search(block)):
+        if self.kind == "string" and _no_ids(self.no_ids).search(block):
             return None
         return [line.split() for line in block.split(b"\n")] if is_utf8(block) else None
 
@@ -101,7 +103,7 @@ class AdjacencyLayout:
             raise unclear(text)
         if not text or text.startswith(self.comments):
             return []
-        if self.kind == "string" and any(blank in text for blank in self.other):
+        if any(blank in text for blank in self.other):
             raise LineError("blanks of two kinds, of which one may belong to names: pass sep='\\t', else sep=' '")
         words = re.split(rb"[ \t]++", text) if self.separator == b" " else text.split(self.separator)
         words = [word.strip(b" \t") for word in words]
@@ -134,15 +136,15 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
     require_no_matrix(head, heading, options, neighbours=True)
     lines = [first, *islice(heading.rest, _SAMPLE_LINES - 1)]
     texts = [text for line in lines if (text := line.text.strip()) and not text.startswith(options.marks)]
-    if all(re.match(rb"[^ \t]*+:[ \t]", text) for text in texts):
+    if all(re.match(rb"[^ \t:]++:[ \t]", text) for text in texts):
         raise first.wrong(source.path, "a colon after the vertex; expected a vertex and its neighbours without a mark")
     separator = (options.sep or " ").encode()
-    layout = AdjacencyLayout(separator, "string", options.marks, (), b"", NoIds.of(options))
+    layout = AdjacencyLayout(separator, "string", options.marks, (), (), NoIds.of(options))
     whole = not options.strings and all(_ID.fullmatch(word) for text in texts for word in text.split())
     if options.sep is None and not whole:
         # Names may hold blanks of the kind that separates no words.
         tabs = any(b"\t" in text for text in texts)
-        layout = replace(layout, separator=b"\t" if tabs else b" ", other=b" " if tabs else b"\t")
+        layout = replace(layout, separator=b"\t" if tabs else b" ", other=(b" " if tabs else b"\t",))
     words: list[bytes] = []
     for line in lines:
         words += line.parsed(source.path, layout.words)

@@ -27,7 +27,7 @@ from dbfs.edges.readers.file import TextFile, TextPiece
 from dbfs.edges.readers.heading import Head, NoRowsError, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, each_line, parsed, unreadable
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
-from dbfs.edges.readers.pairs import AS_STRINGS, why_not_id
+from dbfs.edges.readers.pairs import AS_STRINGS, QUOTED_BREAK, why_not_id
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends, has_known_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
@@ -86,8 +86,7 @@ def fields(text: bytes, separator: str) -> list[str]:
     except UnicodeDecodeError:
         raise LineError("a byte that is not UTF-8; expected text in UTF-8") from None
     except csv.Error as error:
-        broken = "a line break within quotes; pass pandas.read_csv(path, dtype=str), which reads such values"
-        reason = broken if "end of data" in str(error) else str(error)
+        reason = QUOTED_BREAK if "end of data" in str(error) else str(error)
         raise LineError(f"{reason}; expected one row per line") from None
 
 
@@ -139,7 +138,7 @@ def _lines_that_start(marks: tuple[bytes, ...]) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=64)
 def _loose_quotes(separator: str) -> re.Pattern[bytes]:
-    """Return the pattern of quotes that neither begin nor end a value, of which pyarrow keeps or drops what it likes."""
+    """Return the pattern of quotes that neither begin nor end a value, of which pyarrow keeps or drops some."""
     mark = re.escape(separator.encode())
     return re.compile(rb'(?<=[^\n"' + mark + rb'])"(?=[^\r\n"' + mark + rb"])")
 

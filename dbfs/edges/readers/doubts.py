@@ -122,11 +122,14 @@ def require_no_matrix(head: Head, heading: Heading, options: ReadOptions, *, nei
     rows = itertools.islice(rows_from(head, top.start, mark_of(top.text, options), options), _MOST_ROWS + 1)
     first = next(rows, [])
     headed = heading.header is not None or first in ([str(at + start) for at in range(len(first))] for start in (0, 1))
-    plain, below, beside = _Square(len(first)), _Square(len(first)), _Square(0)
+    plain, below, beside, numbered = _Square(len(first)), _Square(len(first)), _Square(0), _Square(len(first) - 1)
     plain.take(first)
+    numbered.take(first[1:])
     below.fits = headed and not (heading.header is not None and len(first) < _LEAST and has_known_ends(first))
     vertices, repeats = {first[0]} if first else set(), len(set(first)) < len(first)
     for at, row in enumerate(rows):
+        numbered.fits = numbered.fits and first[0] in ("0", "1") and row[:1] == [str(int(first[0]) + at + 1)]
+        numbered.take(row[1:])
         if at == 0:
             labels = first[len(first) + 1 - len(row) :]
             # Numbers in the first row may be those of an edge.
@@ -134,15 +137,15 @@ def require_no_matrix(head: Head, heading: Heading, options: ReadOptions, *, nei
             beside.fits = len(row) - len(first) in (0, 1)
         plain.take(row)
         below.take(row)
-        beside.fits &= at < len(labels) and labels[at] == row[0]
+        beside.fits = beside.fits and at < len(labels) and labels[at] == row[0]
         beside.take(row[1:])
-        if not (plain.fits or below.fits or beside.fits):
+        if not (plain.fits or below.fits or beside.fits or numbered.fits):
             return
         vertices.add(row[0])
         repeats |= len(set(row)) < len(row)
     if neighbours and not repeats and len(vertices) == plain.rows:
         return
-    size = next((square.size for square in (plain, below, beside) if square.whole), None)
+    size = next((square.size for square in (plain, below, beside, numbered) if square.whole), None)
     if size is None:
         return
     raise FormatError(

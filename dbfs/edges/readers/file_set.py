@@ -117,6 +117,7 @@ def open_set(
         EdgeInputError: a file numbers its own vertices, so that its ids mean nothing in the others; or the files differ
             in direction, in the kind of ids, or in their columns.
     """
+
     def opened(path: str) -> EdgeList | None:
         try:
             return open_one(path, options)

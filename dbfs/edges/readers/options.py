@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields, replace
 from dbfs.edges.tables.ends import POSITIONS, ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import as_strings
 from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
-from dbfs.integers import flag, whole_count
+from dbfs.integers import whole_count
 
 COMMENTS = (b"#", b"%", b"//")
 """Marks that begin a comment, unless the caller names another one."""
 
-MISSING = tuple(
-    "NA <NA> #NA #N/A N/A n/a NaN nan NAN -NaN -nan None none NONE null NULL Null \\N 1.#IND -1.#IND 1.#QNAN".split()
+MISSING = (
+    *("NA", "<NA>", "#NA", "#N/A", "N/A", "n/a", "NaN", "nan", "NAN", "-NaN", "-nan"),
+    *("None", "none", "NONE", "null", "NULL", "Null", "\\N"),
 )
 """Words that other programs write for a missing value, unless the caller names other ones; pandas' and SQL's."""
 
@@ -48,10 +49,9 @@ class ReadOptions:
             value = getattr(self, option)
             if value is not None and not isinstance(value, str):
                 raise InvalidOptionTypeError(f"{option} must be a text, not {value!r}")
-        for option in ("directed", "header", "bipartite"):
-            if getattr(self, option) is not None:
-                flag(getattr(self, option), option)
-        flag(self.strict, "strict")
+        for option in ("directed", "header", "bipartite", "strict"):
+            if getattr(self, option) not in (None, True, False):
+                raise InvalidOptionTypeError(f"{option} must be True, False or None, not {getattr(self, option)!r}")
         as_strings(self.ids)
         if self.skip_rows is not None:
             whole_count(self.skip_rows, "skip_rows")

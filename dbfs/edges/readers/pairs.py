@@ -24,10 +24,13 @@ from dbfs_workers.storage.reading import Reading
 _EXPANSION = 16
 # A zero before other digits belongs to a code, such as 007, that is no number.
 _ID = rb"(?:0|[1-9][0-9]{0,18}+)"
+_MISSING = frozenset(word.encode() for word in MISSING)
 _WHOLE_ID = re.compile(_ID)
 # Data in braces, or a comment, at the end of a line without marks.
 _REST = re.compile(rb"(?<=[ \t])(?:(\{)|#).*+", re.DOTALL)
 AS_STRINGS = "ids='string' takes ids as the strings that are written"
+
+QUOTED_BREAK = "a line break within quotes; pass pandas.read_csv(path, dtype=str), which reads such values"
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,12 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
         if not column:
             return f"the {end} is missing"
         if not _WHOLE_ID.fullmatch(column):
-            return why_not_id(column) + ("" if grammar.separator == b" " else f". {AS_STRINGS}")
+            reason = why_not_id(column)
+            if grammar.separator == b" ":
+                return reason
+            return f"{reason}. {AS_STRINGS}" + (", with missing=() also this one" if column in _MISSING else "")
+    if text.count(b'"') % 2:
+        return QUOTED_BREAK
     if len(columns) == 2 + grammar.extra:
         return "the columns are not separated as in the first line, or quotes don't enclose a whole column"
     return f"{len(columns)} columns" + (
@@ -191,7 +199,7 @@ def why_not_id(token: bytes) -> str:
         return f"id {shown} has a leading zero, which an integer would lose"
     if re.fullmatch(rb"[0-9]+", token):
         return f"id {shown} is past 2^63-1"
-    if token.decode("utf-8", "replace") in MISSING:
+    if token in _MISSING:
         return f"id {shown} stands for a missing value; an edge needs both ends"
     if re.fullmatch(rb"-[0-9]+", token):
         return f"id {shown} is negative"

@@ -59,7 +59,8 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
     n, first_id, stated = _stated(schema, source.path)
     directed = bool(stated) if options.directed is None else options.directed
     facts = table_facts(source, columns, schema, directed, sum(groups))
-    return ParquetFile(n=None if options.named or options.strings else n, m=sum(groups), first_id=first_id, groups=groups, **facts)
+    n = None if options.named or options.strings else n
+    return ParquetFile(n=n, m=sum(groups), first_id=first_id, groups=groups, **facts)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class ParquetPiece(TablePiece):
         import pyarrow as pa
 
         textual = self.ends.strings or any(
-            not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
+            not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns
+        )
         # Decoded in this thread: Dask's nannies leave Arrow's pool one thread, for which all readers would wait.
         size = _BATCH_STRINGS if textual else BATCH_ROWS
         decoded = file.iter_batches(size, [group], self.ends.columns, use_threads=False)

@@ -87,9 +87,7 @@ def open_dask(
     return DaskEdges("dask arrays", None, None, directed, pieces=pieces, id_kinds=kinds)
 
 
-def _open_frame(
-    frame: Any, source: ColumnNames, target: ColumnNames, directed: bool, strings: bool
-) -> DaskEdges:
+def _open_frame(frame: Any, source: ColumnNames, target: ColumnNames, directed: bool, strings: bool) -> DaskEdges:
     from dask import delayed
 
     name = "dask DataFrame"

@@ -34,7 +34,9 @@ def as_strings(ids: str | None) -> bool:
     Raise ``InvalidOptionError`` for another value.
     """
     if ids not in (None, "given", "string"):
-        raise InvalidOptionError(f"ids is {ids!r}; expected 'given', or 'string' for ids as the strings that are written")
+        raise InvalidOptionError(
+            f"ids is {ids!r}; expected 'given', or 'string' for ids as the strings that are written"
+        )
     return ids == "string"
 
 
@@ -281,5 +283,6 @@ def _require_range(values: Any, column: str, place: Place) -> None:
         over = pc.greater(values, pa.scalar(INT64_MAX, values.type))
         row, first = place.row(pc.index(over, True).as_py()), pc.filter(values, over)[0].as_py()
         raise EdgeInputError(
-            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. ids='string' takes any id as a string"
+            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. "
+            "ids='string' takes any id as a string"
         )

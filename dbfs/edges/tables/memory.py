@@ -168,9 +168,7 @@ def open_table(
     return TableEdges(shown, None, rows, directed, values=others, table=columns, ends=ends, id_kinds=kinds)
 
 
-def open_columns(
-    src: Any, dst: Any, *, directed: bool, name: str = "arrays", strings: bool = False
-) -> TableEdges:
+def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays", strings: bool = False) -> TableEdges:
     """Make an edge list of two columns that are no arrays of integers: arrays, Series or Arrow arrays of one length.
 
     Errors as for ``open_table``, and ``EdgeInputError`` if the columns differ in length.
@@ -277,7 +275,8 @@ def _first_wrong(values: Any) -> str | None:
             continue
         if isinstance(value, int) and value > INT64_MAX:
             where = row_words(row, labels)
-            return f"is {value} in {where}; the largest integer id is {INT64_MAX}. ids='string' takes any id as a string"
+            most = f"the largest integer id is {INT64_MAX}. ids='string' takes any id as a string"
+            return f"is {value} in {where}; {most}"
         kind = type(value).__name__
         if first is None:
             first = (kind, row_words(row, labels))
