@@ -355,12 +355,13 @@ def test_a_folder_has_the_rules_of_its_files(tmp_path: Path) -> None:
         from_file(tmp_path, missing=(), ids="string")
 
 
-@pytest.mark.parametrize("format", ["metis", "matrix-market", "gr"])
-def test_formats_of_numbers_have_no_place_for_the_options(tmp_path: Path, format: str) -> None:
+@pytest.mark.parametrize("name", ["metis", "matrix-market", "gr"])
+def test_formats_of_numbers_have_no_place_for_the_options(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, "a", "2 1\n2\n1\n")
-    for told in ({"missing": ()}, {"skip_rows": 1}, {"ids": "string"}):
-        with pytest.raises(InvalidOptionError, match=f"{next(iter(told))}= is not for the format {format!r}"):
-            from_file(path, format=format, **told)  # type: ignore[arg-type]
+    options: list[dict[str, Any]] = [{"missing": ()}, {"skip_rows": 1}, {"ids": "string"}]
+    for told in options:
+        with pytest.raises(InvalidOptionError, match=f"{next(iter(told))}= is not for the format {name!r}"):
+            from_file(path, format=name, **told)
 
 
 def test_the_command_line_has_the_options(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ import numpy as np
 
 from dbfs.edges.edge_list import IdKind
 from dbfs.edges.readers.doubts import FLOAT, NoIds, require_no_matrix, require_no_triples
-from dbfs.edges.readers.file import TextFile, TextPiece
-from dbfs.edges.readers.heading import Head, NoRowsError, read_heading
+from dbfs.edges.readers.file import NoRows, TextFile, TextPiece, no_rows
+from dbfs.edges.readers.heading import Head, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, each_line, parsed, unreadable
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
 from dbfs.edges.readers.pairs import AS_STRINGS, QUOTED_BREAK, why_not_id
@@ -69,8 +69,8 @@ class CsvLayout:
     no_ids: NoIds
 
 
-def fields(text: bytes, separator: str) -> list[str]:
-    """Split a line (without line end) into its columns' values.
+def fields(text: bytes, separator: str, *, skip: bool = False) -> list[str]:
+    """Split a line (without line end) into its columns' values; ``skip`` passes over blanks before them.
 
     Raise ``LineError`` if the line is not UTF-8, or breaks the format.
     """
@@ -82,7 +82,7 @@ def fields(text: bytes, separator: str) -> list[str]:
             raise LineError("a tab beside quotes, where blanks separate columns; pass sep='\\t'")
         text = text.replace(b"\t", b" ").strip(b" ")
     try:
-        return next(csv.reader([text.decode()], delimiter=separator, strict=True, skipinitialspace=blank), [])
+        return next(csv.reader([text.decode()], delimiter=separator, strict=True, skipinitialspace=blank or skip), [])
     except UnicodeDecodeError:
         raise LineError("a byte that is not UTF-8; expected text in UTF-8") from None
     except csv.Error as error:
@@ -114,7 +114,7 @@ def row_of(text: bytes, layout: CsvLayout) -> list[str] | None:
             raise LineError(f"column {column!r}: the {end} is missing; an edge needs both ends")
         if reason := layout.no_ids.reason(word):
             raise LineError(f"column {column!r}: {reason}")
-        if word.startswith('"') and row[place] != word:
+        if word.startswith('"') and row[place] != word and row != fields(text, layout.separator, skip=True):
             raise LineError(f"column {column!r}: a blank before quotes; pandas.read_csv(path, skipinitialspace=True)")
         if kind == "integer":
             row[place] = value = row[place].strip(" \t")
@@ -228,7 +228,7 @@ def _may_hold_no_ids(column: Any, block: bytes, layout: CsvLayout) -> bool:
     # Most texts have no blanks at the ends of values.
     if b" " in block or b"\t" in block:
         column = pc.utf8_trim_whitespace(column)
-    if pc.any(pc.is_in(column, pa.array(sorted(layout.no_ids.words)))).as_py():
+    if pc.any(pc.is_in(column, pa.array(sorted(layout.no_ids.words), pa.string()))).as_py():
         return True
     points = layout.no_ids.floats and any(part in block for part in (b".", b"e+", b"E+", b"e-", b"E-"))
     return points and bool(pc.any(pc.match_substring_regex(column, f"^(?:{FLOAT})$")).as_py())
@@ -274,7 +274,7 @@ _SAMPLE_ROWS = 100
 _SEPARATORS = (b"\t", b",", b";", b"|")
 
 
-def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextFile:
+def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextFile | NoRows:
     """Read the line of column names and the first rows; comments may stand before them.
 
     Args:
@@ -298,7 +298,7 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
     if header is None and first is None:
         raise TruncatedFileError(f"{source.path} ends before its header; expected a line of column names")
     if first is None:
-        raise NoRowsError(f"{source.path} holds no edges; expected rows after the line of column names")
+        return no_rows(source)
     require_no_matrix(head, heading, options)
     top = first if header is None else header
     separator = " " if blanks else options.sep or _separator(top.text)
@@ -325,13 +325,14 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
     if separator == " " and options.sep is None:
         _require_one_blank(source, [line for line, _ in data])
     heading.require_untyped(names, [value.encode() for value in rows[0]], source.path, options)
-    if header is not None and has_known_ends([rows[0][place].lower() for place in unknown.places]):
+    guessed = options.header is None and not options.named
+    if header is not None and guessed and has_known_ends([rows[0][place].lower() for place in unknown.places]):
         raise first.wrong(source.path, f"names of columns? Pass skip_rows={first.number - 1}, else source= and target=")
     if header is None and not options.named and not all(_kind(rows, place) == "integer" for place in unknown.places):
         require_no_triples(rows, [line.text for line, _ in data], options.missing_words, source.path)
     layout = unknown if options.strings else replace(unknown, kinds=_kinds(rows, unknown, source.path))
     _require_no_padding(source, lines, layout)
-    if header is not None and options.header is None and not options.named:
+    if header is not None and guessed:
         _require_no_edge(header, rows, layout, source.path)
     return TextFile(
         name=source.path,
@@ -349,7 +350,7 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
     )
 
 
-def open_ncol(head: Head, options: ReadOptions) -> TextFile:
+def open_ncol(head: Head, options: ReadOptions) -> TextFile | NoRows:
     """Read the first rows of an NCOL file: names with blanks between them, without a line of column names."""
     return open_csv(head, replace(options, header=False), blanks=options.sep is None)
 
@@ -378,10 +379,10 @@ def _may_be_row(text: bytes, layout: CsvLayout) -> bool:
 
 
 def _require_one_blank(source: Source, lines: Sequence[Line]) -> None:
-    """Raise ``FormatError`` for spaces between tabs in a line whose columns any run of blanks would separate."""
-    for line in lines:
+    """Raise ``FormatError`` for lines whose columns any run of blanks would separate, and tabs alone as well."""
+    for line in lines if all(b"\t" in line.text.strip() for line in lines) else ():
         text = line.text.strip()
-        if b" " in text and b"\t" in text and not text.translate(None, b" \t").isdigit():
+        if b" " in text and not text.translate(None, b" \t").isdigit():
             raise line.wrong(source.path, "names with blanks between tabs? Pass sep='\\t', else sep=' '")
 
 

@@ -34,20 +34,22 @@ class NoIds:
     Attributes:
         missing: words that stand for a missing value.
         floats: whether numbers with a fraction are refused: ids that became floats on their way.
+        arrows: whether arrows are refused, which stand between ids.
     """
 
     missing: frozenset[str]
     floats: bool
+    arrows: bool
 
     @classmethod
     def of(cls, options: ReadOptions) -> NoIds:
         """Return what the caller's options leave."""
-        return cls(options.missing_words, not options.strings)
+        return cls(options.missing_words, not options.strings, not options.named)
 
     @property
     def words(self) -> frozenset[str]:
         """The words that are no ids."""
-        return self.missing | _ARROWS
+        return self.missing | _ARROWS if self.arrows else self.missing
 
     @property
     def pattern(self) -> str:
@@ -62,7 +64,7 @@ class NoIds:
                 f"{value!r} stands for a missing value, and an edge needs both ends. If it is a name, pass missing=() "
                 "(--missing '' on the command line), else drop the row"
             )
-        if value in _ARROWS:
+        if self.arrows and value in _ARROWS:
             return f"{value!r} is an arrow and no id; name the columns of the ends by source= and target=, or drop it"
         if self.floats and _IS_FLOAT.fullmatch(value):
             return (

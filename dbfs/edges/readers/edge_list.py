@@ -10,8 +10,8 @@ from dataclasses import replace
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
 from dbfs.edges.readers.doubts import require_no_matrix
-from dbfs.edges.readers.file import TextFile
-from dbfs.edges.readers.heading import Head, Heading, NoRowsError, is_names, read_heading
+from dbfs.edges.readers.file import TextFile, no_rows
+from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairGrammar, PairPiece, columns_of, parse_line
@@ -45,9 +45,10 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     source = head.source
     heading = read_heading(head, options, is_names)
     first, remarks = heading.first, heading.remarks
+    if first is None and heading.header is not None:
+        return no_rows(source)
     if first is None:
-        error = TruncatedFileError if heading.header is None else NoRowsError
-        raise error(f"{source.path} holds no edges; expected lines of two vertex ids")
+        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
     require_no_matrix(head, heading, options)
     grammar = _grammar(heading.header, first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)

@@ -138,6 +138,20 @@ class TextFile(FileEdges):
         return lines_by_samples(self.source, self.body)
 
 
+@dataclass(frozen=True)
+class NoRows(FileEdges):
+    """A text that ends after its line of column names: an empty table among the files of one graph."""
+
+    def cut(self, piece_edges: int) -> Sequence[Piece]:  # noqa: ARG002 - there is nothing to cut
+        """Return no piece."""
+        return ()
+
+
+def no_rows(source: Source) -> NoRows:
+    """Return the edges of a text that ends after its line of column names."""
+    return NoRows(source.path, None, 0, directed=False, id_kinds=(), source=source)
+
+
 BATCH_ROWS = 1 << 18
 """Rows that a build takes at a time: few enough to look at the limits often, enough to decode at full speed."""
 

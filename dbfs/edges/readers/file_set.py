@@ -9,12 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.file import FileEdges
-from dbfs.edges.readers.heading import NoRowsError
+from dbfs.edges.readers.file import FileEdges, NoRows
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import explained, require_listed
 from dbfs.edges.tables.ends import POSITIONS, Columns, listed
-from dbfs.errors import EdgeInputError, MissingFileError
+from dbfs.errors import EdgeInputError, MissingFileError, TruncatedFileError
 from dbfs_workers.storage.files import file_system
 from dbfs_workers.storage.pieces import Piece
 
@@ -118,21 +117,19 @@ def open_set(
             in direction, in the kind of ids, or in their columns.
     """
 
-    def opened(path: str) -> EdgeList | None:
-        try:
-            return open_one(path, options)
-        except NoRowsError:
-            return None
+    def opened(path: str) -> EdgeList:
+        return open_one(path, options)
 
-    waiting = iter(paths)
-    first = next(filter(None, map(opened, waiting)), None)
+    rest = iter(paths)
+    first = next((part for part in map(opened, rest) if not isinstance(part, NoRows)), None)
     if first is None:
-        raise NoRowsError(f"{where}: no file holds edges; expected rows after the line of column names")
+        raise TruncatedFileError(f"{where}: no file holds edges; expected rows after the lines of column names")
     columns = _columns(first)
     if columns.names and not options.named:
         options = replace(options, like=(first.name, columns))
     with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
-        found = [first, *filter(None, pool.map(opened, waiting))]
+        others = list(pool.map(opened, rest))
+    found = [first, *(part for part in others if not isinstance(part, NoRows))]
     # A table without rows may have no types.
     parts: list[Any] = [part for part in found if part.m != 0] or [require_typed(first)]
     first = parts[0]
@@ -174,8 +171,11 @@ def open_set(
 def require_typed(edges: EdgeList) -> EdgeList:
     """Return the edges of a file.
 
-    Raise ``EdgeInputError`` if the file is a table without rows whose columns have no type of ids.
+    Raise ``TruncatedFileError`` or ``EdgeInputError`` for a text without rows, and another table without rows whose
+    columns have no type of ids.
     """
+    if isinstance(edges, NoRows):
+        raise TruncatedFileError(f"{edges.name} holds no edges; expected rows after the line of column names")
     if not edges.id_kinds:
         raise EdgeInputError(f"{edges.name} has no rows, and its columns have no type of ids; expected edges")
     return edges

@@ -27,11 +27,6 @@ HEAD_BYTES = 1 << 26
 HEAD_LINES = 1 << 16
 """Most lines before the first edge that a reader looks at. A pattern passes over other comments much faster."""
 
-
-class NoRowsError(TruncatedFileError):
-    """A text ends after its line of column names. Among several files of one graph it is an empty table."""
-
-
 _BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 16
 

@@ -141,7 +141,7 @@ def _piece_of_partition(partition: Any, ends: Ends, name: str) -> TablePiece:
     """Return a partition of a DataFrame as a piece; runs on a worker."""
     import pyarrow as pa
 
-    if len(partition) == 0:
+    if hasattr(partition, "__len__") and len(partition) == 0:
         # Without rows the types of its columns say nothing.
         empty = pa.schema([(column, pa.int64()) for column in ends.columns]).empty_table()
         return TablePiece(empty, replace(ends, strings=False), Place(name))

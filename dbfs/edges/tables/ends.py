@@ -107,8 +107,6 @@ def choose_ends(
     if len(ends.source) != len(ends.target):
         given = f"source= names {counted(len(ends.source), 'column')} and target= {len(ends.target)}"
         raise InvalidOptionError(f"{given}; expected as many of each")
-    if ends.source == ends.target:
-        raise InvalidOptionError(f"source= and target= both name {listed(ends.source)}; each edge would be a self-loop")
     for column in ends.columns:
         if len(column) > LONGEST_NAME:
             raise EdgeInputError(
@@ -121,6 +119,8 @@ def choose_ends(
             raise EdgeInputError(f"{name} has no column {column!r}{hint} Its columns: {listed(columns)}")
         if found > 1:
             raise EdgeInputError(f"{name} has {found} columns named {column!r}; expected one")
+    if ends.source == ends.target:
+        raise InvalidOptionError(f"source= and target= both name {listed(ends.source)}; each edge would be a self-loop")
     return ends
 
 
