@@ -152,7 +152,7 @@ def load(
     _require_replacement(name, replace)
     if ids not in (*IDS, "string"):
         raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
-    reading = {"format": format, "source": source, "target": target}
+    reading: dict[str, Any] = {"format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": "string" if ids == "string" else None}
     client = _client_of_load(client, ranks, backend)
     listed = _listed(edges, client, directed=directed, **reading)

@@ -9,7 +9,6 @@ import re
 from array import array
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
 
 import numpy as np
 
@@ -147,7 +146,7 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
     columns = columns_of(text, grammar.separator, grammar.tail)
     if grammar.prefix and columns.pop(0) != grammar.prefix:
         return f"doesn't start with {grammar.prefix.decode()!r}"
-    for column, end in zip_longest(columns[:2], ("source", "target"), fillvalue=b""):
+    for end, column in zip(("source", "target"), [*columns[:2], b"", b""], strict=False):
         if not column:
             return f"the {end} is missing"
         if not _WHOLE_ID.fullmatch(column):
