@@ -11,6 +11,7 @@ from typing import Any
 import dask.array as da
 import dask.dataframe as dd
 import distributed
+import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -21,6 +22,7 @@ import pytest
 import scipy.sparse as sp
 
 import dbfs
+from dbfs.edges.edge_list import tell_left_out
 from dbfs.edges.readers import from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, InvalidOptionError
@@ -160,5 +162,9 @@ def test_load_takes_strings_and_says_what_it_leaves_out(
     with caplog.at_level(logging.INFO, "dbfs"), dbfs.load(frame, client=client, ids="string") as graph:
         assert graph.bfs("7").to_dict() == {"7": 0, "10": 1, "0": 2, "9": 3}
     assert sum("every edge counts as one step: since" in record.getMessage() for record in caplog.records) == 1
+    for graph, words in ((nx.Graph([(1, 2, {"weight": 3})]), "weight"), (sp.csr_array([[0, 2], [2, 0]]), "value")):
+        caplog.clear()
+        tell_left_out(edge_list(graph))
+        assert [record.getMessage().split(": ")[-1] for record in caplog.records] == [words]
     with pytest.raises(InvalidOptionError, match="unknown ids 'str'; choose one of given, dense, string"):
         dbfs.load(FRAME, client=client, ids="str")

@@ -121,7 +121,10 @@ def require_no_matrix(head: Head, heading: Heading, options: ReadOptions, *, nei
     top = heading.header or heading.first
     if options.named or top is None:
         return
-    rows = itertools.islice(rows_from(head, top.start, mark_of(top.text, options), options), _MOST_ROWS + 1)
+    mark = mark_of(top.text, options)
+    if len(_cells(top.text, mark)) < _LEAST_OF_BITS:
+        return
+    rows = itertools.islice(rows_from(head, top.start, mark, options), _MOST_ROWS + 1)
     first = next(rows, [])
     headed = heading.header is not None or first in ([str(at + start) for at in range(len(first))] for start in (0, 1))
     plain, below, beside, numbered = _Square(len(first)), _Square(len(first)), _Square(0), _Square(len(first) - 1)
