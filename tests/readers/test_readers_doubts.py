@@ -233,11 +233,11 @@ def test_words_that_the_caller_names(tmp_path: Path) -> None:
             pairs(from_file(write(tmp_path, "c.txt", text)))
 
 
-@pytest.mark.parametrize("word", ["1.0", "2.50", ".5", "3.", "1e+05", "1.5e3"])
+@pytest.mark.parametrize("word", ["1.0", "2.50", ".5", "3.", "1e+05", "1.5e3", "1,0"])
 @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.ncol.gz", "a.adjlist"])
 @pytest.mark.parametrize("before", [0, 200])
 def test_floats_are_no_ids_unless_as_strings(tmp_path: Path, name: str, word: str, before: int) -> None:
-    mark, header = (",", "source,target\n") if name == "a.csv" else (" ", "")
+    mark, header = (";", "source;target\n") if name == "a.csv" else (" ", "")
     rows = [*[["a", "b"]] * before, [word, "2"], ["3", word]]
     path = write(tmp_path, name, header + lines(rows, mark))
     told = {"header": False} if name == "a.txt" else {}
@@ -249,7 +249,7 @@ def test_floats_are_no_ids_unless_as_strings(tmp_path: Path, name: str, word: st
 
 
 def test_strings_that_look_like_floats_and_are_none(tmp_path: Path) -> None:
-    names = ["10.0.0.1", "1.2.3", "12e4", "v1.0", "a.b", "1.0a", "e+5", "1,0"]
+    names = ["10.0.0.1", "1.2.3", "12e4", "v1.0", "a.b", "1.0a", "e+5", "1,5"]
     path = write(tmp_path, "a.tsv", lines([[name, "x"] for name in names], "\t"))
     assert pairs(from_file(path, header=False)) == [(name, "x") for name in names]
 
@@ -322,6 +322,8 @@ def test_lines_at_the_top_are_passed_over(tmp_path: Path) -> None:
     assert (found.n, pairs(found)) == (4, [(0, 2), (1, 3)])
     with pytest.raises(FormatError, match="line 302: '1 x'"):
         pairs(from_file(write(tmp_path, "h.txt", "title\n" + "1 2\n" * 300 + "1 x\n"), skip_rows=1))
+    with pytest.raises(FormatError, match="skip_rows= passes over lines at the top"):
+        from_file(write(tmp_path, "i.csv", "Exported 2024-01-01\nsource,target\na,b\n"))
     with pytest.raises(TruncatedFileError, match="fewer lines than skip_rows=9"):
         from_file(tmp_path / "c.txt", skip_rows=9)
     with pytest.raises(InvalidOptionError, match="skip_rows must be at least 0"):

@@ -230,7 +230,7 @@ def _may_hold_no_ids(column: Any, block: bytes, layout: CsvLayout) -> bool:
         column = pc.utf8_trim_whitespace(column)
     if pc.any(pc.is_in(column, pa.array(sorted(layout.no_ids.words), pa.string()))).as_py():
         return True
-    points = layout.no_ids.floats and any(part in block for part in (b".", b"e+", b"E+", b"e-", b"E-"))
+    points = layout.no_ids.floats and any(part in block for part in (b".", b",0", b"e+", b"E+", b"e-", b"E-"))
     return points and bool(pc.any(pc.match_substring_regex(column, f"^(?:{FLOAT})$")).as_py())
 
 

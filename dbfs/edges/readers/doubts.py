@@ -13,8 +13,9 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.tables.ends import has_known_ends
 from dbfs.errors import EdgeInputError, FormatError
 
-# Numbers as programs write floats. A hash such as 12e4 is none, since programs write a sign or a point.
-FLOAT = r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[0-9]+[eE][+-][0-9]+"
+# Numbers as programs write floats. A hash such as 12e4 is none, since programs write a sign or a point. Spreadsheets of
+# many countries write 1,0.
+FLOAT = r"[+-]?[0-9]+,0+|[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[0-9]+[eE][+-][0-9]+"
 _IS_FLOAT = re.compile(FLOAT)
 _IS_NUMBER = re.compile(rf"{FLOAT}|[+-]?(?:[0-9]+(?:[eE][0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE)
 _IS_DATE = re.compile(r"[0-9]{1,4}([-/.])[0-9]{1,2}\1[0-9]{1,4}(?:[T ].*)?|[0-9]{1,2}:[0-9]{2}.*", re.DOTALL)

@@ -23,6 +23,7 @@ _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
 _AFTER_IDS = re.compile(rb" *+[^ \t]++([ \t]++)[^ \t]++([ \t]++)[^ \t]")
 # Lines among which a leading zero makes the ids of a table strings.
 _SAMPLE_LINES = 100
+_AT_THE_TOP = "skip_rows= passes over lines at the top"
 _IF_NAMES = "If the vertices have names, pass header=True or header=False: whether the first line names the columns"
 
 
@@ -45,15 +46,16 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     source = head.source
     heading = read_heading(head, options, is_names)
     first, remarks = heading.first, heading.remarks
-    if first is None and heading.header is not None:
+    spreadsheet = source.bare_name.endswith((".csv", ".tsv"))
+    if first is None and heading.header is not None and (spreadsheet or options.header):
         return no_rows(source)
     if first is None:
-        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
+        hint = f". {_IF_NAMES}" if heading.header is not None else ""
+        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids{hint}")
     require_no_matrix(head, heading, options)
     grammar = _grammar(heading.header, first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)
     names: list[str] = []
-    spreadsheet = source.bare_name.endswith((".csv", ".tsv"))
     if options.strings:
         if heading.header is not None and options.header is None and not spreadsheet:
             raise heading.header.wrong(source.path, f"an edge, or names of columns? {_IF_NAMES}")
@@ -80,7 +82,7 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         hint = f". {_IF_NAMES}" if options.header is None and is_names(b" ".join(row[:2])) else ""
         if len(row) > 2 and row[0].isdigit() and not re.search(rb"[0-9]", row[1]):
             hint = ". Other columns may be the ends: source='0', target='2' with header=False"
-        raise first.wrong(source.path, f"{error}{hint}") from None
+        raise first.wrong(source.path, f"{error}{hint or f'. {_AT_THE_TOP}'}") from None
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
         raise first.wrong(source.path, reason)
@@ -140,7 +142,9 @@ def _named(header: Line, line: Line, grammar: PairGrammar, path: str) -> tuple[P
                 grammar = replace(grammar, separator=b"\t", tail=b"\t", extra=len(row) - 2)
             return grammar, row, [name.strip(b" \t\"'").decode("utf-8", "replace") for name in names]
     counts = [len(columns_of(text, *marks)) for text in (header.text, line.text)]
-    raise header.wrong(path, f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column")
+    raise header.wrong(
+        path, f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column. {_AT_THE_TOP}"
+    )
 
 
 def _require_no_neighbours(heading: Heading, line: Line, row: list[bytes], options: ReadOptions, path: str) -> None:
