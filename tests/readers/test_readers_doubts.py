@@ -240,7 +240,7 @@ def test_floats_are_no_ids_unless_as_strings(tmp_path: Path, name: str, word: st
     mark, header = (";", "source;target\n") if name == "a.csv" else (" ", "")
     rows = [*[["a", "b"]] * before, [word, "2"], ["3", word]]
     path = write(tmp_path, name, header + lines(rows, mark))
-    told = {"header": False} if name == "a.txt" else {}
+    told = {"header": False, "sep": " "} if name == "a.txt" else {}
     with pytest.raises(
         FormatError, match=f"line {before + 1 + bool(header)}: .*{re.escape(repr(word))} is a float.*ids='string'"
     ):
