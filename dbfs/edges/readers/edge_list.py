@@ -82,7 +82,9 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         hint = f". {_IF_NAMES}" if options.header is None and is_names(b" ".join(row[:2])) else ""
         if len(row) > 2 and row[0].isdigit() and not re.search(rb"[0-9]", row[1]):
             hint = ". Other columns may be the ends: source='0', target='2' with header=False"
-        raise first.wrong(source.path, f"{error}{hint or f'. {_AT_THE_TOP}'}") from None
+        elif not hint and not row[0][:1].isdigit():
+            hint = f". {_AT_THE_TOP}"
+        raise first.wrong(source.path, f"{error}{hint}") from None
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
         raise first.wrong(source.path, reason)
