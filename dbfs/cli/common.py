@@ -108,6 +108,11 @@ def reader_options(command: Command) -> Command:
         click.option("--format", type=click.Choice(FORMATS), help="Format of the file; guessed if left out."),
         click.option("--sep", metavar="MARK", help="What separates columns of text; ' ' for any run of blanks."),
         click.option("--header/--no-header", default=None, help="Whether the first line of text names the columns."),
+        click.option("--skip-rows", type=click.IntRange(0), metavar="N", help="Lines at the top of text to pass over."),
+        click.option(
+            "--missing", metavar="WORD", multiple=True, help="Word of text for a missing id, by default NA and others."
+        ),
+        click.option("--string-ids", is_flag=True, help="Take ids as the strings that are written."),
         click.option("--bipartite/--one-set", default=None, help="Whether sources and targets are two sets."),
         click.option("--source-column", metavar="NAME", multiple=True, help=column.format("source")),
         click.option("--target-column", metavar="NAME", multiple=True, help=column.format("target")),
@@ -124,7 +129,8 @@ def edges_of(graph: str, options: dict[str, Any], directed: bool | None) -> Edge
     Raises:
         InvalidOptionError: options say how to read a generator's spec, or another cluster would read standard input.
     """
-    told = {option: options.pop(option) for option in ("format", "sep", "header", "bipartite")}
+    told = {option: options.pop(option) for option in ("format", "sep", "header", "bipartite", "skip_rows")}
+    told |= {"missing": options.pop("missing") or None, "ids": "string" if options.pop("string_ids") else None}
     told |= {end: list(options.pop(f"{end}_column")) or None for end in ("source", "target")}
     if graph == "-":
         return replace(from_file(_standard_input(), directed=directed, **told), name="standard input")

@@ -52,6 +52,9 @@ logger = logging.getLogger(__name__)
 _COMPRESSED: Final = (".gz", ".xz", ".bz2", ".zst")
 # Text with 4.2 million edges has 53 MiB.
 _LINE_BYTES: Final = 16
+_WEIGHTS = frozenset(["weight", "weights", "w", "cost", "length", "distance", "dist", "value", "values", "capacity"])
+"""Names that columns of weights have, in lower case; a column without a name is called ``column 2``."""
+_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -177,3 +180,14 @@ class EdgeList(ABC):
         The arguments are those of ``largest_piece``. Pieces that are read batch by batch take less than their size.
         """
         return self.largest_piece(piece_edges, m)
+
+
+def tell_left_out(edges: EdgeList) -> None:
+    """Log what a traversal does not use of the edges: a warning if it may be weights, since a level counts edges."""
+    if edges.values or edges.vertex_values:
+        names = [*edges.values, *(["weights of vertices"] if edges.vertex_values else [])]
+        words = [word for name in names for word in name.lower().split()]
+        level = logging.WARNING if any(word in _WEIGHTS or word == "column" for word in words) else logging.INFO
+        shown = ", ".join(printable(name) for name in names[:_MOST_NAMES])
+        shown += f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        logger.log(level, "%s: not used, since every edge counts as one step: %s", edges.name, shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -15,6 +15,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.dask import in_its_place, is_dask, open_dask
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.edges.tables.graphs import is_graph, open_graph
+from dbfs.edges.tables.ids import as_strings
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
 from dbfs.edges.tables.pairs import is_pairs, open_pairs
 from dbfs.errors import EdgeInputError, InvalidOptionError
@@ -44,13 +45,21 @@ def edge_list(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    sep: str | None = None,
+    missing: Sequence[str] | None = None,
+    skip_rows: int | None = None,
+    ids: str | None = None,
 ) -> EdgeList:
     """Return the edge list of a path, a generator's spec, arrays, a matrix, a table, a graph of a library, or pairs.
 
-    An edge list is returned as it is. Arguments and errors as of ``load``.
+    An edge list is returned as it is. Arguments and errors as of ``load``; ``ids`` is None or ``string``.
     """
+    of_files: dict[str, Any] = {"format": format, "sep": sep, "missing": missing, "skip_rows": skip_rows}
+    of_tables: dict[str, Any] = {"source": source, "target": target}
+    strings = as_strings(ids)
+    of_ids: dict[str, Any] = {"ids": ids if strings else None}
     if isinstance(edges, str) and generate.is_spec(edges):
-        _refuse(edges, format, source, target)
+        _refuse(edges, of_files, of_tables, of_ids)
         generated = generate.parse(edges)
         if directed is not None and directed != generated.directed:
             raise InvalidOptionError(
@@ -59,9 +68,9 @@ def edge_list(
             )
         return generated
     if isinstance(edges, str | os.PathLike):
-        return readers.from_file(edges, format=format, directed=directed, source=source, target=target)
+        return readers.from_file(edges, directed=directed, **of_files, **of_tables, **of_ids)
     if isinstance(edges, EdgeList):
-        _refuse("an edge list", format, source, target)
+        _refuse("an edge list", of_files, of_tables, of_ids)
         if directed is not None:
             raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
         return edges
@@ -74,39 +83,44 @@ def edge_list(
             f"edges must not be a {kind}, which has none; graph.subgraph(ids) has the edges of some ids"
         )
     if is_dask(edges):
-        _refuse("a dask collection", format)
-        return open_dask(edges, source=source, target=target, directed=bool(directed))
+        _refuse("a dask collection", of_files)
+        return open_dask(edges, **of_tables, directed=bool(directed), strings=strings)
     if _is_pair_of_arrays(edges):
-        _refuse("a pair of arrays", format, source, target)
-        if any(_is_text(ids) for ids in edges):
-            return open_columns(*edges, directed=bool(directed))
+        _refuse("a pair of arrays", of_files, of_tables)
+        if strings or any(_is_text(each) for each in edges):
+            return open_columns(*edges, directed=bool(directed), strings=strings)
         return from_arrays(*edges, directed=bool(directed))
     if _is_sparse(edges):
-        _refuse("a matrix", format, source, target)
+        _refuse("a matrix", of_files, of_tables, of_ids)
         return from_scipy(edges, directed=directed)
     if is_table(edges):
-        _refuse("a table", format)
-        return open_table(edges, source=source, target=target, directed=directed)
+        _refuse("a table", of_files)
+        return open_table(edges, **of_tables, directed=directed, strings=strings)
     if is_graph(edges):
-        _refuse("a graph", format, source, target)
+        _refuse("a graph", of_files, of_tables, of_ids)
         return open_graph(edges, directed=directed)
     if _is_array_of_ends(edges):
         # The mask of an array stays, since a masked id is missing.
         array = edges if isinstance(edges, np.ma.MaskedArray) else np.asarray(edges)
         ends = array if array.shape[0] == 2 else array.T
-        return edge_list((ends[0], ends[1]), directed=directed, format=format, source=source, target=target)
+        return edge_list((ends[0], ends[1]), directed=directed, **of_files, **of_tables, **of_ids)
     if is_pairs(edges) and not _is_pair_of_lists(edges):
-        _refuse("an iterable of pairs", format, source, target)
-        return open_pairs(edges, directed=bool(directed))
+        _refuse("an iterable of pairs", of_files, of_tables)
+        return open_pairs(edges, directed=bool(directed), strings=strings)
     raise EdgeInputError(_refusal(edges))
 
 
-def _refuse(what: str, format: str | None, source: ColumnNames = None, target: ColumnNames = None) -> None:  # noqa: A002
-    """Refuse options that say something of files, and of the columns of tables."""
-    if format is not None:
-        raise InvalidOptionError(f"format= is for files; {what} has none")
-    if source is not None or target is not None:
-        raise InvalidOptionError(f"source= and target= name columns of a table; {what} has none")
+def _refuse(what: str, *options: Mapping[str, Any]) -> None:
+    """Raise ``InvalidOptionError`` for options that say something of files, of columns of tables, or of their ids."""
+    given = [name for each in options for name, value in each.items() if value is not None]
+    for name in given[:1]:
+        if name in ("source", "target"):
+            raise InvalidOptionError(f"source= and target= name columns of a table; {what} has none")
+        if name == "ids":
+            raise InvalidOptionError(
+                f"ids='string' is for tables, pairs, arrays and files (dbfs.from_file takes it); {what} has its own ids"
+            )
+        raise InvalidOptionError(f"{name}= is for files; {what} has none")
 
 
 def _is_text(ids: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import distributed
 
 from dbfs import config
-from dbfs.building.build import AUTO, BuildOptions, build, require_changeable
+from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable
 from dbfs.building.layout import choose_layout
 from dbfs.building.saved import with_mapping
 from dbfs.calls import public
@@ -23,7 +23,7 @@ from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.cluster.kernels import compile_now, of_build
 from dbfs.cluster.local import ends_with_process
-from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.edge_list import EdgeList, tell_left_out
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
@@ -59,6 +59,9 @@ def load(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    sep: str | None = None,
+    missing: Sequence[str] | None = None,
+    skip_rows: int | None = None,
     name: str | None = None,
     replace: bool | str = False,
     in_edges: bool = False,
@@ -99,6 +102,8 @@ def load(
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
+        sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
+            at its top are passed over: see ``dbfs.from_file``.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
             printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
             last reference to the ``Graph`` ends.
@@ -110,7 +115,8 @@ def load(
             which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
             graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
         ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
-            numbers 0..n-1, in ascending order of the ids.
+            numbers 0..n-1, in ascending order of the ids. ``string``: ids of a text, a table, arrays or pairs are the
+            strings that are written there, integers of any length and codes such as 007 too.
         keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
             results against the input, and so also finds a graph that was built wrong.
         mutable: allow updates: ``Graph.insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``. Not
@@ -154,10 +160,16 @@ def load(
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
     _require_replacement(name, replace)
+    if ids not in (*IDS, "string"):
+        raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
+    reading: dict[str, Any] = {"format": format, "source": source, "target": target}
+    reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": "string" if ids == "string" else None}
     client = _client_of_load(client, ranks, backend)
-    listed = _listed(edges, client, directed=directed, format=format, source=source, target=target)
+    listed = _listed(edges, client, directed=directed, **reading)
+    tell_left_out(listed)
     listed = with_mapping(listed, mapped, shared=client.cluster is None)
-    options = BuildOptions(in_edges, order, keep_edges, ids, whole_count(room, "room"), layout)
+    given = "given" if ids == "string" else ids
+    options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
     gang = Gang(client, roster(client, ranks, timeout=deadline))
     chosen = choose_backend(gang, backend)
     options = _laid_out(listed, gang, options, chosen, mutable=mutable)

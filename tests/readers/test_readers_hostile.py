@@ -92,7 +92,7 @@ def test_a_head_of_many_lines_that_say_something(tmp_path):
 
 def test_numbers_of_lines_that_a_head_passes_over(tmp_path):
     text = "# c\n\n% c\n  \n# Undirected graph\n//\n1 2\n3\n"
-    with pytest.raises(FormatError, match=r"line 8: '3': the second id is missing"):
+    with pytest.raises(FormatError, match=r"line 8: '3': the target is missing"):
         read(from_file(write(tmp_path, "a.txt", text)))
     with pytest.raises(FormatError, match=r"line 10: 'x y': id 'x'"):
         from_file(write(tmp_path, "b.txt", "# c\n" * 8 + "x y\nx y\n"), format="edge-list").cut(1)[0].read()

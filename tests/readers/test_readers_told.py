@@ -311,7 +311,7 @@ TEXTS = {
     "a.csv": "a,b\nx,y\n",
 }
 TAKEN = {
-    "sep": ("a.txt", "a.csv", "a.adjlist"),
+    "sep": ("a.txt", "a.csv", "a.adjlist", "a.ncol"),
     "header": ("a.txt", "a.csv"),
     "comment": ("a.txt", "a.csv", "a.adjlist", "a.ncol"),
     "bipartite": ("a.mtx", "a.npz", "a.txt", "a.csv", "a.adjlist", "a.ncol"),
@@ -334,7 +334,7 @@ def test_options_that_a_format_has_no_place_for(tmp_path: Path, option: str) -> 
 
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_one_named_end_is_not_for_a_text_without_names(tmp_path: Path, end: str) -> None:
-    for name, told in {"a.mtx": "matrix-market", "a.gr": "gr", "a.ncol": "ncol", "a.txt": "edge-list"}.items():
+    for name, told in {"a.mtx": "matrix-market", "a.gr": "gr", "a.txt": "edge-list"}.items():
         path = write(tmp_path, name, TEXTS[name])
         with pytest.raises(InvalidOptionError, match=f"name columns of a table; format '{told}' has none"):
             from_file(path, format=told, **{end: "a"})

@@ -112,7 +112,7 @@ BAD = {
     ),
     "missing": (lambda frame: {"edges": frame, "source": "x", "target": "b"}, EdgeInputError, "has no column 'x'. Its"),
     "kinds": (lambda frame: {"edges": frame, "source": "a", "target": "to"}, EdgeInputError, "'a' holds integers and"),
-    "floats": (lambda frame: {"edges": frame, "source": "w", "target": "w"}, EdgeInputError, "column 'w' holds double"),
+    "floats": (lambda frame: {"edges": frame, "source": "w", "target": "a"}, EdgeInputError, "column 'w' holds double"),
     "lengths": (lambda frame: {"edges": (da.arange(5), da.arange(5, chunks=2)[:4])}, EdgeInputError, "both must be"),
     "dimensions": (
         lambda frame: {"edges": (da.zeros((2, 2)), da.arange(2))},

@@ -240,9 +240,8 @@ def test_any_names_in_a_csv_come_back(tmp_path, pairs, piece_edges):
     pairs = [("k", "k"), *((a, b) for a, b in pairs if a.strip() and b.strip())]
     frame = pd.DataFrame(pairs, columns=["one", "other"])
     frame.to_csv(tmp_path / "a.csv", index=False, quoting=2)
-    assert rows_of(from_file(tmp_path / "a.csv", source="one", target="other"), piece_edges) == [
-        (str(a), str(b)) for a, b in pairs
-    ]
+    found = from_file(tmp_path / "a.csv", source="one", target="other", missing=(), ids="string")
+    assert rows_of(found, piece_edges) == [(str(a), str(b)) for a, b in pairs]
 
 
 def test_the_metadata_of_parquet_is_checked(tmp_path):

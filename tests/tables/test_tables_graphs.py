@@ -149,7 +149,7 @@ BAD = {
     "none": ([(None, 1)], "pairs: a vertex is of type NoneType or int"),
     "bools": (nx.Graph([(True, False)]), "a vertex is of type bool"),
     "frozensets": (nx.Graph([(frozenset("a"), frozenset("b"))]), "a vertex is of type frozenset"),
-    "negative": (nx.Graph([(3, -1)]), "is -1; integer ids are 0 or more. As strings any id will do"),
+    "negative": (nx.Graph([(3, -1)]), "is -1; integer ids are 0 or more. ids='string' takes any id as a string"),
     "negative-isolated": (nx.empty_graph([-4]), "vertices without edges, row 0: column 'source' is -4"),
     "wide": ([(2**63, 1)], "a vertex is 9223372036854775808; integer ids are 0 to 2^63-1"),
     "lengths": (

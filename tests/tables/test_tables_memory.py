@@ -87,8 +87,11 @@ def test_named_columns_among_others_of_any_type():
     assert read(table, source="a", target="b") == ([1, 2], [3, 4])
 
 
-def test_a_column_may_be_both_ends():
-    assert read(pd.DataFrame({"a": [1, 2]}), source="a", target="a") == ([1, 2], [1, 2])
+@pytest.mark.parametrize("column", ["a", ["a"], ["a", "b"]])
+def test_a_column_is_not_both_ends(column):
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        with pytest.raises(InvalidOptionError, match="source= and target= both name 'a'.*self-loop"):
+            read(make({"a": [1, 2], "b": [2, 3]}), source=column, target=column)
 
 
 def test_columns_of_pandas_whose_labels_are_numbers():

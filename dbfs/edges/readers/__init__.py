@@ -8,7 +8,8 @@ reads only a file's header or footer (METIS: also its line starts), and workers 
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from dbfs.calls import public
@@ -17,9 +18,10 @@ from dbfs.edges.readers.adjacency import open_adjacency_list
 from dbfs.edges.readers.arrow import open_arrow
 from dbfs.edges.readers.csv_table import open_csv, open_ncol
 from dbfs.edges.readers.edge_list import open_edge_list
-from dbfs.edges.readers.file_set import members, open_set
+from dbfs.edges.readers.file_set import members, open_set, require_typed
 from dbfs.edges.readers.gr import open_gr
 from dbfs.edges.readers.heading import Head
+from dbfs.edges.readers.matrix import open_matrix
 from dbfs.edges.readers.matrix_market import BANNER, open_matrix_market
 from dbfs.edges.readers.metis import open_metis
 from dbfs.edges.readers.npy import open_npy
@@ -34,21 +36,23 @@ from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 __all__ = ["FORMATS", "from_file"]
 
 _COLUMNS = ("source", "target")
+_LINES = ("comment", "missing", "skip_rows", "ids")
 _TEXTS: dict[str, tuple[Callable[[Head, ReadOptions], EdgeList], tuple[str, ...]]] = {
     "matrix-market": (open_matrix_market, ("bipartite",)),
     "metis": (open_metis, ()),
-    "edge-list": (open_edge_list, ("sep", "header", "comment", "bipartite")),
+    "edge-list": (open_edge_list, (*_LINES, "sep", "header", "bipartite")),
     "gr": (open_gr, ()),
-    "adjacency-list": (open_adjacency_list, ("sep", "comment", "bipartite")),
-    "ncol": (open_ncol, ("comment", "bipartite")),
-    "csv": (open_csv, ("sep", "header", "comment", "bipartite", *_COLUMNS)),
+    "adjacency-list": (open_adjacency_list, (*_LINES, "sep", "bipartite")),
+    "ncol": (open_ncol, (*_LINES, "sep", "bipartite", *_COLUMNS)),
+    "matrix": (open_matrix, ("sep", "comment", "skip_rows")),
+    "csv": (open_csv, (*_LINES, "sep", "header", "bipartite", *_COLUMNS)),
 }
 """By format: what opens a file, and the options that say something of it beyond format, direction and strictness."""
 _BINARIES: dict[str, tuple[Callable[[Source, ReadOptions], EdgeList], tuple[str, ...]]] = {
-    "parquet": (open_parquet, _COLUMNS),
-    "arrow": (open_arrow, _COLUMNS),
-    "npy": (open_npy, _COLUMNS),
-    "npz": (open_npz, (*_COLUMNS, "bipartite")),
+    "parquet": (open_parquet, (*_COLUMNS, "ids")),
+    "arrow": (open_arrow, (*_COLUMNS, "ids")),
+    "npy": (open_npy, (*_COLUMNS, "ids")),
+    "npz": (open_npz, (*_COLUMNS, "bipartite", "ids")),
 }
 FORMATS = (*_TEXTS, *_BINARIES)
 
@@ -66,6 +70,9 @@ def from_file(
     comment: str | None = None,
     strict: bool = False,
     bipartite: bool | None = None,
+    missing: Sequence[str] | None = None,
+    skip_rows: int | None = None,
+    ids: str | None = None,
 ) -> EdgeList:
     """Open a file of edges, a saved graph, or the files of a folder or a pattern: read their heads, not their edges.
 
@@ -78,7 +85,8 @@ def from_file(
             a saved graph; a folder, or a pattern with ``*``, whose tables or edge lists hold one graph's edges
             together.
         format: ``matrix-market``, ``metis``, ``edge-list``, ``gr``, ``adjacency-list``, ``ncol``, ``csv``,
-            ``parquet``, ``arrow``, ``npy`` or ``npz``. It overrides the name, and what the file says of itself.
+            ``matrix``, ``parquet``, ``arrow``, ``npy`` or ``npz``. It overrides the name, and what the file says of
+            itself. A ``matrix`` is one in text, n lines of n numbers.
         directed: overrides the format's direction: False to cross each edge both ways, True only as listed.
         source, target: names of the columns of a table; see ``dbfs.load``. The columns of a table without names are
             ``0``, ``1`` and so on.
@@ -91,6 +99,12 @@ def from_file(
         bipartite: whether sources and targets are two sets of vertices, so that an id of the one is another vertex than
             the same id of the other: for matrices, rectangular ones too, and for KONECT's files, which say so
             themselves. The targets have the ids after those of the sources. Edges are undirected unless ``directed``.
+        missing: the words of a text that stand for a missing id, which is refused; an empty cell always is. By default
+            these are the words of other programs, such as ``NA``, ``nan``, ``None`` and ``null``. An empty list makes
+            names of all words.
+        skip_rows: lines at the top of a text that are no part of it.
+        ids: ``string`` for ids as the strings that are written: integers of any length, codes such as 007, versions
+            such as 1.0. By default a column holds integers if its first values are integers.
 
     Returns:
         An EdgeList whose pieces read their part of the file.
@@ -109,12 +123,13 @@ def from_file(
     if format is not None and format not in FORMATS:
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
     options = ReadOptions(format, directed, source, target, sep, header, comment, strict, bipartite)
+    options = replace(options, missing=missing, skip_rows=skip_rows, ids=ids)
     folder = saved_folder(path)
     if folder is not None:
         return open_saved(folder, options)
     paths = members(path)
     if paths is None:
-        return _open_one(path, options)
+        return require_typed(_open_one(path, options))
     return open_set(os.fsdecode(path), paths, options, _open_one)
 
 
@@ -130,15 +145,16 @@ def _open_one(path: str | os.PathLike[str], options: ReadOptions) -> EdgeList:
         return binary(found, options)
     if format in _BINARIES:
         raise FormatError(f"{found.path} is no {format} file by its first bytes; the option format says {format!r}")
-    head = Head(found)
+    head = Head(found, options.skip_rows or 0)
     lines = options.sep is not None or options.header is not None
-    guess = format or ("csv" if options.named else guess_format(head, lines=lines))
+    columns = options.named and not found.bare_name.endswith(".ncol")
+    guess = format or ("csv" if columns else guess_format(head, lines=lines))
     text, taken = _TEXTS[guess]
     options.require_only(taken, guess, found.path)
     try:
         return text(head, options)
     except FormatError as error:
-        guessed = None if format in (None, "csv") else _guess(head)
+        guessed = None if format in (None, "csv", "matrix") else _guess(head)
         if guessed in (None, format):
             raise
         raise FormatError(
@@ -189,7 +205,7 @@ def guess_format(head: Head, *, lines: bool = False) -> str:
         named = "edge-list"
     for line in head.lines(_PASSED_OVER):
         text = line.text.strip()
-        if line.number == 1 and BANNER.match(text):
+        if line.number == 1 + head.skip_rows and BANNER.match(text):
             return "matrix-market"
         if re.fullmatch(rb"p\s++(?:tw|sp)\s++\S++\s++\S++", text):
             return "gr"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ import numpy as np
 
 from dbfs.edges.edge_list import IdKind
 from dbfs.edges.readers.csv_table import unclear
+from dbfs.edges.readers.doubts import NoIds, require_no_matrix
 from dbfs.edges.readers.file import TextFile, TextPiece
 from dbfs.edges.readers.heading import Head, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, unreadable
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import why_not_id
+from dbfs.edges.readers.pairs import AS_STRINGS, why_not_id
 from dbfs.edges.readers.source import is_utf8
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.storage.id_table import joined
@@ -47,6 +49,12 @@ _MAY_BE_ROW = re.compile(rb"[ \t]*+(?:%++|//++)[^\s%/]")
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]|\r(?!\n)")
 
 
+@lru_cache(maxsize=64)
+def _no_ids(no_ids: NoIds) -> re.Pattern[bytes]:
+    """Return the pattern of the words of a block that are no ids."""
+    return re.compile(rb"(?<![^ \t\n])" + no_ids.pattern.encode() + rb"(?![^ \t\r\n])")
+
+
 @dataclass(frozen=True)
 class AdjacencyLayout:
     """What the words of a file are.
@@ -56,18 +64,28 @@ class AdjacencyLayout:
         kind: kind of the ids.
         comments: starts of comment lines.
         unclear: starts of these that other programs take for ids: such lines are refused.
+        other: blanks that separate no words of the first lines, and may belong to names: lines with one are refused.
+        no_ids: strings that are no ids.
     """
 
     separator: bytes
     kind: IdKind
     comments: tuple[bytes, ...]
     unclear: tuple[bytes, ...]
+    other: tuple[bytes, ...]
+    no_ids: NoIds
 
     def plain(self, block: bytes) -> list[list[bytes]] | None:
         """Return what ``words`` returns for each line of a block, but fast; None if a line needs a closer look."""
-        if self.separator != b" " or _CONTROL.search(block) or any(mark in block for mark in self.comments):
+        if self.separator not in (b" ", b"\t") or _CONTROL.search(block):
+            return None
+        if any(mark in block for mark in (*self.comments, *self.other)):
+            return None
+        if self.separator == b"\t" and (b" " in block or b"\t\t" in block):
             return None
         if self.kind == "integer" and (_NO_ID.search(block) or not block.translate(None, b" \t\r\n").isdigit()):
+            return None
+        if self.kind == "string" and _no_ids(self.no_ids).search(block):
             return None
         return [line.split() for line in block.split(b"\n")] if is_utf8(block) else None
 
@@ -85,6 +103,8 @@ class AdjacencyLayout:
             raise unclear(text)
         if not text or text.startswith(self.comments):
             return []
+        if any(blank in text for blank in self.other):
+            raise LineError("blanks of two kinds, of which one may belong to names: pass sep='\\t', else sep=' '")
         words = re.split(rb"[ \t]++", text) if self.separator == b" " else text.split(self.separator)
         words = [word.strip(b" \t") for word in words]
         for word in words:
@@ -93,7 +113,9 @@ class AdjacencyLayout:
             if self.kind == "integer" and not (_ID.fullmatch(word) and int(word) <= INT64_MAX):
                 past = re.fullmatch(rb"[1-9][0-9]{18}", word)
                 reason = f"id {word.decode()} is past 2^63-1" if past else why_not_id(word)
-                raise LineError(f"{reason}; the first lines hold integers")
+                raise LineError(f"{reason}; the first lines hold integers. {AS_STRINGS}")
+            if self.kind == "string" and (why := self.no_ids.reason(word.decode())):
+                raise LineError(why)
         return words
 
 
@@ -111,12 +133,23 @@ def open_adjacency_list(head: Head, options: ReadOptions) -> AdjacencyFile:
     first = heading.first
     if first is None:
         raise TruncatedFileError(f"{source.path} holds no vertices; expected lines of a vertex and its neighbours")
+    require_no_matrix(head, heading, options, neighbours=True)
+    lines = [first, *islice(heading.rest, _SAMPLE_LINES - 1)]
+    texts = [text for line in lines if (text := line.text.strip()) and not text.startswith(options.marks)]
+    if all(re.match(rb"[^ \t:]++:[ \t]", text) for text in texts):
+        raise first.wrong(source.path, "a colon after the vertex; expected a vertex and its neighbours without a mark")
     separator = (options.sep or " ").encode()
-    unknown = AdjacencyLayout(separator, "string", options.marks, ())
+    layout = AdjacencyLayout(separator, "string", options.marks, (), (), NoIds.of(options))
+    whole = not options.strings and all(_ID.fullmatch(word) for text in texts for word in text.split())
+    if options.sep is None and not whole:
+        # Names may hold blanks of the kind that separates no words.
+        tabs = any(b"\t" in text for text in texts)
+        layout = replace(layout, separator=b"\t" if tabs else b" ", other=(b" " if tabs else b"\t",))
     words: list[bytes] = []
-    for line in chain([first], islice(heading.rest, _SAMPLE_LINES - 1)):
-        words += line.parsed(source.path, unknown.words)
-    layout = replace(unknown, kind="integer") if all(map(_ID.fullmatch, words)) else unknown
+    for line in lines:
+        words += line.parsed(source.path, layout.words)
+    if all(map(_ID.fullmatch, words)) and not options.strings:
+        layout = replace(layout, kind="integer")
     if layout.kind == "string" and options.comment is None:
         layout = replace(layout, unclear=_UNCLEAR)
         top = next((line for line in heading.comments(head) if _MAY_BE_ROW.match(line.text)), None)

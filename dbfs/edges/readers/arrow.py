@@ -30,15 +30,15 @@ def open_arrow(source: Source, options: ReadOptions) -> ArrowFile:
         about, directed = About.of_metadata(file.schema.metadata, source.path), options.directed
         if about is not None:
             directed = about.direction(directed, source.path)
-        facts = table_facts(source, columns, file.schema, bool(directed))
         batches = int(file.num_record_batches)
+        facts = table_facts(source, columns, file.schema, bool(directed), None if batches else 0)
         narrow = _opened(raw, _places(file.schema, columns.ends)[:1])
         rows = narrow.get_batch(0).num_rows if batches else 0
         if about is not None and (about.lone or about.n):
             # The footer lacks the number of rows, which shows whether the table is as it was given out.
             found = sum(narrow.get_batch(index).num_rows for index in range(batches))
             facts["lone"] = about.lone_ids(file.schema, columns.ends, found, source.path)
-    return ArrowFile(n=None, m=None, batches=batches, batch_rows=rows, **facts)
+    return ArrowFile(n=None, m=None if batches else 0, batches=batches, batch_rows=rows, **facts)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.edge_list import IdKind
-from dbfs.edges.readers.file import TextFile, TextPiece
+from dbfs.edges.readers.doubts import FLOAT, NoIds, require_no_matrix, require_no_triples
+from dbfs.edges.readers.file import NoRows, TextFile, TextPiece, no_rows
 from dbfs.edges.readers.heading import Head, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, each_line, parsed, unreadable
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
-from dbfs.edges.readers.pairs import why_not_id
+from dbfs.edges.readers.pairs import AS_STRINGS, QUOTED_BREAK, why_not_id
 from dbfs.edges.readers.source import Source
-from dbfs.edges.tables.ends import POSITIONS, Columns, Ends, choose_ends
+from dbfs.edges.tables.ends import Columns, Ends, has_known_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
 from dbfs.errors import EdgeInputError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
@@ -55,6 +56,7 @@ class CsvLayout:
         kinds: kind of each of these columns.
         comments: starts of comment lines. None if the caller names none: a line that begins as comments do elsewhere
             may then be an edge or a comment, and is refused.
+        no_ids: strings that are no ids.
     """
 
     separator: str
@@ -64,10 +66,11 @@ class CsvLayout:
     places: tuple[int, ...]
     kinds: tuple[IdKind, ...]
     comments: tuple[bytes, ...] | None
+    no_ids: NoIds
 
 
-def fields(text: bytes, separator: str) -> list[str]:
-    """Split a line (without line end) into its columns' values.
+def fields(text: bytes, separator: str, *, skip: bool = False) -> list[str]:
+    """Split a line (without line end) into its columns' values; ``skip`` passes over blanks before them.
 
     Raise ``LineError`` if the line is not UTF-8, or breaks the format.
     """
@@ -79,11 +82,11 @@ def fields(text: bytes, separator: str) -> list[str]:
             raise LineError("a tab beside quotes, where blanks separate columns; pass sep='\\t'")
         text = text.replace(b"\t", b" ").strip(b" ")
     try:
-        return next(csv.reader([text.decode()], delimiter=separator, strict=True, skipinitialspace=blank), [])
+        return next(csv.reader([text.decode()], delimiter=separator, strict=True, skipinitialspace=blank or skip), [])
     except UnicodeDecodeError:
         raise LineError("a byte that is not UTF-8; expected text in UTF-8") from None
     except csv.Error as error:
-        reason = "a line break within quotes" if "end of data" in str(error) else str(error)
+        reason = QUOTED_BREAK if "end of data" in str(error) else str(error)
         raise LineError(f"{reason}; expected one row per line") from None
 
 
@@ -105,15 +108,20 @@ def row_of(text: bytes, layout: CsvLayout) -> list[str] | None:
     if len(row) != layout.columns:
         raise LineError(f"{counted(len(row), 'column')}; expected {layout.columns} as in {layout.counted}")
     for column, kind, place in zip(layout.ends.columns, layout.kinds, layout.places, strict=True):
-        if not row[place].strip():
-            raise LineError(f"column {column!r}: an id is missing")
+        word = row[place].strip()
+        if not word:
+            end = "source" if column in layout.ends.source else "target"
+            raise LineError(f"column {column!r}: the {end} is missing; an edge needs both ends")
+        if reason := layout.no_ids.reason(word):
+            raise LineError(f"column {column!r}: {reason}")
+        if word.startswith('"') and row[place] != word and row != fields(text, layout.separator, skip=True):
+            raise LineError(f"column {column!r}: a blank before quotes; pandas.read_csv(path, skipinitialspace=True)")
         if kind == "integer":
             row[place] = value = row[place].strip(" \t")
             if not re.fullmatch("0|[1-9][0-9]{0,18}", value) or int(value) > INT64_MAX:
                 past = re.fullmatch("[1-9][0-9]{18}", value)
                 reason = "past 2^63-1" if past else why_not_id(value.encode())
-                hint = "; pandas.read_csv(path, dtype=str) keeps the zeros of all ids" if value.startswith("0") else ""
-                raise LineError(f"column {column!r}: {reason}; the first rows hold integers{hint}")
+                raise LineError(f"column {column!r}: {reason}; the first rows hold integers. {AS_STRINGS}")
     return row
 
 
@@ -126,6 +134,13 @@ def unclear(text: bytes) -> LineError:
 @lru_cache(maxsize=64)
 def _lines_that_start(marks: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(rb"^[ \t]*+(?:" + b"|".join(map(re.escape, marks)) + rb")[^\n]*+\n", re.MULTILINE)
+
+
+@lru_cache(maxsize=64)
+def _loose_quotes(separator: str) -> re.Pattern[bytes]:
+    """Return the pattern of quotes that neither begin nor end a value, of which pyarrow keeps or drops some."""
+    mark = re.escape(separator.encode())
+    return re.compile(rb'(?<=[^\n"' + mark + rb'])"(?=[^\r\n"' + mark + rb"])")
 
 
 def _may_have_comments(block: bytes, marks: tuple[bytes, ...]) -> bool:
@@ -147,10 +162,10 @@ def _as_pyarrow_reads(block: bytes, layout: CsvLayout) -> bytes | None:
             block = comments.sub(b"", block)
         elif comments.search(block):
             return None
+    if b'"' in block and (layout.separator == " " or _loose_quotes(layout.separator).search(block)):
+        return None
     if layout.separator != " ":
         return block
-    if b'"' in block:
-        return None
     if b"\t" in block or b"  " in block:
         block = _BLANKS.sub(b" ", block)
     if block.startswith(b" ") or b"\n " in block or b" \n" in block or b" \r" in block:
@@ -199,8 +214,24 @@ def _parse_block(block: bytes, layout: CsvLayout) -> Any:
         else:
             if pc.min(pc.binary_length(column)).as_py() == 0 or pc.any(pc.utf8_is_space(column)).as_py():
                 return None
+            if _may_hold_no_ids(column, block, layout):
+                return None
             columns.append(column)
     return pa.table(columns, names=layout.ends.columns)
+
+
+def _may_hold_no_ids(column: Any, block: bytes, layout: CsvLayout) -> bool:
+    """Return whether a column of strings, of a block of rows, may hold values that are no ids."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Most texts have no blanks at the ends of values.
+    if b" " in block or b"\t" in block:
+        column = pc.utf8_trim_whitespace(column)
+    if pc.any(pc.is_in(column, pa.array(sorted(layout.no_ids.words), pa.string()))).as_py():
+        return True
+    points = layout.no_ids.floats and any(part in block for part in (b".", b",0", b"e+", b"E+", b"e-", b"E-"))
+    return points and bool(pc.any(pc.match_substring_regex(column, f"^(?:{FLOAT})$")).as_py())
 
 
 @dataclass(frozen=True)
@@ -243,31 +274,37 @@ _SAMPLE_ROWS = 100
 _SEPARATORS = (b"\t", b",", b";", b"|")
 
 
-def open_csv(head: Head, options: ReadOptions) -> TextFile:
+def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextFile | NoRows:
     """Read the line of column names and the first rows; comments may stand before them.
 
     Args:
         head: the first lines.
         options: what the caller says. Without ``header`` the first line names the columns. A file without such a line
             has the columns ``0``, ``1`` and so on, and its ends are the first two unless the caller names others.
+        blanks: whether blanks separate columns, whatever the lines say.
 
     Raises:
         FormatError: one of the first rows breaks the format, or ids there differ in blanks only; or the line of column
             names may be an edge; or a comment or a column speaks of direction in no known form, or of two sets.
         TruncatedFileError: there is no row.
-        EdgeInputError: a column is missing, or the columns of the two ends are of different kinds.
+        EdgeInputError: a column is missing, or the columns of the two ends are of different kinds, or the third column
+            may be the target.
         InvalidOptionError: ``bipartite`` is asked for.
     """
     source = head.source
     heading = read_heading(head, options, lambda _: True)
     heading.remarks.require_one_set(options)
+    if heading.remarks.strings:
+        # The comment is dbfs's own: all ids are strings, whatever they look like.
+        options = replace(options, ids="string", missing=())
     header, first = heading.header, heading.first
     if header is None and first is None:
         raise TruncatedFileError(f"{source.path} ends before its header; expected a line of column names")
     if first is None:
-        raise TruncatedFileError(f"{source.path} holds no edges; expected rows after the line of column names")
+        return no_rows(source)
+    require_no_matrix(head, heading, options)
     top = first if header is None else header
-    separator = options.sep or _separator(top.text)
+    separator = " " if blanks else options.sep or _separator(top.text)
     names = [name.strip() for name in top.parsed(source.path, lambda text: fields(text, separator))]
     if header is None:
         names = [str(place) for place in range(len(names))]
@@ -282,14 +319,23 @@ def open_csv(head: Head, options: ReadOptions) -> TextFile:
         tuple(names.index(column) for column in columns.ends.columns),
         tuple("string" for _ in columns.ends.columns),
         None if options.comment is None else options.marks,
+        NoIds.of(options),
     )
     hidden = [line for line in heading.comments(head) if header is not None or _may_be_row(line.text, unknown)]
     lines = [*hidden, first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]
-    rows = list(_rows(source, lines, unknown))
+    data = list(_rows(source, lines, unknown))
+    rows = [row for _, row in data]
+    if separator == " " and options.sep is None:
+        _require_one_blank(source, [line for line, _ in data])
     heading.require_untyped(names, [value.encode() for value in rows[0]], source.path, options)
-    layout = unknown if heading.remarks.strings else replace(unknown, kinds=_kinds(rows, unknown, source.path))
+    guessed = options.header is None and not options.named
+    if header is not None and guessed and has_known_ends([rows[0][place].lower() for place in unknown.places]):
+        raise first.wrong(source.path, f"names of columns? Pass skip_rows={first.number - 1}, else source= and target=")
+    if header is None and not options.named and not all(_kind(rows, place) == "integer" for place in unknown.places):
+        require_no_triples(rows, [line.text for line, _ in data], options.missing_words, source.path)
+    layout = unknown if options.strings else replace(unknown, kinds=_kinds(rows, unknown, source.path))
     _require_no_padding(source, lines, layout)
-    if header is not None and options.header is None and not options.named:
+    if header is not None and guessed:
         _require_no_edge(header, rows, layout, source.path)
     return TextFile(
         name=source.path,
@@ -307,9 +353,9 @@ def open_csv(head: Head, options: ReadOptions) -> TextFile:
     )
 
 
-def open_ncol(head: Head, options: ReadOptions) -> TextFile:
+def open_ncol(head: Head, options: ReadOptions) -> TextFile | NoRows:
     """Read the first rows of an NCOL file: names with blanks between them, without a line of column names."""
-    return open_csv(head, replace(options, header=False, sep=" "))
+    return open_csv(head, replace(options, header=False), blanks=options.sep is None)
 
 
 def _separator(text: bytes) -> str:
@@ -321,19 +367,26 @@ def _separator(text: bytes) -> str:
 def _columns(names: Sequence[str], header: Line | None, options: ReadOptions, path: str) -> Columns:
     if header is not None:
         return options.columns(names, path)
-    ends = choose_ends(names, options.source, options.target, path) if options.named else POSITIONS
-    return Columns((), ends)
+    return Columns((), options.positions(len(names), path))
 
 
-def _rows(source: Source, lines: Sequence[Line], layout: CsvLayout) -> Iterator[list[str]]:
+def _rows(source: Source, lines: Sequence[Line], layout: CsvLayout) -> Iterator[tuple[Line, list[str]]]:
     rows = (line.parsed(source.path, lambda text: row_of(text, layout)) for line in lines)
-    return (row for row in rows if row is not None)
+    return ((line, row) for line, row in zip(lines, rows, strict=True) if row is not None)
 
 
 def _may_be_row(text: bytes, layout: CsvLayout) -> bool:
     """Return whether a comment at the top of a file without column names may be an edge, such as ``#red,blue``."""
     columns = text.split(None if layout.separator == " " else layout.separator.encode())
     return len(columns) == layout.columns and re.match(rb"[ \t]*+[#%/]++[^\s#%/]", text) is not None
+
+
+def _require_one_blank(source: Source, lines: Sequence[Line]) -> None:
+    """Raise ``FormatError`` for lines whose columns any run of blanks would separate, and tabs alone as well."""
+    for line in lines if all(b"\t" in line.text.strip() for line in lines) else ():
+        text = line.text.strip()
+        if b" " in text and not text.translate(None, b" \t").isdigit():
+            raise line.wrong(source.path, "names with blanks between tabs? Pass sep='\\t', else sep=' '")
 
 
 def _require_no_padding(source: Source, lines: Sequence[Line], layout: CsvLayout) -> None:
@@ -344,7 +397,7 @@ def _require_no_padding(source: Source, lines: Sequence[Line], layout: CsvLayout
     ids: dict[str, Line] = {}
     for line in lines:
         rows = _rows(source, [line], layout) if b'"' not in line.text else ()
-        ids |= {row[place]: line for row in rows for place in layout.places}
+        ids |= {row[place]: line for _, row in rows for place in layout.places}
     padded = next((one for one in ids if one.strip(" ") != one and one.strip(" ") in ids), None)
     if padded is not None:
         ways = "put ids in quotes, or drop the blanks by pandas.read_csv(path, skipinitialspace=True)"
@@ -360,21 +413,21 @@ def _kinds(rows: Sequence[Sequence[str]], layout: CsvLayout, path: str) -> tuple
     values = {
         column: [row[place] for row in rows] for column, place in zip(layout.ends.columns, layout.places, strict=True)
     }
-    kinds = {column: _kind(each) for column, each in values.items()}
+    kinds = {column: _kind(rows, place) for column, place in zip(layout.ends.columns, layout.places, strict=True)}
     for one, other in zip(layout.ends.source, layout.ends.target, strict=True):
         if kinds[one] != kinds[other]:
             if not all(value.strip().isdigit() for end in (one, other) for value in values[end]):
                 raise EdgeInputError(
                     f"{path}: column {one!r} holds {kinds[one]}s and column {other!r} {kinds[other]}s in the first "
-                    f"rows; both ends must have ids of one kind: pandas.read_csv({path!r}, dtype=str) reads strings"
+                    f"rows; both ends must have ids of one kind. {AS_STRINGS}; source= and target= name other columns"
                 )
             kinds[one] = kinds[other] = "string"
     return tuple(kinds[column] for column in layout.ends.columns)
 
 
-def _kind(values: Sequence[str]) -> IdKind:
+def _kind(rows: Sequence[Sequence[str]], place: int) -> IdKind:
     # A number with leading zeros is a code, such as a post code: as an integer it would lose them.
-    integers = all(re.fullmatch("[ \t]*+(?:0|[1-9][0-9]{0,18}+)[ \t]*+", value) for value in values)
+    integers = all(re.fullmatch("[ \t]*+(?:0|[1-9][0-9]{0,18}+)[ \t]*+", row[place]) for row in rows)
     return "integer" if integers else "string"
 
 

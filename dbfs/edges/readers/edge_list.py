@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
-from dbfs.edges.readers.file import TextFile
+from dbfs.edges.readers.doubts import require_no_matrix
+from dbfs.edges.readers.file import TextFile, no_rows
 from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, require_bytes
 from dbfs.edges.readers.options import ReadOptions
@@ -22,6 +23,7 @@ _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
 _AFTER_IDS = re.compile(rb" *+[^ \t]++([ \t]++)[^ \t]++([ \t]++)[^ \t]")
 # Lines among which a leading zero makes the ids of a table strings.
 _SAMPLE_LINES = 100
+_AT_THE_TOP = "skip_rows= passes over lines at the top"
 _IF_NAMES = "If the vertices have names, pass header=True or header=False: whether the first line names the columns"
 
 
@@ -44,18 +46,30 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
     source = head.source
     heading = read_heading(head, options, is_names)
     first, remarks = heading.first, heading.remarks
+    spreadsheet = source.bare_name.endswith((".csv", ".tsv"))
+    if first is None and heading.header is not None and (spreadsheet or options.header):
+        return no_rows(source)
     if first is None:
-        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids")
+        hint = f". {_IF_NAMES}" if heading.header is not None else ""
+        raise TruncatedFileError(f"{source.path} holds no edges; expected lines of two vertex ids{hint}")
     if remarks.strings:
         return open_csv(head, replace(options, header=True))
+    require_no_matrix(head, heading, options)
     grammar = _grammar(heading.header, first, options)
     row = columns_of(first.text, grammar.separator, grammar.tail)
     names: list[str] = []
+    if options.strings:
+        if heading.header is not None and options.header is None and not spreadsheet:
+            raise heading.header.wrong(source.path, f"an edge, or names of columns? {_IF_NAMES}")
+        _require_no_neighbours(heading, first, row, options, source.path)
+        return open_csv(head, options if heading.header else replace(options, header=False))
+    table = options.header is not None or spreadsheet
+    if table and not _digits(row) and (heading.header is not None or options.header is False):
+        return open_csv(head, options)
     if heading.header is not None:
         grammar, row, names = _named(heading.header, first, grammar, source.path)
-    table = options.header is not None or source.bare_name.endswith((".csv", ".tsv"))
     columns = Columns((), POSITIONS)
-    if table and not _digits(row) and all(row[:2]) and (names or options.header is False):
+    if table and not _digits(row) and names:
         return open_csv(head, options)
     if names and (table or _digits(row)):
         columns = options.columns(names, source.path)
@@ -68,13 +82,15 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         parse_line(first.text, grammar)
     except LineError as error:
         hint = f". {_IF_NAMES}" if options.header is None and is_names(b" ".join(row[:2])) else ""
+        if len(row) > 2 and row[0].isdigit() and not re.search(rb"[0-9]", row[1]):
+            hint = ". Other columns may be the ends: source='0', target='2' with header=False"
+        elif not hint and not row[0][:1].isdigit():
+            hint = f". {_AT_THE_TOP}"
         raise first.wrong(source.path, f"{error}{hint}") from None
     if remarks.banner and len(row) == 3 and _digits(row) and row[2].isdigit():
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
         raise first.wrong(source.path, reason)
-    if options.sep is None and not remarks.konect and _may_be_neighbours(first.text, row):
-        reason = "a tab, and then blanks: format='adjacency-list' reads neighbours, and sep=' ' reads values of an edge"
-        raise first.wrong(source.path, reason)
+    _require_no_neighbours(heading, first, row, options, source.path)
     sides = _sides(heading, options)
     if sides is not None:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])
@@ -130,13 +146,17 @@ def _named(header: Line, line: Line, grammar: PairGrammar, path: str) -> tuple[P
                 grammar = replace(grammar, separator=b"\t", tail=b"\t", extra=len(row) - 2)
             return grammar, row, [name.strip(b" \t\"'").decode("utf-8", "replace") for name in names]
     counts = [len(columns_of(text, *marks)) for text in (header.text, line.text)]
-    raise header.wrong(path, f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column")
+    raise header.wrong(
+        path, f"{counts[0]} columns, and {counts[1]} in the next line; expected a name for each column. {_AT_THE_TOP}"
+    )
 
 
-def _may_be_neighbours(text: bytes, row: list[bytes]) -> bool:
-    """Return whether a line, an edge and values by its grammar, is written as a vertex, a tab, and its neighbours."""
-    found = _AFTER_IDS.match(text)
-    return found is not None and b"\t" in found[1] and b"\t" not in found[2] and all(map(bytes.isdigit, row))
+def _require_no_neighbours(heading: Heading, line: Line, row: list[bytes], options: ReadOptions, path: str) -> None:
+    """Refuse a line, an edge and values by its grammar, that is written as a vertex, a tab, and its neighbours."""
+    found = _AFTER_IDS.match(line.text) if options.sep is None and not heading.remarks.konect else None
+    if found is not None and b"\t" in found[1] and b"\t" not in found[2] and all(map(bytes.isdigit, row)):
+        reason = "a tab, and then blanks: format='adjacency-list' reads neighbours, and sep=' ' reads values of an edge"
+        raise line.wrong(path, reason)
 
 
 def _digits(row: list[bytes]) -> bool:

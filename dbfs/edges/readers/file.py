@@ -72,16 +72,19 @@ class TableFile(FileEdges):
         return self.columns.ends
 
 
-def table_facts(source: Source, columns: Columns, schema: Any, directed: bool) -> dict[str, Any]:
+def table_facts(
+    source: Source, columns: Columns, schema: Any, directed: bool, rows: int | None = None
+) -> dict[str, Any]:
     """Return the fields of a ``TableFile`` that all formats of tables fill alike.
 
     Args:
         source, columns, directed: as of ``TableFile``.
         schema: the Arrow schema of the columns of the ends, and perhaps of others.
+        rows: the number of rows, if it is known; a table without rows may have no kinds of ids.
 
     Errors as for ``tables.ids.require_kinds``.
     """
-    kinds = require_kinds(schema, columns.ends, source.path)
+    kinds = require_kinds(schema, columns.ends, source.path, rows=rows)
     found = {"name": source.path, "directed": directed, "values": columns.others, "id_kinds": kinds}
     return {**found, "source": source, "columns": columns}
 
@@ -141,6 +144,20 @@ class TextFile(FileEdges):
     def sampled_edges(self) -> int | None:
         """See ``EdgeList``. Comments and blank lines among the edges count as edges."""
         return lines_by_samples(self.source, self.body)
+
+
+@dataclass(frozen=True)
+class NoRows(FileEdges):
+    """A text that ends after its line of column names: an empty table among the files of one graph."""
+
+    def cut(self, piece_edges: int) -> Sequence[Piece]:  # noqa: ARG002 - there is nothing to cut
+        """Return no piece."""
+        return ()
+
+
+def no_rows(source: Source) -> NoRows:
+    """Return the edges of a text that ends after its line of column names."""
+    return NoRows(source.path, None, 0, directed=False, id_kinds=(), source=source)
 
 
 BATCH_ROWS = 1 << 18

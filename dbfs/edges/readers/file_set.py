@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.file import FileEdges
+from dbfs.edges.readers.file import FileEdges, NoRows
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import explained, require_listed
 from dbfs.edges.tables.ends import POSITIONS, Columns, listed
-from dbfs.errors import EdgeInputError, MissingFileError
+from dbfs.errors import EdgeInputError, MissingFileError, TruncatedFileError
 from dbfs_workers.storage.files import file_system
 from dbfs_workers.storage.pieces import Piece
 
@@ -118,12 +118,23 @@ def open_set(
         EdgeInputError: a file numbers its own vertices, so that its ids mean nothing in the others; or the files differ
             in direction, in the kind of ids, or in their columns.
     """
-    first = open_one(paths[0], options)
+
+    def opened(path: str) -> EdgeList:
+        return open_one(path, options)
+
+    rest = iter(paths)
+    first = next((part for part in map(opened, rest) if not isinstance(part, NoRows)), None)
+    if first is None:
+        raise TruncatedFileError(f"{where}: no file holds edges; expected rows after the lines of column names")
     columns = _columns(first)
     if columns.names and not options.named:
         options = replace(options, like=(first.name, columns))
     with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
-        parts: list[Any] = [first, *pool.map(lambda path: open_one(path, options), paths[1:])]
+        others = list(pool.map(opened, rest))
+    found = [first, *(part for part in others if not isinstance(part, NoRows))]
+    # A table without rows may have no types.
+    parts: list[Any] = [part for part in found if part.m != 0] or [require_typed(first)]
+    first = parts[0]
     for index, part in enumerate(parts):
         if part.n is not None and hasattr(part, "groups"):
             # A Parquet file's number of vertices is its writer's: the ids mean the same in all files.
@@ -142,21 +153,35 @@ def open_set(
         if part.id_kinds != first.id_kinds:
             raise EdgeInputError(
                 f"{part.name} has ids of {_shown(part)}, and {first.name} of {_shown(first)}; all files of a graph "
-                "need ids of one kind"
+                "need ids of one kind. ids='string' takes all ids as strings"
             )
     if not options.named:
-        _require_same_columns(parts)
+        _require_same_columns(found)
     counts, stated = ([getattr(part, count) for part in parts] for count in ("m", "stated"))
     return FileSet(
         name=where,
         n=None,
         m=None if None in counts else sum(counts),
         directed=first.directed,
+        values=tuple(dict.fromkeys(value for part in parts for value in part.values)),
         stated=None if None in stated else sum(stated),
         id_kinds=first.id_kinds,
         where=where,
         parts=tuple(parts),
     )
+
+
+def require_typed(edges: EdgeList) -> EdgeList:
+    """Return the edges of a file.
+
+    Raise ``TruncatedFileError`` or ``EdgeInputError`` for a text without rows, and another table without rows whose
+    columns have no type of ids.
+    """
+    if isinstance(edges, NoRows):
+        raise TruncatedFileError(f"{edges.name} holds no edges; expected rows after the line of column names")
+    if not edges.id_kinds:
+        raise EdgeInputError(f"{edges.name} has no rows, and its columns have no type of ids; expected edges")
+    return edges
 
 
 def _require_same_columns(parts: Sequence[EdgeList]) -> None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from dbfs.edges.readers.lines import LINE_BYTES, Line, bad_line, header_number, unreadable
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import START_BYTES, Source, require_text
-from dbfs.errors import FormatError, InvalidOptionError
+from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
 HEAD_BYTES = 1 << 26
 """Most bytes of text before the first edge."""
@@ -36,14 +36,23 @@ class Head:
 
     Args:
         source: the file.
+        skip_rows: lines at the top that are passed over.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, skip_rows: int = 0) -> None:
         self.source = source
+        self.skip_rows = skip_rows
         self._chunks = source.chunks(size=_CHUNK_BYTES)
         self._text = bytearray()
         self._more()
         require_text(source.path, bytes(self._text[:START_BYTES]))
+        self._start = len(_BOM) if self._text.startswith(_BOM) else 0
+        for _ in range(skip_rows):
+            while (end := self._text.find(b"\n", self._start)) < 0 and self._more():
+                pass
+            if end < 0:
+                raise TruncatedFileError(f"{source.path} has fewer lines than skip_rows={skip_rows} passes over")
+            self._start = end + 1
 
     def lines(self, passed_over: re.Pattern[bytes]) -> Iterator[Line]:
         """Yield the lines from the first one, except lines after it that a pattern matches.
@@ -55,7 +64,7 @@ class Head:
             FormatError: the head is longer than ``HEAD_BYTES`` or ``HEAD_LINES``; or a line is longer than
                 ``LINE_BYTES``, or has a NUL byte or a carriage return inside.
         """
-        number, start = 1, len(_BOM) if self._text.startswith(_BOM) else 0
+        number, start = 1 + self.skip_rows, self._start
         seen = start
         for _ in range(HEAD_LINES):
             # The text grows by chunks, and the last line of a chunk may be a part of a line.
@@ -176,7 +185,7 @@ class Remarks:
             self.undirected = line
 
     def _take_counts(self, after: int) -> None:
-        line = next(itertools.islice(self._head.lines(_ALL_LINES), after, None), None)
+        line = next(itertools.islice(self._head.lines(_ALL_LINES), after - self._head.skip_rows, None), None)
         if line is not None and (found := _KONECT_COUNTS.fullmatch(line.text.strip().lstrip(b"%#"))):
             what = ("the count of edges", "the count of vertices on the left", "the count of vertices on the right")
             self.edges, *sides = (

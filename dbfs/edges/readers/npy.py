@@ -16,7 +16,7 @@ import numpy as np
 from dbfs.edges.readers.file import TableFile, decoding, require_rows, table_facts
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.tables.ends import POSITIONS, Columns, choose_ends
+from dbfs.edges.tables.ends import Columns
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import EdgeInputError, FormatError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
@@ -103,9 +103,7 @@ def _columns(
                 f"{path} holds an array of shape 2 x 2, which may have an edge in each row or in each column; pass "
                 "source='0', target='1' if a row is an edge, else load the array's two rows as (src, dst)"
             )
-        names = POSITIONS.columns
-        ends = choose_ends(names, options.source, options.target, path) if options.named else POSITIONS
-        return Columns((), ends), *((shape[0], True) if shape[1] == 2 else (shape[1], False))
+        return Columns((), options.positions(2, path)), *((shape[0], True) if shape[1] == 2 else (shape[1], False))
     raise EdgeInputError(
         f"{path} holds an array of shape {' x '.join(map(str, shape)) or '()'}; expected m x 2 or 2 x m, or a "
         "one-dimensional array with named columns"

@@ -12,7 +12,7 @@ import json
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,8 @@ def open_npz(source: Source, options: ReadOptions) -> EdgeList:
             return _open_columns(source, options, members)
         if options.named:
             raise InvalidOptionError(f"source= and target= name columns of a table; {source.path} holds a matrix")
+        if options.strings:
+            raise InvalidOptionError(f"ids='string' is for columns of ids; {source.path} holds a matrix")
         layout, shape, stated = _notes(archive, members, source.path, bipartite)
     if bipartite and directed is None:
         directed = False
@@ -196,7 +198,7 @@ def _open_columns(source: Source, options: ReadOptions, members: dict[str, Membe
     """Return the edge list of an archive of arrays of one length; errors as of ``open_npz``."""
     index = members.get(_EDGE_INDEX)
     if index is not None and len(index.shape) == 2 and index.shape[0] == 2 and not options.named:
-        columns = Columns((), POSITIONS)
+        columns = Columns((), replace(POSITIONS, strings=options.strings))
         arrays = dict.fromkeys(POSITIONS.columns, Member(index.shape[1:], index.fortran, index.dtype))
     else:
         columns = options.columns(list(members), source.path)

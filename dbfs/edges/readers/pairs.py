@@ -14,6 +14,7 @@ import numpy as np
 
 from dbfs.edges.readers.file import TextPiece
 from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, parsed, slices, unreadable
+from dbfs.edges.readers.options import MISSING
 from dbfs.edges.readers.source import Source
 from dbfs_workers.storage.pieces import Edges
 from dbfs_workers.storage.reading import Reading
@@ -22,10 +23,13 @@ from dbfs_workers.storage.reading import Reading
 _EXPANSION = 16
 # A zero before other digits belongs to a code, such as 007, that is no number.
 _ID = rb"(?:0|[1-9][0-9]{0,18}+)"
+_MISSING = frozenset(word.encode() for word in MISSING)
 _WHOLE_ID = re.compile(_ID)
 # Data in braces, or a comment, at the end of a line without marks.
 _REST = re.compile(rb"(?<=[ \t])(?:(\{)|#).*+", re.DOTALL)
-_AS_STRINGS = "For ids that are strings pass header=True or header=False: whether the first line names the columns"
+AS_STRINGS = "ids='string' takes ids as the strings that are written"
+
+QUOTED_BREAK = "a line break within quotes; pass pandas.read_csv(path, dtype=str), which reads such values"
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,8 @@ def parse_line(line: bytes, grammar: PairGrammar) -> tuple[int, int] | None:
     last = grammar.high if grammar.right is None else grammar.right
     for vertex, high in ((u, grammar.high), (v, last)):
         if not grammar.low <= vertex <= high:
-            raise LineError(f"id {vertex} is out of range; {grammar.expected}")
+            hint = f". {AS_STRINGS}" if high == INT64_MAX else ""
+            raise LineError(f"id {vertex} is out of range{hint}; {grammar.expected}")
     before = 0 if grammar.right is None else grammar.high - grammar.low + 1
     return u - grammar.low, v - grammar.low + before
 
@@ -141,12 +146,16 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
     columns = columns_of(text, grammar.separator, grammar.tail)
     if grammar.prefix and columns.pop(0) != grammar.prefix:
         return f"doesn't start with {grammar.prefix.decode()!r}"
-    for column in columns[:2]:
+    for end, column in zip(("source", "target"), [*columns[:2], b"", b""], strict=False):
+        if not column:
+            return f"the {end} is missing"
         if not _WHOLE_ID.fullmatch(column):
-            codes = grammar.separator != b" " and re.fullmatch(rb"0[0-9]+", column)
-            return why_not_id(column) + (f". {_AS_STRINGS}" if codes else "")
-    if len(columns) < 2:
-        return "the second id is missing"
+            reason = why_not_id(column)
+            if grammar.separator == b" ":
+                return reason
+            return f"{reason}. {AS_STRINGS}" + (", with missing=() also this one" if column in _MISSING else "")
+    if text.count(b'"') % 2:
+        return QUOTED_BREAK
     if len(columns) == 2 + grammar.extra:
         return "the columns are not separated as in the first line, or quotes don't enclose a whole column"
     return f"{len(columns)} columns" + (
@@ -189,6 +198,8 @@ def why_not_id(token: bytes) -> str:
         return f"id {shown} has a leading zero, which an integer would lose"
     if re.fullmatch(rb"[0-9]+", token):
         return f"id {shown} is past 2^63-1"
+    if token in _MISSING:
+        return f"id {shown} stands for a missing value; an edge needs both ends"
     if re.fullmatch(rb"-[0-9]+", token):
         return f"id {shown} is negative"
     return f"id {shown} is not a plain decimal integer"

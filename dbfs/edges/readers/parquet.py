@@ -59,8 +59,9 @@ def open_parquet(source: Source, options: ReadOptions) -> ParquetFile:
         )
     about, rows = About.of_metadata(schema.metadata, source.path), sum(groups)
     directed = options.directed if about is None else about.direction(options.directed, source.path)
-    facts, n = table_facts(source, columns, schema, bool(directed)), None
-    if about is not None and about.n is not None and not options.named and about.edges in (None, rows):
+    facts, n = table_facts(source, columns, schema, bool(directed), rows), None
+    numbered = about is not None and about.n is not None and about.edges in (None, rows)
+    if about is not None and numbered and not options.named and not options.strings:
         n, facts["first_id"] = about.n, about.first_id
     elif about is not None:
         facts["lone"] = about.lone_ids(schema, columns.ends, rows, source.path)
@@ -114,7 +115,9 @@ class ParquetPiece(TablePiece):
         """Yield the columns of a row group as Arrow tables of about ``BATCH_ROWS`` rows."""
         import pyarrow as pa
 
-        textual = any(not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns)
+        textual = self.ends.strings or any(
+            not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns
+        )
         # Decoded in this thread: Dask's nannies leave Arrow's pool one thread, for which all readers would wait.
         size = _BATCH_STRINGS if textual else BATCH_ROWS
         decoded = file.iter_batches(size, [group], self.ends.columns, use_threads=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dbfs.edges.edge_list import EdgeList, IdKind
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
+from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, require_kinds
 from dbfs.edges.tables.memory import TablePiece, open_columns, open_table
 from dbfs.errors import EdgeInputError, InvalidOptionError
@@ -53,7 +53,9 @@ def is_dask(edges: Any) -> bool:
     )
 
 
-def open_dask(edges: Any, *, source: ColumnNames, target: ColumnNames, directed: bool) -> DaskEdges:
+def open_dask(
+    edges: Any, *, source: ColumnNames, target: ColumnNames, directed: bool, strings: bool = False
+) -> DaskEdges:
     """Make an edge list of a dask DataFrame with columns of ids, or of two dask arrays or Series of ids.
 
     Nothing is computed here. The build computes the partitions on the workers; a DataFrame that was persisted there is
@@ -63,6 +65,7 @@ def open_dask(edges: Any, *, source: ColumnNames, target: ColumnNames, directed:
         edges: the collection; the second of two arrays gets the chunks of the first.
         source, target: names of columns of a DataFrame; see ``dbfs.load``.
         directed: whether edges can be crossed in one direction only.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: the columns are not there, or hold no ids; or the arrays are not one-dimensional, or differ in
@@ -70,34 +73,36 @@ def open_dask(edges: Any, *, source: ColumnNames, target: ColumnNames, directed:
         InvalidOptionError: names are given for arrays.
     """
     if not isinstance(edges, tuple):
-        return _open_frame(edges, source, target, directed)
+        return _open_frame(edges, source, target, directed, strings)
     if source is not None or target is not None:
         raise InvalidOptionError("source= and target= name columns of a table; a pair of dask arrays has none")
     from dask import delayed
 
     parts = _parts_of(edges)
     pieces = tuple(
-        DelayedPiece(delayed(_piece_of_columns, pure=False)(src, dst, f"dask arrays, partition {place}"))
+        DelayedPiece(delayed(_piece_of_columns, pure=False)(src, dst, f"dask arrays, partition {place}", strings))
         for place, (src, dst) in enumerate(zip(*parts, strict=True))
     )
-    return DaskEdges("dask arrays", None, None, directed, pieces=pieces)
+    kinds: tuple[IdKind, ...] = ("string" if strings else "integer",)
+    return DaskEdges("dask arrays", None, None, directed, pieces=pieces, id_kinds=kinds)
 
 
-def _open_frame(frame: Any, source: ColumnNames, target: ColumnNames, directed: bool) -> DaskEdges:
+def _open_frame(frame: Any, source: ColumnNames, target: ColumnNames, directed: bool, strings: bool) -> DaskEdges:
     from dask import delayed
 
     name = "dask DataFrame"
     labels = {str(label): label for label in frame.columns}
     if len(labels) < len(frame.columns):
         raise EdgeInputError(f"{name} has columns of one name; expected distinct names")
-    ends = choose_ends(list(labels), source, target, name)
+    ends = replace(choose_ends(list(labels), source, target, name), strings=strings)
     picked = frame[[labels[column] for column in ends.columns]]
     pieces = tuple(
         DelayedPiece(delayed(_piece_of_partition, pure=False)(part, ends, f"{name}, partition {place}"))
         for place, part in enumerate(picked.to_delayed())
     )
     kinds = _kinds(picked, ends, name)
-    return DaskEdges(str(ends), None, None, directed, pieces=pieces, id_kinds=kinds)
+    others = Columns(tuple(labels), ends).others
+    return DaskEdges(str(ends), None, None, directed, values=others, pieces=pieces, id_kinds=kinds)
 
 
 def _kinds(frame: Any, ends: Ends, name: str) -> tuple[IdKind, ...]:
@@ -106,7 +111,7 @@ def _kinds(frame: Any, ends: Ends, name: str) -> tuple[IdKind, ...]:
 
     sample = frame._meta
     if not all(str(sample[label].dtype) != "object" for label in sample.columns):
-        return tuple("integer" for _ in ends.source)
+        return tuple("string" if ends.strings else "integer" for _ in ends.source)
     columns = {str(label): sample[label] for label in sample.columns}
     schema = pa.table(
         {
@@ -134,13 +139,20 @@ def _parts_of(edges: tuple[Any, Any]) -> tuple[list[Any], list[Any]]:
 
 def _piece_of_partition(partition: Any, ends: Ends, name: str) -> TablePiece:
     """Return a partition of a DataFrame as a piece; runs on a worker."""
-    table = open_table(partition, source=list(ends.source), target=list(ends.target), directed=False, name=name)
+    import pyarrow as pa
+
+    if hasattr(partition, "__len__") and len(partition) == 0:
+        # Without rows the types of its columns say nothing.
+        empty = pa.schema([(column, pa.int64()) for column in ends.columns]).empty_table()
+        return TablePiece(empty, replace(ends, strings=False), Place(name))
+    columns = {"source": list(ends.source), "target": list(ends.target)}
+    table = open_table(partition, **columns, directed=False, name=name, strings=ends.strings)
     return TablePiece(table.table, table.ends, Place(name))
 
 
-def _piece_of_columns(src: Any, dst: Any, name: str) -> TablePiece:
+def _piece_of_columns(src: Any, dst: Any, name: str, strings: bool) -> TablePiece:
     """Return a partition of two arrays as a piece; runs on a worker."""
-    table = open_columns(src, dst, directed=False, name=name)
+    table = open_columns(src, dst, directed=False, name=name, strings=strings)
     return TablePiece(table.table, table.ends, Place(name))
 
 

@@ -27,10 +27,12 @@ class Ends:
 
     Attributes:
         source, target: names of columns, as many of each. One column holds ids; several hold the parts of tuples.
+        strings: whether integers are taken as the strings of their digits.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
+    strings: bool = False
 
     def __str__(self) -> str:
         """Return the name of a graph of these columns: ``who -> whom``."""
@@ -89,7 +91,8 @@ def choose_ends(
         EdgeInputError: a column is not there, or occurs twice, or its name has more than 255 characters; or no columns
             are named, and the ends can't be told, or the columns are not those of ``like`` or are those of a table of
             results. The message lists the columns.
-        InvalidOptionError: only one of ``source`` and ``target`` is given, or they name different numbers of columns.
+        InvalidOptionError: only one of ``source`` and ``target`` is given, or they name different numbers of columns,
+            or the same ones.
         InvalidOptionTypeError: a name is not a string.
     """
     if source is not None or target is not None:
@@ -119,13 +122,25 @@ def choose_ends(
             raise EdgeInputError(f"{name} has no column {column!r}{hint} Its columns: {listed(columns)}")
         if found > 1:
             raise EdgeInputError(f"{name} has {found} columns named {column!r}; expected one")
+    if ends.source == ends.target:
+        raise InvalidOptionError(f"source= and target= both name {listed(ends.source)}; each edge would be a self-loop")
     return ends
+
+
+def has_known_ends(columns: Sequence[str]) -> bool:
+    """Return whether a table's columns include one pair of well-known names, each once."""
+    return len(_known_ends(columns)) == 1
+
+
+def _known_ends(columns: Sequence[str]) -> list[tuple[str, str]]:
+    folded = [column.strip().lower() for column in columns]
+    return [pair for pair in _WELL_KNOWN if folded.count(pair[0]) == folded.count(pair[1]) == 1]
 
 
 def _default_ends(columns: Sequence[str], name: str) -> Ends:
     """Return the ends of a table of which no columns are named; see ``choose_ends``."""
     folded = [column.strip().lower() for column in columns]
-    known = [pair for pair in _WELL_KNOWN if folded.count(pair[0]) == folded.count(pair[1]) == 1]
+    known = _known_ends(columns)
     if len(known) == 1:
         source, target = (columns[folded.index(end)] for end in known[0])
         return Ends((source,), (target,))

@@ -7,6 +7,7 @@ edges stay vertices.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,9 @@ def _networkx(graph: Any, undirected: bool) -> EdgeList:
         require_both_ways(graph)
     lone = [node for node, degree in graph.degree if degree == 0]
     directed = bool(graph.is_directed()) and not undirected
-    return open_pairs(graph.edges(), directed=directed, name=name, lone=lone)
+    # The first edge stands for all: a look at each would take as long as the edges themselves.
+    attributes = next((tuple(map(str, data)) for *_, data in graph.edges(data=True)), ())
+    return replace(open_pairs(graph.edges(), directed=directed, name=name, lone=lone), values=attributes)
 
 
 def _backend_graph(graph: Any, undirected: bool) -> EdgeList:

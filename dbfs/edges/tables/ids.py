@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs.edges.edge_list import IdKind
 from dbfs.edges.tables.ends import Ends
-from dbfs.errors import EdgeInputError
+from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs_workers.storage.id_table import joined
 
 if TYPE_CHECKING:
@@ -26,6 +27,26 @@ if TYPE_CHECKING:
 INT64_MAX = (1 << 63) - 1
 _NONE: Mapping[str, str] = MappingProxyType({})
 _EXPECTED = "ids are integers from 0 to 2^63-1, strings, or several columns of these"
+
+
+def as_strings(ids: str | None) -> bool:
+    """Return whether the option ``ids`` asks for strings: not if it is None or ``given``.
+
+    Raise ``InvalidOptionError`` for another value.
+    """
+    if ids not in (None, "given", "string"):
+        raise InvalidOptionError(
+            f"ids is {ids!r}; expected 'given', or 'string' for ids as the strings that are written"
+        )
+    return ids == "string"
+
+
+def as_words(values: Iterable[Any]) -> NDArray[Any]:
+    """Return values of any type as an array of objects, integers among them as the strings of their digits."""
+    words = [str(int(one)) if isinstance(one, int | np.integer) and type(one) is not bool else one for one in values]
+    found = np.empty(len(words), object)
+    found[:] = words
+    return found
 
 
 @dataclass(frozen=True)
@@ -53,26 +74,36 @@ def row_words(row: int, labels: Any) -> str:
     return f"row {row:,}" if label == row else f"row {getattr(label, 'item', lambda: label)()!r} of the index"
 
 
-def require_kinds(schema: Any, ends: Ends, name: str, dtypes: Mapping[str, str] = _NONE) -> tuple[IdKind, ...]:
-    """Return the kind of each part of an id, by an Arrow schema.
+def require_kinds(
+    schema: Any, ends: Ends, name: str, dtypes: Mapping[str, str] = _NONE, rows: int | None = None
+) -> tuple[IdKind, ...]:
+    """Return the kind of each part of an id, by an Arrow schema; none for a table without rows and types of ids.
 
     Args:
         schema: the schema.
         ends: the columns of an edge's ends.
         name: the table's name in messages.
         dtypes: names of the columns' types in messages, where other than Arrow's.
+        rows: the number of rows, if it is known.
 
     Raises:
         EdgeInputError: a column's type is none of an id, or the two ends are of different kinds.
     """
     kinds: list[IdKind] = []
+    if rows == 0 and not all(
+        _kind_of(kind, ends.strings) for column in ends.columns for _, kind in _fields(schema, column)
+    ):
+        return ()
     for source, target in zip(ends.source, ends.target, strict=True):
-        ours, theirs = (_kinds(schema.field(column).type, column, name, dtypes) for column in (source, target))
+        ours, theirs = (
+            [_kind(kind, field, name, dtypes, ends.strings) for field, kind in _fields(schema, column)]
+            for column in (source, target)
+        )
         if ours != theirs:
             of_source, of_target = (" and ".join(f"{kind}s" for kind in each) for each in (ours, theirs))
             raise EdgeInputError(
                 f"{name}: column {source!r} holds {of_source} and column {target!r} {of_target}; both ends must have "
-                "ids of one kind. Convert one of them, for example to strings"
+                "ids of one kind; ids='string' takes integers as strings"
             )
         kinds += ours
     return tuple(kinds)
@@ -88,7 +119,7 @@ def require_values(table: Any, ends: Ends, place: Place) -> None:
 
     for column, values in _flattened(table, ends.columns):
         _require_present(values, column, place)
-        if pa.types.is_integer(values.type):
+        if pa.types.is_integer(values.type) and not ends.strings:
             _require_range(values, column, place)
 
 
@@ -101,7 +132,7 @@ def edges_of(table: Any, ends: Ends, place: Place) -> tuple[Ids, Ids]:
     Errors as for ``require_kinds`` and ``require_values``, and ``EdgeInputError`` for a string that is not valid UTF-8.
     """
     require_kinds(table.schema, ends, place.name)
-    return ids_of(table, ends.source, ends.source, place), ids_of(table, ends.target, ends.source, place)
+    return ids_of(table, ends.source, ends, place), ids_of(table, ends.target, ends, place)
 
 
 def joined_ids(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
@@ -126,24 +157,21 @@ def in_batches(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Id
         yield joined_ids(held)
 
 
-def ids_of(table: Any, columns: Sequence[str], names: Sequence[str], place: Place) -> Ids:
+def ids_of(table: Any, columns: Sequence[str], ends: Ends, place: Place) -> Ids:
     """Return the ids in columns of an Arrow table.
 
-    Args:
-        table: the table.
-        columns: its columns for one end.
-        names: those of the source, which name the fields of ids that are tuples. A struct's own fields have names.
-        place: the place of the rows.
+    The sources of ``ends`` name the fields of ids that are tuples. A struct's own fields have names.
 
     Errors as for ``edges_of``.
     """
     import pyarrow as pa
 
-    parts = [_column(values, column, place) for column, values in _flattened(table, columns)]
-    first = table.schema.field(names[0]).type
-    if len(names) == 1 and not pa.types.is_struct(first):
+    parts = [_column(values, column, place, ends.strings) for column, values in _flattened(table, columns)]
+    first = table.schema.field(ends.source[0]).type
+    if len(ends.source) == 1 and not pa.types.is_struct(first):
         return parts[0]
-    fields = [first.field(index).name for index in range(first.num_fields)] if len(names) == 1 else list(names)
+    tuples = len(ends.source) == 1
+    fields = [first.field(index).name for index in range(first.num_fields)] if tuples else list(ends.source)
     return pa.StructArray.from_arrays([pa.array(part) for part in parts], fields)
 
 
@@ -160,31 +188,50 @@ def _flattened(table: Any, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield column, values
 
 
-def _kinds(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> tuple[IdKind, ...]:
-    """Return the kind of ids of an Arrow type, or those of a struct's fields; arguments and errors as of ``_kind``."""
+def _fields(schema: Any, column: str) -> list[tuple[str, Any]]:
+    """Return the fields of a column of structs, ``column.field``, else the column itself, with their Arrow types."""
     import pyarrow as pa
 
+    kind = schema.field(column).type
     if not pa.types.is_struct(kind) or not kind.num_fields:
-        return (_kind(kind, column, name, dtypes),)
+        return [(column, kind)]
     fields = [kind.field(index) for index in range(kind.num_fields)]
-    return tuple(_kind(field.type, f"{column}.{field.name}", name, dtypes) for field in fields)
+    return [(f"{column}.{field.name}", field.type) for field in fields]
 
 
-def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> IdKind:
-    """Return the kind of ids of an Arrow type; arguments as of ``require_kinds``.
+def _inner(kind: Any) -> Any:
+    """Return the type of the values of an Arrow type, which may be one of categories."""
+    import pyarrow as pa
+
+    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _kind_of(kind: Any, strings: bool) -> IdKind | None:
+    """Return the kind of ids of an Arrow type; None if no id has it. ``strings`` as of ``Ends``."""
+    import pyarrow as pa
+
+    types, inner = pa.types, _inner(kind)
+    if types.is_integer(inner):
+        return "string" if strings else "integer"
+    texts = types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
+    # DuckDB's integers of 128 bits become decimals without a scale.
+    return "string" if texts or (strings and types.is_decimal(inner) and inner.scale == 0) else None
+
+
+def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str], strings: bool) -> IdKind:
+    """Return the kind of ids of an Arrow type; arguments as of ``require_kinds`` and ``Ends``.
 
     Raises:
         EdgeInputError: no id has the type. The message says what to do about the most frequent ones.
     """
     import pyarrow as pa
 
-    types, inner = pa.types, kind
-    while types.is_dictionary(inner) or types.is_run_end_encoded(inner):
-        inner = inner.value_type
-    if types.is_integer(inner):
-        return "integer"
-    if types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner):
-        return "string"
+    found = _kind_of(kind, strings)
+    if found is not None:
+        return found
+    types, inner = pa.types, _inner(kind)
     if types.is_floating(inner):
         hint = (
             "Missing values turn integers into floats in pandas: drop those rows and convert the column, "
@@ -199,8 +246,10 @@ def _kind(kind: Any, column: str, name: str, dtypes: Mapping[str, str]) -> IdKin
     raise EdgeInputError(f"{name}: column {column!r} holds {dtypes.get(column, kind)}; {_EXPECTED}. {hint}")
 
 
-def _column(values: Any, column: str, place: Place) -> Ids:
-    """Return the ids of one column: int64, or a ``large_string`` array; errors as of ``edges_of``."""
+def _column(values: Any, column: str, place: Place, strings: bool) -> Ids:
+    """Return the ids of one column: int64, or a ``large_string`` array; ``strings`` as of ``Ends``, errors as of
+    ``edges_of``.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -209,7 +258,7 @@ def _column(values: Any, column: str, place: Place) -> Ids:
     if pa.types.is_dictionary(values.type):
         values = _decoded(values, column, place)
     _require_present(values, column, place)
-    if pa.types.is_integer(values.type):
+    if pa.types.is_integer(values.type) and not strings:
         _require_range(values, column, place)
         return np.ascontiguousarray(values.to_numpy(), dtype=np.int64)
     try:
@@ -237,7 +286,8 @@ def _decoded(values: Any, column: str, place: Place) -> Any:
             for chunk in values.chunks
         ]
         values = pa.chunked_array(chunks, pa.dictionary(values.type.index_type, pa.large_string()))
-    return values.cast(inner if pa.types.is_integer(inner) else pa.large_string())
+    whole = pa.types.is_integer(inner) or pa.types.is_decimal(inner)
+    return values.cast(inner if whole else pa.large_string())
 
 
 def _require_present(values: Any, column: str, place: Place) -> None:
@@ -260,11 +310,12 @@ def _require_range(values: Any, column: str, place: Place) -> None:
         row = place.row(pc.index(pc.less(values, pa.scalar(0, values.type)), True).as_py())
         first = pc.filter(values, pc.less(values, pa.scalar(0, values.type)))[0].as_py()
         raise EdgeInputError(
-            f"{row}: column {column!r} is {first}; integer ids are 0 or more. As strings any id will do"
+            f"{row}: column {column!r} is {first}; integer ids are 0 or more. ids='string' takes any id as a string"
         )
     if high > INT64_MAX:
         over = pc.greater(values, pa.scalar(INT64_MAX, values.type))
         row, first = place.row(pc.index(over, True).as_py()), pc.filter(values, over)[0].as_py()
         raise EdgeInputError(
-            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. As strings any id will do"
+            f"{row}: column {column!r} is {first}; the largest integer id is {INT64_MAX}. "
+            "ids='string' takes any id as a string"
         )

@@ -10,8 +10,8 @@ import numpy as np
 
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.edges.tables.about import KEY, About
-from dbfs.edges.tables.ends import ColumnNames, Ends, choose_ends
-from dbfs.edges.tables.ids import INT64_MAX, Place, edges_of, require_kinds, require_values, row_words
+from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
+from dbfs.edges.tables.ids import INT64_MAX, Place, as_words, edges_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
 from dbfs_workers.storage.id_sequence import IdSequence
 
@@ -114,7 +114,13 @@ def is_table(edges: Any) -> bool:
 
 
 def open_table(
-    table: Any, *, source: ColumnNames, target: ColumnNames, directed: bool | None, name: str = ""
+    table: Any,
+    *,
+    source: ColumnNames,
+    target: ColumnNames,
+    directed: bool | None,
+    name: str = "",
+    strings: bool = False,
 ) -> TableEdges:
     """Make an edge list of a table in memory: an edge for each row.
 
@@ -125,6 +131,7 @@ def open_table(
         directed: whether edges can be crossed in one direction only. None for what a table of dbfs says of itself, and
             for undirected edges in all others.
         name: the table's name; if empty, that of its columns, and ``table`` in messages of this function.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row.
@@ -133,7 +140,7 @@ def open_table(
     """
     title = name or "table"
     try:
-        columns, ends = _selected(table, source, target, title)
+        columns, ends, others = _selected(table, source, target, title, strings)
         about = About.of_metadata(columns.schema.metadata, title)
     except DbfsError:
         raise
@@ -146,22 +153,24 @@ def open_table(
         # Values of any type are named by their Arrow type, which says more.
         dtypes = {column: of_column[column] for column in ends.columns if of_column[column] not in _OF_ANY_TYPE}
         labels = table.index
-    kinds = require_kinds(columns.schema, ends, title, dtypes)
+    kinds = require_kinds(columns.schema, ends, title, dtypes, columns.num_rows)
+    if not kinds:
+        raise EdgeInputError(f"{title} has no rows, and its columns have no type of ids; expected edges")
     require_values(columns, ends, Place(title, labels=labels))
-    is_directed, lone = bool(directed), None
+    is_directed, lone, rows = bool(directed), None, columns.num_rows
     if about is not None:
         is_directed = about.direction(directed, title)
-        lone = about.lone_ids(columns.schema, ends, columns.num_rows, title)
-    rows = columns.num_rows
-    return TableEdges(name or str(ends), None, rows, is_directed, table=columns, ends=ends, id_kinds=kinds, lone=lone)
+        lone = about.lone_ids(columns.schema, ends, rows, title)
+    facts = {"values": others, "table": columns, "ends": ends, "id_kinds": kinds, "lone": lone}
+    return TableEdges(name or str(ends), None, rows, is_directed, **facts)
 
 
-def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") -> TableEdges:
+def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays", strings: bool = False) -> TableEdges:
     """Make an edge list of two columns that are no arrays of integers: arrays, Series or Arrow arrays of one length.
 
     Errors as for ``open_table``, and ``EdgeInputError`` if the columns differ in length.
     """
-    source, target = _array(src, "src", name), _array(dst, "dst", name)
+    source, target = _array(src, "src", name, strings), _array(dst, "dst", name, strings)
     if len(source) != len(target):
         raise EdgeInputError(f"src has {len(source)} ids and dst {len(target)}; both must have the same length")
     import pyarrow as pa
@@ -171,7 +180,8 @@ def open_columns(src: Any, dst: Any, *, directed: bool, name: str = "arrays") ->
         end: [f"{end}{place}" if len(parts) > 1 else end for place in range(len(parts))] for end, parts in ends.items()
     }
     table = pa.table([*ends["src"], *ends["dst"]], names=[*names["src"], *names["dst"]])
-    return open_table(table, source=names["src"], target=names["dst"], directed=directed, name=name)
+    columns = {"source": names["src"], "target": names["dst"]}
+    return open_table(table, **columns, directed=directed, name=name, strings=strings)
 
 
 def _parts(ids: Any) -> list[Any]:
@@ -182,27 +192,53 @@ def _parts(ids: Any) -> list[Any]:
     return [*ids.flatten()] if tuples else [ids]
 
 
-def _selected(table: Any, source: ColumnNames, target: ColumnNames, name: str) -> tuple[pa.Table, Ends]:
-    """Return the columns of the ends as an Arrow table, reading no other columns where the library allows it."""
+def _selected(
+    table: Any, source: ColumnNames, target: ColumnNames, name: str, strings: bool
+) -> tuple[pa.Table, Ends, tuple[str, ...]]:
+    """Return the columns of the ends as an Arrow table, the ends, and the names of the other columns.
+
+    No other columns are read where the library allows it.
+    """
     import pyarrow as pa
+
+    def chosen(names: list[str]) -> tuple[Ends, tuple[str, ...]]:
+        ends = replace(choose_ends(names, source, target, name), strings=strings)
+        return ends, Columns(tuple(names), ends).others
 
     if _module(table) in ("pandas", "cudf"):
         labels = list(table.columns)
-        ends = choose_ends([str(label) for label in labels], source, target, name)
+        if source is None and target is None:
+            _require_no_matrix(table, [str(label) for label in labels], name)
+        ends, others = chosen([str(label) for label in labels])
         picked = {column: table[_label(labels, column)] for column in ends.columns}
         if _module(table) == "cudf":
-            return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends
-        columns = pa.table({column: _array(series, column, name) for column, series in picked.items()})
+            return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends, others
+        columns = pa.table({column: _array(series, column, name, strings) for column, series in picked.items()})
         if isinstance(text := table.attrs.get(KEY), str):
             typed = None if columns.num_rows else About.of_text(text, name).empty(ends.columns)
             columns = (columns if typed is None else typed).replace_schema_metadata({KEY: text})
-        return columns, ends
+        return columns, ends, others
     if not hasattr(table, "__arrow_c_stream__"):
         table = pa.table(pa.record_batch(table))
     reader = pa.RecordBatchReader.from_stream(table)
-    ends = choose_ends(reader.schema.names, source, target, name)
+    ends, others = chosen(reader.schema.names)
     schema = pa.schema([reader.schema.field(column) for column in ends.columns], reader.schema.metadata)
-    return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends
+    return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends, others
+
+
+def _require_no_matrix(table: Any, labels: list[str], name: str) -> None:
+    """Raise ``EdgeInputError`` for a DataFrame whose rows have the labels of its columns: an adjacency matrix.
+
+    Two rows of two columns without labels may be edges.
+    """
+    if len(table) == len(labels) > 1 and labels != ["0", "1"]:
+        rows = table.index.to_pandas() if _module(table) == "cudf" else table.index
+        if [str(row) for row in rows] == labels:
+            raise EdgeInputError(
+                f"{name}: its rows have the labels of its columns, as those of an adjacency matrix have. Pass "
+                "networkx.from_pandas_adjacency(frame), whose ids are the labels, or a SciPy matrix; of edges name the "
+                "columns of the ends by source= and target="
+            )
 
 
 def _label(labels: list[Any], column: str) -> Any:
@@ -210,12 +246,15 @@ def _label(labels: list[Any], column: str) -> Any:
     return next(label for label in labels if str(label) == column)
 
 
-def _array(values: Any, column: str, name: str) -> Any:
-    """Return a column as an Arrow array or chunked array.
+def _array(values: Any, column: str, name: str, strings: bool = False) -> Any:
+    """Return a column as an Arrow array or chunked array; ``strings`` as of ``open_table``.
 
     Raise ``EdgeInputError`` if the values are of several types, or of none that Arrow has.
     """
     import pyarrow as pa
+
+    if strings and str(getattr(values, "dtype", "")) in _OF_ANY_TYPE:
+        values = as_words(values)
 
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray | IdSequence):
@@ -252,14 +291,15 @@ def _first_wrong(values: Any) -> str | None:
             continue
         if isinstance(value, int) and value > INT64_MAX:
             where = row_words(row, labels)
-            return f"is {value} in {where}; the largest integer id is {INT64_MAX}. As strings any id will do"
+            most = f"the largest integer id is {INT64_MAX}. ids='string' takes any id as a string"
+            return f"is {value} in {where}; {most}"
         kind = type(value).__name__
         if first is None:
             first = (kind, row_words(row, labels))
         elif kind != first[0]:
             return (
                 f"mixes types: {first[0]} in {first[1]} and {kind} in {row_words(row, labels)}; ids must be of one "
-                "type. Convert all of them, for example to strings"
+                "type. ids='string' takes integers as strings"
             )
     return None
 

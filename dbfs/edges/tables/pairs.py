@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from dbfs.edges.tables.ends import Ends
-from dbfs.edges.tables.ids import Place, ids_of, require_kinds, require_values
+from dbfs.edges.tables.ids import Place, as_words, ids_of, require_kinds, require_values
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError
 from dbfs_workers.storage.id_sequence import value_of
@@ -31,7 +31,9 @@ def is_pairs(edges: Any) -> TypeGuard[Iterable[Any]]:
     return isinstance(edges, list | tuple | Set | Iterator)
 
 
-def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lone: Sequence[Any] = ()) -> TableEdges:
+def open_pairs(
+    pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lone: Sequence[Any] = (), strings: bool = False
+) -> TableEdges:
     """Make an edge list of pairs ``(source, target)``; each is a tuple or a list.
 
     Args:
@@ -39,6 +41,7 @@ def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lon
         directed: whether edges can be crossed in one direction only.
         name: the edges' name in messages.
         lone: ids of further vertices, which may have no edge.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: an element is no pair, or the ids are not all integers, all strings, or all tuples of these.
@@ -48,7 +51,7 @@ def open_pairs(pairs: Iterable[Any], *, directed: bool, name: str = "pairs", lon
     tables = []
     source, rest = iter(pairs), 0
     while chunk := list(itertools.islice(source, _CHUNK_PAIRS)):
-        tables.append(_table(*_transposed(chunk, name, rest), name))
+        tables.append(_table(*_transposed(chunk, name, rest), name, strings=strings))
         rest += len(chunk)
     lone_columns = columns_of(lone, "vertex") if len(lone) else None
     if not tables:
@@ -82,7 +85,7 @@ def with_lone(table: pa.Table, lone: Sequence[pa.Array] | None, *, directed: boo
         if [column.type for column in lone] != [table.schema.field(column).type for column in ends.source]:
             raise EdgeInputError(f"{name}: vertices without edges have ids of another type than those with edges")
         columns, place = pa.table(list(lone), names=list(ends.source)), Place(f"{name}, vertices without edges")
-        others = ids_of(columns, ends.source, ends.source, place)
+        others = ids_of(columns, ends.source, ends, place)
     return TableEdges(name, None, table.num_rows, directed, table=table, ends=ends, id_kinds=kinds, lone=others)
 
 
@@ -101,7 +104,14 @@ def _transposed(chunk: list[Any], name: str, first: int) -> tuple[Sequence[Any],
     raise AssertionError("a chunk with an element that is no pair has no such element")
 
 
-def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Sequence[Any] | None = None) -> pa.Table:
+def _table(
+    source: Sequence[Any],
+    target: Sequence[Any],
+    name: str,
+    types: Sequence[Any] | None = None,
+    *,
+    strings: bool = False,
+) -> pa.Table:
     """Return pairs as a table: ``SINGLE``, or for tuples a column for each part of the source and of the target."""
     import pyarrow as pa
 
@@ -110,7 +120,7 @@ def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Seque
     else:
         try:
             # Together, so that both ends are of one type.
-            both = columns_of([*source, *target], "vertex")
+            both = columns_of([*source, *target], "vertex", strings=strings)
         except EdgeInputError as error:
             raise EdgeInputError(f"{name}: {error}") from None
         sides = [[column.slice(0, len(source)) for column in both], [column.slice(len(source)) for column in both]]
@@ -119,13 +129,14 @@ def _table(source: Sequence[Any], target: Sequence[Any], name: str, types: Seque
     return pa.table([*sides[0], *sides[1]], names=names)
 
 
-def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
+def columns_of(values: Sequence[Any], what: str, *, strings: bool = False) -> list[pa.Array]:
     """Return ids as Arrow arrays: int64 or ``large_string``; an array for each part of ids that are tuples.
 
     Args:
         values: integers (NumPy's too), strings, or tuples of one length, 2 or more, of these, or Arrow's scalars. No
             values are integers.
         what: what a value is, for messages, such as ``node``.
+        strings: whether integers are taken as the strings of their digits.
 
     Raises:
         EdgeInputError: the values are of several types, of another type, or past int64.
@@ -137,8 +148,9 @@ def columns_of(values: Sequence[Any], what: str) -> list[pa.Array]:
         if len(lengths) > 1 or lengths[0] < 2:
             another = f", and another of length {lengths[-1]}" if len(lengths) > 1 else ""
             raise EdgeInputError(f"a {what} is a tuple of length {lengths[0]}{another}; expected one length, 2 or more")
-        return [_column(part, f"part {place} of a {what}") for place, part in enumerate(zip(*values, strict=True))]
-    return [_column(values, what)]
+        parts = enumerate(zip(*values, strict=True))
+        return [_column(part, f"part {place} of a {what}", strings) for place, part in parts]
+    return [_column(values, what, strings)]
 
 
 def _python(values: Sequence[Any]) -> Sequence[Any]:
@@ -146,10 +158,12 @@ def _python(values: Sequence[Any]) -> Sequence[Any]:
     return [*map(value_of, values)] if any(hasattr(kind, "as_py") for kind in set(map(type, values))) else values
 
 
-def _column(values: Sequence[Any], what: str) -> pa.Array:
+def _column(values: Sequence[Any], what: str, strings: bool) -> pa.Array:
     import pyarrow as pa
 
     values = _python(values)
+    if strings:
+        values = as_words(values).tolist()
     kinds = set(map(type, values))
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         try:
@@ -157,7 +171,7 @@ def _column(values: Sequence[Any], what: str) -> pa.Array:
         except (pa.ArrowInvalid, OverflowError):
             wide = next(value for value in values if not -(1 << 63) <= int(value) < 1 << 63)
             raise EdgeInputError(
-                f"a {what} is {wide}; integer ids are 0 to 2^63-1. As strings any id will do"
+                f"a {what} is {wide}; integer ids are 0 to 2^63-1. ids='string' takes any id as a string"
             ) from None
     if all(issubclass(kind, str) for kind in kinds):
         try:
