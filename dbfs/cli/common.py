@@ -63,7 +63,7 @@ for 16.8 million of a Matrix Market file. The difference shrinks with the edges,
 SMALL_BYTES = 2**26
 """The same for a file without a header, in bytes: text with 4.2 million edges has 53 MiB."""
 
-_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 
 # Dask itself reads a scheduler's address from this variable, and its Kubernetes operator writes it there.
 _SCHEDULER: dict[str, Any] = {"metavar": "ADDRESS", "envvar": "DASK_SCHEDULER_ADDRESS", "show_envvar": True}

@@ -15,18 +15,25 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.adjacency import open_adjacency_list
 from dbfs.edges.readers.arrow import open_arrow
 from dbfs.edges.readers.csv_table import open_csv, open_ncol
+from dbfs.edges.readers.dl import open_dl
 from dbfs.edges.readers.edge_list import open_edge_list
 from dbfs.edges.readers.file_set import members, open_set
+from dbfs.edges.readers.foreign import recognised
+from dbfs.edges.readers.gml import open_gml
 from dbfs.edges.readers.gr import open_gr
+from dbfs.edges.readers.graph_xml import open_gexf, open_graphml
 from dbfs.edges.readers.heading import Head
+from dbfs.edges.readers.lgl import open_lgl
 from dbfs.edges.readers.matrix_market import BANNER, open_matrix_market
 from dbfs.edges.readers.metis import open_metis
 from dbfs.edges.readers.npy import open_npy
 from dbfs.edges.readers.npz import open_npz
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
+from dbfs.edges.readers.pajek import open_pajek
 from dbfs.edges.readers.parquet import open_parquet
 from dbfs.edges.readers.saved import open_saved, saved_folder
 from dbfs.edges.readers.source import Source, find_source
+from dbfs.edges.readers.tgf import open_tgf
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 
@@ -41,6 +48,13 @@ _TEXTS: dict[str, tuple[Callable[[Head, ReadOptions], EdgeList], tuple[str, ...]
     "adjacency-list": (open_adjacency_list, ("sep", "comment", "bipartite")),
     "ncol": (open_ncol, ("comment", "bipartite")),
     "csv": (open_csv, ("sep", "header", "comment", "bipartite", *_COLUMNS)),
+    "graphml": (open_graphml, ()),
+    "gexf": (open_gexf, ()),
+    "gml": (open_gml, ()),
+    "pajek": (open_pajek, ()),
+    "lgl": (open_lgl, ()),
+    "dl": (open_dl, ()),
+    "tgf": (open_tgf, ()),
 }
 """By format: what opens a file, and the options that say something of it beyond format, direction and strictness."""
 _BINARIES: dict[str, tuple[Callable[[Source, ReadOptions], EdgeList], tuple[str, ...]]] = {
@@ -130,7 +144,7 @@ def _open_one(path: str | os.PathLike[str], options: ReadOptions) -> EdgeList:
         raise FormatError(f"{found.path} is no {format} file by its first bytes; the option format says {format!r}")
     head = Head(found)
     lines = options.sep is not None or options.header is not None
-    guess = format or ("csv" if options.named else guess_format(head, lines=lines))
+    guess = format or guess_format(head, lines=lines, table=options.named, hashes=options.comment is None)
     text, taken = _TEXTS[guess]
     options.require_only(taken, guess, found.path)
     try:
@@ -167,21 +181,30 @@ _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:(?:#|%|//|c[ \t])[^\n\r\0]*+|c)?+
 _EDGE = re.compile(rb"[0-9]++(?:\s*+[,;]\s*+|\s++)[0-9]++(?:[\s,;]|$)")
 
 
-def guess_format(head: Head, *, lines: bool = False) -> str:
+def guess_format(head: Head, *, lines: bool = False, table: bool = False, hashes: bool = True) -> str:
     """Return the name of a file's format: a key of ``readers.FORMATS``.
 
     Args:
         head: the first lines.
         lines: whether a file whose name says nothing has an edge in each line.
+        table: whether the file has columns, of which the caller named some.
+        hashes: whether lines that begin with ``#`` may be more than comments.
 
     A METIS header looks like an edge, so that format is recognised by the name alone.
 
     Raises:
-        FormatError: neither name nor header identifies a format; the message lists the formats.
+        FormatError: neither name nor header identifies a format, or they identify one of another program that is not
+            read here; the message lists the formats, or says the way in.
         TruncatedFileError: the name identifies no format, and the file holds only comments.
     """
     source = head.source
     name = source.bare_name
+    if not BANNER.match(head.start):
+        foreign = recognised(source.path, name, head.start, by_name=not (lines or table), hashes=hashes)
+        if foreign is not None:
+            return foreign
+    if table:
+        return "csv"
     named = next((each for each, suffixes in _BY_NAME.items() if PurePosixPath(name).suffix in suffixes), None)
     if named is None and (lines or name.startswith(_KONECT)):
         named = "edge-list"

@@ -45,6 +45,11 @@ class Head:
         self._more()
         require_text(source.path, bytes(self._text[:START_BYTES]))
 
+    @property
+    def start(self) -> bytes:
+        """The beginning of the text, at least 64 KiB unless the text is shorter."""
+        return bytes(self._text)
+
     def lines(self, passed_over: re.Pattern[bytes]) -> Iterator[Line]:
         """Yield the lines from the first one, except lines after it that a pattern matches.
 
