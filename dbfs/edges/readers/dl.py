@@ -21,8 +21,11 @@ from dbfs.memory import require_room
 _START = re.compile(r"\s*+dl\b[\s,]*+", re.IGNORECASE)
 _DATA = re.compile(r"\bdata\s*+:", re.IGNORECASE)
 _OPTION = re.compile(r"(\w++)\s*+=\s*+(\w++)[\s,]*+")
-_EMBEDDED = re.compile(r"labels\s++embedded\s*+:?+[\s,]*+", re.IGNORECASE)
-_LABELS = re.compile(r"labels\s*+:", re.IGNORECASE)
+_PRESENT = re.compile(r"diagonal\s*+=?+\s*+present[\s,]*+", re.IGNORECASE)
+_LABELS = re.compile(
+    r"(?:\b(?P<others>level|matrix)\s++|\b(?:row|col|column)\s++)?+\blabels\s*+(?::|(?P<embedded>embedded\b)\s*+:?+)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r'"([^"]*+)"|([^\s,"]++)')
 _FORMATS = ("fullmatrix", "edgelist1", "nodelist1")
 # An entry of a dict, its string and its integer.
@@ -73,21 +76,8 @@ class _Dl:
         return self._found.edge_list()
 
     def _take_header(self, text: str) -> None:
-        start = _START.match(text)
-        at = 0 if start is None else start.end()
-        options: dict[str, str] = {}
-        while at < len(text):
-            if found := _OPTION.match(text, at):
-                options[found.group(1).lower()] = found.group(2).lower()
-            elif found := _EMBEDDED.match(text, at):
-                self._embedded = True
-            elif found := _LABELS.match(text, at):
-                self._labels = _words(text[found.end() :])
-                break
-            else:
-                shown = repr(text[at : at + 40].partition("\n")[0])
-                raise FormatError(f"{self._path}: {shown} in the header of DL; expected n=, format=, labels: or data:")
-            at = found.end()
+        start, headings = _START.match(text), list(_LABELS.finditer(text))
+        options = self._options(text[: headings[0].start() if headings else len(text)], start.end() if start else 0)
         unknown = {key: value for key, value in options.items() if key not in ("n", "format", "nm")}
         if unknown or options.get("nm", "1") != "1":
             shown = ", ".join(f"{key}={value}" for key, value in (unknown or options).items())
@@ -98,6 +88,15 @@ class _Dl:
         self._format = options.get("format", _FORMATS[0])
         if self._format not in _FORMATS:
             raise FormatError(f"{self._path}: format={self._format}; expected one of {', '.join(_FORMATS)}")
+        ends = [*(each.start() for each in headings[1:]), len(text)]
+        for heading, end in zip(headings, ends, strict=False):
+            if heading["embedded"]:
+                self._embedded = True
+            elif not heading["others"]:
+                labels = _words(text[heading.end() : end])
+                if self._labels and labels != self._labels:
+                    raise FormatError(f"{self._path}: rows and columns have other labels; expected one square matrix")
+                self._labels = labels
         if self._labels:
             self._take_vertices(self._labels)
         elif not self._embedded:
@@ -105,6 +104,21 @@ class _Dl:
             require_room(_VERTEX_BYTES * self._n, what, "a Parquet table of its edges would take less")
             self._labels = [str(vertex) for vertex in range(1, self._n + 1)]
             self._take_vertices(self._labels)
+
+    def _options(self, text: str, at: int) -> dict[str, str]:
+        """Return the options of the header from a place on."""
+        options: dict[str, str] = {}
+        while at < len(text):
+            found = _OPTION.match(text, at)
+            if found:
+                options[found.group(1).lower()] = found.group(2).lower()
+            else:
+                found = _PRESENT.match(text, at)
+            if found is None:
+                shown = repr(text[at : at + 40].partition("\n")[0])
+                raise FormatError(f"{self._path}: {shown} in the header of DL; expected n=, format=, labels: or data:")
+            at = found.end()
+        return options
 
     def _take_vertices(self, names: Sequence[str]) -> None:
         if len(names) != self._n:
@@ -117,14 +131,19 @@ class _Dl:
         columns = self._labels
         if self._embedded:
             columns, at = words[:n], n
-            self._take_vertices(columns)
+            if not self._labels:
+                self._take_vertices(columns)
         width = n + self._embedded
         if len(words) - at != n * width:
             error = TruncatedFileError if len(words) - at < n * width else FormatError
             raise error(f"{self._path}: {len(words) - at:,} words in a matrix of {n:,} x {width:,}")
+        # Programs write the names of rows and columns in letters of other sizes.
+        folded = {name.casefold(): name for name in columns}
         for row in range(n):
             start = at + row * width
-            source = words[start] if self._embedded else columns[row]
+            source = columns[row]
+            if self._embedded and words[start] != source:
+                source = folded.get(words[start].casefold(), words[start])
             for target, word in zip(columns, words[start + self._embedded : start + width], strict=True):
                 where = f"entry ({source}, {target})"
                 try:
@@ -151,7 +170,7 @@ class _Dl:
             seen.update(dict.fromkeys(names))
             for target in names[1:]:
                 self._found.take_edge(names[0], target, where)
-        if self._embedded:
+        if self._embedded and not self._labels:
             self._take_vertices(list(seen))
 
     def _name(self, word: str, where: str) -> str:

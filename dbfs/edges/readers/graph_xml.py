@@ -64,7 +64,8 @@ class _Reader(ABC):
         self._graphs = 0
         # By kind and id of an attribute: its name.
         self._names: dict[tuple[str, str], str] = {}
-        self._parser = expat.ParserCreate(namespace_separator=" ")
+        # A name of a namespace must not hold the separator; some programs write one with a blank at its end.
+        self._parser = expat.ParserCreate(namespace_separator="}")
         self._parser.StartDoctypeDeclHandler = self._doctype
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
@@ -91,7 +92,7 @@ class _Reader(ABC):
         raise self._wrong("a document type, which may define entities; XML is read without. Delete '<!DOCTYPE ...>'")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        namespace, _, local = name.rpartition(" ")
+        namespace, _, local = name.rpartition("}")
         if not self._open:
             self._namespace = namespace
             if local != self.root:

@@ -30,6 +30,7 @@ from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+from dbfs_workers.text import counted
 
 _WHAT = "NumPy archive"
 _LAYOUTS = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": ("row", "col")}
@@ -186,11 +187,9 @@ class ColumnsPiece:
             table = pa.table({name: as_arrow(values, name, path) for name, values in columns.items()})
         reading.take_edges(table.num_rows)
         source, target = edges_of(table, self.ends, Place(path))
-        for ids in (source, target) if self.n is not None else ():
-            if len(ids) and ids.max() >= self.n:
-                raise FormatError(
-                    f"{path}: the id {ids.max()}, and {self.n:,} vertices; expected ids 0 to {self.n - 1}"
-                )
+        most = max((int(np.max(ids)) for ids in (source, target) if self.n is not None and len(ids)), default=-1)
+        if self.n is not None and most >= self.n:
+            raise FormatError(f"{path}: the id {most}, and {counted(self.n, 'vertex', 'vertices')}, from 0 on")
         return source, target
 
 

@@ -32,13 +32,13 @@ _OTHERS = (b"partition", b"vector", b"permutation", b"cluster", b"hierarchy")
 
 
 def open_pajek(head: Head, options: ReadOptions) -> EdgeList:
-    """Read a Pajek file: arcs, edges, lists of both, and matrices, of all relations together.
+    """Read a Pajek file: arcs, edges, lists of both, or a matrix.
 
     A nonzero entry of a matrix is an arc; between the two sets of vertices of a two-mode network an edge.
 
     Raises:
-        FormatError: a line breaks the format; or the file holds several networks or none, a vertex that is none of 1
-            to n, or both arcs and edges.
+        FormatError: a line breaks the format; or the file holds several networks, relations or none, a vertex that is
+            none of 1 to n, or both arcs and edges.
         TruncatedFileError: a matrix has too few entries.
         GraphTooLargeError: this process has too little memory for the file.
     """
@@ -58,7 +58,9 @@ class _Pajek:
         # Vertices of the first set of a two-mode network.
         self._first: int | None = None
         self._section = b""
+        # The number of the relation of each section of edges, and whether one of these is a matrix.
         self._relations: set[bytes] = set()
+        self._matrix = False
         # Entries of the matrix so far.
         self._entries = 0
         self._line = (0, b"")
@@ -79,7 +81,10 @@ class _Pajek:
                 self._take_row(text.split())
             elif self._section in _LISTS:
                 self._take_edges(text.split())
-            elif self._section not in _OTHERS:
+            elif self._section in _OTHERS:
+                continue
+            elif self._section or text[:1].isdigit():
+                # Some files have words above the first section.
                 raise self._wrong("expected '*Vertices n', and then arcs, edges or a matrix")
         self._begin(b"", b"")
         if self._n is None:
@@ -113,9 +118,10 @@ class _Pajek:
             directed = _LISTS.get(section, self._first is None)
             # Without a single edge the kind of the first section decides.
             self._directions.default = directed if self._directions.default is None else self._directions.default
-            self._relations.add(rest.strip())
-            if len(self._relations) > 1:
-                self._edge_values["relation"] = None
+            self._relations.update(word for word in rest.split()[:1] if word.startswith(b":"))
+            if len(self._relations) > 1 or (self._matrix and section == b"matrix"):
+                raise self._wrong("edges of a second relation; a graph has one: delete the sections of the others")
+            self._matrix |= section == b"matrix"
             self._entries = 0
         elif section not in (b"", b"network", *_OTHERS):
             raise self._wrong("an unknown section; expected *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist or *Matrix")
@@ -148,8 +154,9 @@ class _Pajek:
 
     def _take_row(self, words: list[bytes]) -> None:
         rows, columns = self._shape()
-        if self._entries + len(words) > rows * columns:
-            raise self._wrong(f"more entries than a matrix of {rows:,} x {columns:,} has")
+        # A row may take several lines, and a line has no part of a second row.
+        if self._entries == rows * columns or self._entries % columns + len(words) > columns:
+            raise self._wrong(f"more entries than a row of a matrix of {rows:,} x {columns:,} has")
         for word in words:
             try:
                 value = float(word)
