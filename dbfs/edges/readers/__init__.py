@@ -1,9 +1,11 @@
 """Readers of files of edges: text formats, and tables and arrays in binary formats.
 
 Text: Matrix Market, METIS, edge lists (SNAP's, KONECT's and plain ones), adjacency lists, ``.gr`` of PACE and DIMACS,
-CSV and NCOL. Binary: Parquet, Arrow, NumPy's ``.npy`` and ``.npz``. In comes the path of a file, a folder or a pattern
-that client and workers can read, and what the caller says of it: ``ReadOptions``. Out goes an EdgeList; the client
-reads only a file's header or footer (METIS: also its line starts), and workers read the edges.
+CSV and NCOL. Binary: Parquet, Arrow, NumPy's ``.npy`` and ``.npz``. The client reads GraphML, GEXF, GML, Pajek, LGL, DL
+and TGF whole (``whole``); ``foreign`` knows these, and formats that are refused with the way in. In comes the path of a
+file, a folder or a pattern that client and workers can read, and what the caller says of it: ``ReadOptions``. Out goes
+an EdgeList; of all other formats the client reads only a file's header or footer (METIS: also its line starts), and
+workers read the edges.
 """
 
 import os
@@ -81,16 +83,19 @@ def from_file(
 ) -> EdgeList:
     """Open a file of edges, a saved graph, or the files of a folder or a pattern: read their heads, not their edges.
 
-    A file of a text format may be compressed as gz, xz, bz2 or zst. A compressed file is one piece, since it can only
-    be streamed. What the arguments leave open comes from the file's name, header and comments. A file that can be read
-    in two ways is refused, and the message names the argument that decides.
+    A file of a text format may be compressed as gz, xz, bz2 or zst, or be the only file of a zip archive. A compressed
+    file is one piece, since it can only be streamed. Files of GraphML, GEXF, GML, Pajek, LGL, DL and TGF are read here
+    and now, whole; their ids are those of the file, not its labels, and a line of the log says what is left out. What
+    the arguments leave open comes from the file's name, header and comments. A file that can be read in two ways is
+    refused, and the message names the argument that decides.
 
     Args:
         path: a file that client and workers see under the same path, or a URL that fsspec understands; the folder of
             a saved graph; a folder, or a pattern with ``*``, whose tables or edge lists hold one graph's edges
             together.
         format: ``matrix-market``, ``metis``, ``edge-list``, ``gr``, ``adjacency-list``, ``ncol``, ``csv``,
-            ``parquet``, ``arrow``, ``npy`` or ``npz``. It overrides the name, and what the file says of itself.
+            ``parquet``, ``arrow``, ``npy`` or ``npz``; ``graphml``, ``gexf``, ``gml``, ``pajek``, ``lgl``, ``dl`` or
+            ``tgf``. It overrides the name, and what the file says of itself.
         directed: overrides the format's direction: False to cross each edge both ways, True only as listed.
         source, target: names of the columns of a table; see ``dbfs.load``. The columns of a table without names are
             ``0``, ``1`` and so on.
@@ -113,8 +118,10 @@ def from_file(
         InvalidOptionTypeError: an option is of another type.
         MissingFileError: there is no such file.
         TruncatedFileError: the file is empty, ends in its header, or is shorter than its header promises.
-        FormatError: the file isn't in the format (the message names the line), or its first edge comes after more than
-            64 MiB of comments and blank lines.
+        FormatError: the file isn't in the format (the message names the line), or is in one of another program that is
+            not read here (the message says the way in); or its first edge comes after more than 64 MiB of comments and
+            blank lines; or its edges are of both directions, and ``directed`` is not given.
+        GraphTooLargeError: a file that is read whole does not fit this process's memory.
         EdgeInputError: the table's columns are not there, or hold no ids; or the columns of files of one graph differ.
         UnreadableFileError: the file system or the network fails.
     """

@@ -215,7 +215,7 @@ REFUSED = (
     Foreign(
         "HDF5",
         (".h5", ".hdf5", ".h5ad"),
-        None,
+        r"\x89HDF\r\n",
         "file = h5py.File({path!r}); dbfs.load((file['src'][:], file['dst'][:]))",
     ),
     Foreign(
@@ -255,7 +255,9 @@ def recognised(path: str, name: str, start: bytes, *, by_name: bool, hashes: boo
     Raises:
         FormatError: no reader here reads the format; the message says what does.
     """
-    found, reason = _by_start(start, hashes), "by its first lines"
+    found, reason = _by_start(start), "by its first lines"
+    if found is None and hashes:
+        found = _by_hashes(path, start)
     if found is None and by_name:
         suffix = PurePosixPath(name).suffix
         found, reason = next((each for each in (*READ, *REFUSED) if suffix in each.suffixes), None), "by its name"
@@ -273,28 +275,35 @@ def way_in(path: str, name: str, start: bytes) -> str | None:
     return None
 
 
-def _by_start(start: bytes, hashes: bool) -> Foreign | None:
+def _by_start(start: bytes) -> Foreign | None:
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    for each in (*READ, *REFUSED):
-        if each.start is not None and _compiled(each.start).match(text):
-            return each
-    if hashes and _has_lone_hash(text):
+    return next((each for each in (*READ, *REFUSED) if each.start and _compiled(each.start).match(text)), None)
+
+
+def _by_hashes(path: str, start: bytes) -> Foreign | None:
+    """Return TGF for a text with a line ``#`` after data, and LGL for one with lists below lines ``# name``.
+
+    Raise ``FormatError`` for lists of two words that may be edges below comments as well.
+    """
+    lines = [words for line in start.removeprefix(b"\xef\xbb\xbf").splitlines() if (words := line.split())]
+    data = next(
+        (place for place, words in enumerate(lines) if not words[0].startswith((b"#", b"%", b"//"))), len(lines)
+    )
+    if [b"#"] in lines[data:]:
         return _TGF
-    return _LGL if hashes and _has_headed_lists(text) else None
-
-
-def _has_lone_hash(text: bytes) -> bool:
-    """Return whether a line after data is a mark ``#`` alone, as between the vertices and the edges of TGF."""
-    lines = iter(text.splitlines())
-    return any(line and not line.startswith((b"#", b"%", b"//")) for line in lines) and b"#" in map(bytes.strip, lines)
-
-
-def _has_headed_lists(text: bytes) -> bool:
-    """Return whether lines ``# name`` stand above lists of single names, of which one is such a name, as in LGL."""
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    heads = {words[1] for words in lines if len(words) == 2 and words[0] == b"#"}
-    singles = {words[0] for words in lines if len(words) == 1}
-    return lines != [] and lines[0][0] == b"#" and not heads.isdisjoint(singles)
+    names = [words[1] for words in lines if words[0] == b"#" and len(words) == 2]
+    rows = [words for words in lines if words[0] != b"#"]
+    if len(names) < 2 or lines[0][0] != b"#" or len(names) + len(rows) != len(lines):
+        return None
+    # A name that is in a list too is one of a vertex, and hardly one of a part of the file.
+    if max(map(len, rows), default=0) > 2 or {words[0] for words in rows}.isdisjoint(names):
+        return None
+    if min(map(len, rows)) == 2:
+        raise FormatError(
+            f"{path} may be LGL, with a weight after each neighbour, or have an edge in each line, below comments; "
+            "pass format='lgl' or format='edge-list'"
+        )
+    return _LGL
 
 
 @lru_cache(maxsize=128)

@@ -164,7 +164,9 @@ class _GraphML(_Reader):
 
     def _close(self, name: str) -> None:
         if name == "graph":
-            self._found.directions.default = self._outer.pop()
+            outer = self._outer.pop()
+            # The direction of the outermost graph stays, for a file without edges.
+            self._found.directions.default = outer if self._outer else self._found.directions.default
 
 
 class _Gexf(_Reader):

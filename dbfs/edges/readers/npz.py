@@ -216,7 +216,7 @@ def _stated(archive: zipfile.ZipFile, members: dict[str, Member], path: str, opt
         if named or member is None or (member.shape != (2,) if name == "shape" else member.shape not in ((), (1,))):
             continue
         numbers = set(_values(archive, name, member, path, None).ravel().tolist())
-        if len(numbers) != 1 or not all(isinstance(each, int | float) and each >= 0 == each % 1 for each in numbers):
+        if len(numbers) != 1 or not all(type(each) in (int, float) and each >= 0 == each % 1 for each in numbers):
             raise FormatError(f"{path}: the array {name!r} is no number of vertices, nor the shape of a square matrix")
         found[name] = int(min(numbers))
     return found

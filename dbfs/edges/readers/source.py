@@ -284,10 +284,9 @@ def _member_of(path: str, raw: IO[bytes]) -> str:
             if any(name.startswith("xl/") for name in names):
                 raise FormatError(f"{path} is a workbook; dbfs.load(pandas.read_excel({path!r})) reads its first sheet")
             more = ", ..." if len(files) > _MOST_NAMES else ""
-            way = f"; pass 'zip://{names[0]}::{path}' for the first one" if files else ""
             raise FormatError(
                 f"{path} is a zip archive of {len(files):,} files ({', '.join(names[:_MOST_NAMES])}{more}); expected "
-                f"one{way}"
+                "one: unpack the archive, and pass the file of edges"
             )
         if files[0].flag_bits & _ENCRYPTED:
             raise FormatError(f"{path} is an encrypted zip archive; expected one without a password")
