@@ -49,7 +49,7 @@ def from_0_or_1(count: int, smallest: int, largest: int) -> bool:
 
 logger = logging.getLogger(__name__)
 
-_COMPRESSED: Final = (".gz", ".xz", ".bz2", ".zst")
+_COMPRESSED: Final = (".gz", ".xz", ".bz2", ".zst", ".zip")
 # Text with 4.2 million edges has 53 MiB.
 _LINE_BYTES: Final = 16
 _WEIGHTS = frozenset(["weight", "weights", "w", "cost", "length", "distance", "dist", "value", "values", "capacity"])
@@ -74,6 +74,7 @@ class EdgeList(ABC):
         completes: whether a build adds the reverses that mirrored edges lack, instead of refusing the edges.
         values: names of what the pieces leave out of each edge: its weight, or further columns of a table.
         vertex_values: number of values, such as weights, of vertices that the pieces leave out.
+        told: whether the log has named all of these already.
         id_kinds: kind of each part of an id; one part, unless ids are tuples.
         kernels: modules of the CPU kernels by which pieces are read.
     """
@@ -90,6 +91,7 @@ class EdgeList(ABC):
     completes: bool = field(default=False, kw_only=True)
     values: tuple[str, ...] = field(default=(), kw_only=True)
     vertex_values: int = field(default=0, kw_only=True)
+    told: bool = field(default=False, kw_only=True)
     id_kinds: tuple[IdKind, ...] = field(default=("integer",), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -184,7 +186,7 @@ class EdgeList(ABC):
 
 def tell_left_out(edges: EdgeList) -> None:
     """Log what a traversal does not use of the edges: a warning if it may be weights, since a level counts edges."""
-    if edges.values or edges.vertex_values:
+    if not edges.told and (edges.values or edges.vertex_values):
         names = [*edges.values, *(["weights of vertices"] if edges.vertex_values else [])]
         words = [word for name in names for word in name.lower().split()]
         level = logging.WARNING if any(word in _WEIGHTS or word == "column" for word in words) else logging.INFO

@@ -140,10 +140,10 @@ def open_set(
             # A Parquet file's number of vertices is its writer's: the ids mean the same in all files.
             ids = np.arange(part.first_id, part.first_id + part.n, dtype=np.int64)
             parts[index] = part = replace(part, n=None, lone=ids)
-        if part.n is not None:
+        if part.n is not None or not isinstance(part, FileEdges):
+            own = "" if part.n is None else f", 0 to {part.n - 1}"
             raise EdgeInputError(
-                f"{part.name} has vertices of its own, 0 to {part.n - 1}; of several files, only tables and edge lists "
-                "make one graph"
+                f"{part.name} has vertices of its own{own}; of several files, only tables and edge lists make one graph"
             )
         if part.directed != first.directed:
             words = ["undirected", "directed"]

@@ -54,6 +54,11 @@ class Head:
                 raise TruncatedFileError(f"{source.path} has fewer lines than skip_rows={skip_rows} passes over")
             self._start = end + 1
 
+    @property
+    def start(self) -> bytes:
+        """The beginning of the text, at least 64 KiB unless the text is shorter."""
+        return bytes(self._text)
+
     def lines(self, passed_over: re.Pattern[bytes]) -> Iterator[Line]:
         """Yield the lines from the first one, except lines after it that a pattern matches.
 

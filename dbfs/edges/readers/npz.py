@@ -3,7 +3,8 @@
 Source: SciPy, ``scipy.sparse.save_npz``. A stored entry (i, j) is an edge from i to j, whatever its value. The archive
 is compressed, so that one worker reads it as a stream. A matrix that ``dbfs generate`` or ``dbfs convert`` wrote says
 in the array ``dbfs`` whether edges are directed. For another matrix the caller says so, or the client reads the whole
-matrix to find out whether it is symmetric.
+matrix to find out whether it is symmetric. Beside arrays of ids, one such as ``num_nodes`` says how many vertices there
+are.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.storage.pieces import IdEdges
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+from dbfs_workers.text import counted
 
 _WHAT = "NumPy archive"
 _LAYOUTS = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": ("row", "col")}
@@ -37,6 +39,8 @@ _CHUNK_BYTES = 1 << 22
 _NOTE_BYTES = 1 << 20
 # PyTorch Geometric's array of shape (2, m).
 _EDGE_INDEX = "edge_index"
+# Arrays that say how many vertices there are, or how many rows and columns their matrix has.
+_COUNTS = ("num_nodes", "num_vertices", "n_nodes", "n_vertices", "number_of_nodes", "n", "shape")
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def open_npz(source: Source, options: ReadOptions) -> EdgeList:
         if "format" not in members:
             if bipartite:
                 raise InvalidOptionError(f"bipartite=True is for matrices; {source.path} holds arrays of ids")
-            return _open_columns(source, options, members)
+            return _open_columns(source, options, members, _stated(archive, members, source.path, options))
         if options.named:
             raise InvalidOptionError(f"source= and target= name columns of a table; {source.path} holds a matrix")
         if options.strings:
@@ -157,15 +161,17 @@ class ColumnsPiece:
     Attributes:
         source, ends, limits: as of ``TablePiece``.
         index: whether these are the rows of one array.
+        n: number of vertices; None if the archive does not say.
     """
 
     source: Source
     ends: Ends
     index: bool
+    n: int | None
     limits: ReadLimits
 
     def read(self) -> IdEdges:
-        """Return the ids in the arrays; errors as of ``NpyPiece.read``."""
+        """Return the ids in the arrays; errors as of ``NpyPiece.read``, and ``FormatError`` for ids from ``n`` on."""
         import pyarrow as pa
 
         path = self.source.path
@@ -182,7 +188,11 @@ class ColumnsPiece:
         with decoding(path, _WHAT):
             table = pa.table({name: as_arrow(values, name, path) for name, values in columns.items()})
         reading.take_edges(table.num_rows)
-        return edges_of(table, self.ends, Place(path))
+        source, target = edges_of(table, self.ends, Place(path))
+        most = max((int(np.max(ids)) for ids in (source, target) if self.n is not None and len(ids)), default=-1)
+        if self.n is not None and most >= self.n:
+            raise FormatError(f"{path}: the id {most}, and {counted(self.n, 'vertex', 'vertices')}, from 0 on")
+        return source, target
 
 
 @dataclass(frozen=True)
@@ -191,17 +201,39 @@ class ColumnsFile(TableFile):
 
     def cut(self, piece_edges: int) -> Sequence[ColumnsPiece]:  # noqa: ARG002 - one piece of any size
         """Return the one piece: an archive is a stream."""
-        return [ColumnsPiece(self.source, self.ends, not self.columns.names, self.limits())]
+        return [ColumnsPiece(self.source, self.ends, not self.columns.names, self.n, self.limits())]
 
 
-def _open_columns(source: Source, options: ReadOptions, members: dict[str, Member]) -> ColumnsFile:
+def _stated(archive: zipfile.ZipFile, members: dict[str, Member], path: str, options: ReadOptions) -> dict[str, int]:
+    """Return the numbers of vertices that arrays of an archive state, by the names of these arrays.
+
+    Such an array has one value, or two as the shape of a matrix, and is no column that the options name.
+
+    Raise ``FormatError`` for a number below 0, and for the shape of a matrix that is not square.
+    """
+    found = {}
+    for name in _COUNTS:
+        member = members.get(name)
+        named = name in (options.source, options.target)
+        if named or member is None or (member.shape != (2,) if name == "shape" else member.shape not in ((), (1,))):
+            continue
+        numbers = set(_values(archive, name, member, path, None).ravel().tolist())
+        if len(numbers) != 1 or not all(type(each) in (int, float) and each >= 0 == each % 1 for each in numbers):
+            raise FormatError(f"{path}: the array {name!r} is no number of vertices, nor the shape of a square matrix")
+        found[name] = int(min(numbers))
+    return found
+
+
+def _open_columns(
+    source: Source, options: ReadOptions, members: dict[str, Member], stated: dict[str, int]
+) -> ColumnsFile:
     """Return the edge list of an archive of arrays of one length; errors as of ``open_npz``."""
     index = members.get(_EDGE_INDEX)
     if index is not None and len(index.shape) == 2 and index.shape[0] == 2 and not options.named:
         columns = Columns((), replace(POSITIONS, strings=options.strings))
         arrays = dict.fromkeys(POSITIONS.columns, Member(index.shape[1:], index.fortran, index.dtype))
     else:
-        columns = options.columns(list(members), source.path)
+        columns = options.columns([name for name in members if name not in stated], source.path)
         arrays = {name: members[name] for name in columns.ends.columns}
     sizes = {name: member.shape for name, member in arrays.items()}
     if any(len(shape) != 1 for shape in sizes.values()) or len(set(sizes.values())) > 1:
@@ -209,7 +241,15 @@ def _open_columns(source: Source, options: ReadOptions, members: dict[str, Membe
         raise FormatError(f"{source.path}: arrays of the shapes {shown}; expected one dimension and one length")
     schema = schema_of({name: member.dtype for name, member in arrays.items()}, source.path)
     facts = table_facts(source, columns, schema, bool(options.directed))
-    return ColumnsFile(n=None, m=next(iter(sizes.values()))[0], **facts)
+    if len(set(stated.values())) > 1:
+        shown = ", ".join(f"{name}={n}" for name, n in stated.items())
+        raise FormatError(f"{source.path} says in two ways how many vertices there are: {shown}")
+    if stated and facts["id_kinds"] != ("integer",):
+        raise FormatError(
+            f"{source.path}: the array {next(iter(stated))!r} counts vertices 0 to n-1, and the ids are no integers; "
+            "write the archive without that array"
+        )
+    return ColumnsFile(n=next(iter(stated.values()), None), m=next(iter(sizes.values()))[0], **facts)
 
 
 def _symmetric_or_not(source: Source, layout: str, members: dict[str, Member]) -> EdgeList:

@@ -111,7 +111,11 @@ def _patterns(grammar: PairGrammar) -> tuple[re.Pattern[bytes], re.Pattern[bytes
     lead, gap, tail = _blanks(grammar.separator), _gap(grammar.separator), _tail(grammar)
     if grammar.prefix:
         lead += re.escape(grammar.prefix) + gap
-    marks = rb"|".join(re.escape(mark) + (rb"(?![^ \t\r\n])" if mark.isalpha() else b"") for mark in grammar.comments)
+    # After the first edge a mark "#" alone may begin the edges of TGF, unless the caller says that it is a comment.
+    after = {b"#": rb"(?![ \t]*+\r?+\n)"} if len(grammar.comments) > 1 else {}
+    marks = rb"|".join(
+        re.escape(mark) + (rb"(?![^ \t\r\n])" if mark.isalpha() else after.get(mark, b"")) for mark in grammar.comments
+    )
     comment = rb"[ \t]*+(?:" + marks + rb")[^\n\r\0]*+\r?+\n"
     skipped = rb"[ \t]*+\r?+\n" + (rb"|" + comment if marks else b"")
     ids = lead + rb"(" + _ID + rb")" + gap + rb"(" + _ID + rb")" + tail
@@ -143,6 +147,8 @@ def _why_wrong(text: bytes, grammar: PairGrammar) -> str:
     """Return why a line without carriage return breaks the grammar."""
     if reason := unreadable(text):
         return reason
+    if text.strip() == b"#":
+        return "a mark alone. In TGF it begins the edges (format='tgf'); comment='#' passes over it"
     columns = columns_of(text, grammar.separator, grammar.tail)
     if grammar.prefix and columns.pop(0) != grammar.prefix:
         return f"doesn't start with {grammar.prefix.decode()!r}"

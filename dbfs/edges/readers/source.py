@@ -11,6 +11,8 @@ import io
 import lzma
 import os
 import re
+import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +21,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, cast
 
 from dbfs import config
+from dbfs.edges.readers.foreign import way_in
 from dbfs.errors import (
+    DbfsError,
     FormatError,
     InvalidOptionError,
     TruncatedFileError,
@@ -27,7 +31,7 @@ from dbfs.errors import (
 from dbfs_workers.storage.files import file_system, open_file
 from dbfs_workers.storage.saved.folder import is_refused, reading
 
-Compression = Literal["gzip", "xz", "bz2", "zstd"]
+Compression = Literal["gzip", "xz", "bz2", "zstd", "zip"]
 Content = Literal["text", "parquet", "arrow", "npy", "npz"]
 """What a file holds, by its first bytes: text of any format, or a table or an array in a binary format."""
 
@@ -45,20 +49,24 @@ _NAMES: dict[Content, str] = {
     "npy": "a NumPy array",
     "npz": "a NumPy archive",
 }
-_EXPECTED = "expected text, text compressed as gz, xz, bz2 or zst, a Parquet or Arrow table, or a NumPy array"
+_EXPECTED = "expected text, text compressed as gz, xz, bz2, zst or zip, a Parquet or Arrow table, or a NumPy array"
 _UNREAD_MAGIC = {
-    _ZIP: f"a zip archive; {_EXPECTED}",
+    _ZIP: "a zip archive that is compressed again; unpack it",
     b"\x04\x22\x4d\x18": f"compressed by lz4; {_EXPECTED}",
     b"7z\xbc\xaf\x27\x1c": f"a 7z archive; {_EXPECTED}",
     b"FEA1": "a Feather table of version 1; write it again as version 2 (pyarrow.feather.write_feather)",
     b"PARE": "an encrypted Parquet table; expected one without encryption",
 }
+_ENCRYPTED = 1
+# What Python's zipfile raises for broken archives, and for kinds of compression that it lacks.
+_OF_ZIP = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, struct.error)
+_MOST_NAMES = 10
 _TAR_MARK, _TAR_MARK_AT = b"ustar", 257
 _ZSTD_BYTES = 1 << 20
 # Stored bytes that a decompressor gets at once where the bytes of a part of the text count.
 _STEP_BYTES = 1 << 12
 _CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1f\x7f]")
-SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
+SUFFIXES = (".gz", ".xz", ".bz2", ".zst", ".zip")
 START_BYTES = 1024
 """Bytes from the start of a file that ``require_text`` needs: a header of a binary format is shorter."""
 
@@ -72,17 +80,19 @@ class Source:
         compression: by the first bytes; None for plain text, and for a binary file.
         size: bytes as stored; None if the file system doesn't report it.
         content: by the first bytes; ``text`` if the file is compressed.
+        member: the name of the file in a zip archive; None of other files.
     """
 
     path: str
     compression: Compression | None
     size: int | None
     content: Content = "text"
+    member: str | None = None
 
     @property
     def bare_name(self) -> str:
-        """The file's name in lower case, without folders and the suffix of a compression."""
-        name = PurePosixPath(self.path.lower()).name
+        """The name, of an archive the member's, in lower case, without folders and the suffix of a compression."""
+        name = PurePosixPath((self.member or self.path).lower()).name
         suffix = PurePosixPath(name).suffix
         return name.removesuffix(suffix) if suffix in SUFFIXES else name
 
@@ -142,7 +152,9 @@ class Source:
         require_listed(self.path)
         text = bytearray()
         with explained(self.path, self.compression), open_file(self.path) as raw:
-            stream = _decompressed(cast(IO[bytes], _InSteps(raw)), self.compression)
+            # The directory of an archive, at its end, is read at once.
+            steps = raw if self.compression == "zip" else cast(IO[bytes], _InSteps(raw))
+            stream = _decompressed(steps, self.compression)
             # A buffer of the stream holds nothing after reads of its own size.
             while len(text) < size and (part := stream.read(_ZSTD_BYTES)):
                 text += part
@@ -247,8 +259,44 @@ def _decompressed(raw: IO[bytes], compression: Compression | None) -> IO[bytes]:
             return cast(IO[bytes], bz2.BZ2File(raw))
         case "zstd":
             return cast(IO[bytes], io.BufferedReader(_Zstd(raw), _ZSTD_BYTES))
+        case "zip":
+            archive = zipfile.ZipFile(raw)
+            return archive.open(_members(archive)[0])
         case None:
             return raw
+
+
+def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Return the files of an archive, without those in which macOS keeps what it alone reads."""
+    return [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
+
+
+def _member_of(path: str, raw: IO[bytes]) -> str:
+    """Return the name of the one file in a zip archive.
+
+    Raises:
+        FormatError: the archive holds none or several, or one that is encrypted or an archive itself.
+    """
+    with zipfile.ZipFile(raw) as archive:
+        files = _members(archive)
+        names = [info.filename for info in files]
+        if len(files) != 1:
+            if any(name.startswith("xl/") for name in names):
+                raise FormatError(f"{path} is a workbook; dbfs.load(pandas.read_excel({path!r})) reads its first sheet")
+            more = ", ..." if len(files) > _MOST_NAMES else ""
+            raise FormatError(
+                f"{path} is a zip archive of {len(files):,} files ({', '.join(names[:_MOST_NAMES])}{more}); expected "
+                "one: unpack the archive, and pass the file of edges"
+            )
+        if files[0].flag_bits & _ENCRYPTED:
+            raise FormatError(f"{path} is an encrypted zip archive; expected one without a password")
+        with archive.open(files[0]) as member:
+            start = member.read(START_BYTES)
+        if not start:
+            raise TruncatedFileError(f"{path} is empty: its file {names[0]!r} is; expected edges")
+        if start.startswith((_ZIP, *_MAGIC)):
+            raise FormatError(f"{path}: its file {names[0]!r} is compressed again; unpack the archive")
+        return names[0]
 
 
 def find_source(path: str | os.PathLike[str]) -> Source:
@@ -276,11 +324,15 @@ def find_source(path: str | os.PathLike[str]) -> Source:
     if not start:
         raise TruncatedFileError(f"{name} is empty; expected edges")
     compression = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-    content = content_of(name, start)
-    if compression is None and content == "text":
+    content, member = content_of(name, start), None
+    if content == "text" and start.startswith(_ZIP):
+        compression = "zip"
+        with explained(name, compression), open_file(name) as raw:
+            member = _member_of(name, raw)
+    elif compression is None and content == "text":
         require_text(name, start)
     # Files of /proc have a size of 0, whatever they hold.
-    return Source(name, compression, info.get("size") or None, content)
+    return Source(name, compression, info.get("size") or None, content, member)
 
 
 def content_of(name: str, start: bytes) -> Content:
@@ -306,7 +358,9 @@ def require_text(name: str, start: bytes) -> None:
         raise FormatError(f"{name} is a tar archive; unpack it and pass the file of edges in it")
     # A comment may have a control character, so that one alone does not make a file binary. UTF-16 has NULs alone.
     if has_control(start) and (b"\0" in start or not is_utf8(start)):
-        raise FormatError(f"{name} is a binary file; {_EXPECTED}")
+        raise FormatError(
+            way_in(name, PurePosixPath(name.lower()).name, start) or f"{name} is a binary file; {_EXPECTED}"
+        )
 
 
 def has_control(text: bytes) -> bool:
@@ -329,10 +383,15 @@ def explained(path: str, compression: Compression | None) -> Iterator[None]:
     with reading(path):
         try:
             yield
-        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        except DbfsError:
+            raise
+        except (EOFError, zlib.error, lzma.LZMAError, *_OF_ZIP, OSError) as error:
             # Decompressors raise OSError itself, without a number. Errors with a number come from the machine or the
             # network.
             plain = type(error) in (OSError, gzip.BadGzipFile) and compression is not None and not is_refused(error)
+            # Libraries that open URLs raise errors of zipfile's types too.
+            if isinstance(error, _OF_ZIP) and compression != "zip":
+                raise
             if isinstance(error, OSError) and (not plain or error.errno is not None):
                 raise
             if isinstance(error, EOFError) or "Truncated compressed stream" in str(error):

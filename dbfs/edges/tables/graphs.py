@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.pairs import SINGLE, open_pairs, with_lone
 from dbfs.errors import EdgeInputError, InvalidOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def is_graph(edges: Any) -> bool:
@@ -107,10 +110,7 @@ def _igraph(graph: Any, undirected: bool) -> EdgeList:
         )
     import pyarrow as pa
 
-    ids = pa.array(names, pa.large_string())
-    lone = np.setdiff1d(np.arange(n), np.concatenate(ends))
-    table = pa.table([ids.take(pa.array(end)) for end in ends], names=SINGLE)
-    return with_lone(table, [ids.take(pa.array(lone))], directed=directed, name="igraph graph")
+    return from_indices(ends, pa.array(names, pa.large_string()), directed, "igraph graph")
 
 
 def _rustworkx(graph: Any, undirected: bool) -> EdgeList:
@@ -123,6 +123,23 @@ def _networkit(graph: Any, undirected: bool) -> EdgeList:
     nodes = np.array(list(graph.iterNodes()), np.int64)
     directed = bool(graph.isDirected()) and not undirected
     return _indexed(_table_of(list(graph.iterEdges())), nodes, directed, "NetworKit graph")
+
+
+def from_indices(ends: tuple[Any, Any], ids: pa.Array, directed: bool, name: str) -> EdgeList:
+    """Return the edge list of edges between indices of ids, each of which is a vertex.
+
+    Args:
+        ends: sources and targets, two int64 arrays of one length.
+        ids: the ids, int64 or ``large_string``, each once.
+        directed, name: as of ``open_pairs``.
+
+    Errors as for ``with_lone``.
+    """
+    import pyarrow as pa
+
+    lone = np.setdiff1d(np.arange(len(ids)), np.concatenate(ends))
+    table = pa.table([ids.take(pa.array(end)) for end in ends], names=SINGLE)
+    return with_lone(table, [ids.take(pa.array(lone))], directed=directed, name=name)
 
 
 def _table_of(pairs: Any) -> tuple[Any, Any]:
