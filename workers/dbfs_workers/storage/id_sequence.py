@@ -1,4 +1,4 @@
-"""IdSequence: strings or tuples in Arrow's buffers, read as Python's values. Calls hand out many ids in this form."""
+"""How calls hand out many ids: IdArray, integers in NumPy's array, and IdSequence, strings or tuples in Arrow's buffers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,26 @@ def value_of(one: Any) -> Any:
 
 
 def handed_out(ids: NDArray[np.int64] | pa.Array) -> CallerIds:
-    """Return ids as callers get them: an array of integers as it is, an Arrow array as a sequence."""
-    return ids if isinstance(ids, np.ndarray) else IdSequence(ids)
+    """Return ids as callers get them, without a copy."""
+    return ids.view(IdArray) if isinstance(ids, np.ndarray) else IdSequence(ids)
+
+
+class IdArray(NDArray[np.int64]):
+    """Ids that are integers: an array of NumPy, with the calls of ``IdSequence`` for libraries of Arrow's kind."""
+
+    def to_arrow(self) -> pa.Array:
+        """Return an Arrow array of ``int64``."""
+        import pyarrow as pa
+
+        return pa.array(np.asarray(self))
+
+    def to_pylist(self) -> list[Any]:
+        """Return all ids as a list of Python's integers."""
+        return self.tolist()  # type: ignore[no-any-return]
+
+    def __contains__(self, one: object) -> bool:
+        value = value_of(one)
+        return isinstance(value, int | np.integer) and bool((np.asarray(self) == value).any())
 
 
 class IdSequence(Sequence[Any]):
