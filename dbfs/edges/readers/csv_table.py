@@ -331,7 +331,7 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
     guessed = options.header is None and not options.named
     if header is not None and guessed and has_known_ends([rows[0][place].lower() for place in unknown.places]):
         raise first.wrong(source.path, f"names of columns? Pass skip_rows={first.number - 1}, else source= and target=")
-    if header is None and not options.named and not all(_kind(rows, place) == "integer" for place in unknown.places):
+    if header is None and not options.named:
         require_no_triples(rows, [line.text for line, _ in data], options.missing_words, source.path)
     layout = unknown if options.strings else replace(unknown, kinds=_kinds(rows, unknown, source.path))
     _require_no_padding(source, lines, layout)

@@ -90,12 +90,14 @@ def require_no_triples(rows: Sequence[Sequence[str]], raw: Sequence[bytes], miss
         path: the file.
 
     Raises:
-        EdgeInputError: the third column of a row is no number, date, dict, value in quotes (beside ids without) or
-            missing value.
+        EdgeInputError: the third column of a row is no number, date, dict, mark, value in quotes (beside ids without)
+            or missing value.
     """
     for row, line in zip(rows, raw, strict=True):
         value = row[2].strip() if len(row) > 2 else ""
-        told = not value or value in missing or is_number(value) or _IS_DATE.fullmatch(value) or value[0] in "{["
+        # Marks alone, such as + and -, name no vertex.
+        marks = not any(map(str.isalnum, value))
+        told = marks or value in missing or is_number(value) or _IS_DATE.fullmatch(value) or value[0] in "{["
         # Quotes tell a value from ids only if ids stand in none.
         if not told and (b'"' not in line or line.lstrip(b" \t").startswith(b'"')):
             raise EdgeInputError(

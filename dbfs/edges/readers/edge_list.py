@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.csv_table import open_csv
-from dbfs.edges.readers.doubts import require_no_matrix
+from dbfs.edges.readers.doubts import require_no_matrix, require_no_triples
 from dbfs.edges.readers.file import TextFile, no_rows
 from dbfs.edges.readers.heading import Head, Heading, is_names, read_heading
 from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, require_bytes
@@ -91,6 +91,9 @@ def open_edge_list(head: Head, options: ReadOptions) -> EdgeList:
         reason = "may be the size line of a matrix, because a banner stands above; format='matrix-market' reads it"
         raise first.wrong(source.path, reason)
     _require_no_neighbours(heading, first, row, options, source.path)
+    if not names:
+        shown = [cell.decode(errors="replace") for cell in row]
+        require_no_triples([shown], [first.text], options.missing_words, source.path)
     sides = _sides(heading, options)
     if sides is not None:
         grammar = replace(grammar, low=1, high=sides[0], right=sides[1])

@@ -140,6 +140,7 @@ _WITH_OPTIONS: Final = ("phases/", "repair/", "resident/")
 _COMPILE_ONE: Final = (
     "import sys; from dbfs_workers.cuda.module import cached_cubin; cached_cubin(*sys.argv[1:3], tuple(sys.argv[3:]))"
 )
+_SILENT: Final[dict[str, Any]] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
 # Folders and files of what a first graph needs, beside the resident kernel.
 _FIRST: Final = ("building/", "checks/", "reads/", "resident/summary.cu")
 
@@ -268,22 +269,30 @@ def begin(arch: str, *, gang: bool) -> None:
         arch: see ``compile_cubin``.
         gang: whether graphs are on several GPUs.
     """
-
     resident = {Variant(gang, predecessors).defines for predecessors in (False, True)}
-    # The resident kernels, which take as long as all others together, come first.
-    wanted = [each for each in KERNELS if each[1] in resident and each[0] == _RESIDENT]
-    wanted += [each for each in KERNELS if each[0].startswith(_FIRST)]
-    ahead = iter(wanted)
 
-    def compile_some() -> None:
-        # NVRTC compiles one source of a process at a time. The worker that needs a kernel says what is wrong with it.
-        for source, defines in ahead:
-            command = [sys.executable, "-c", _COMPILE_ONE, source, arch, *defines]
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False)
+    def compile_missing() -> None:
+        wanted = [
+            each for each in KERNELS if each[0].startswith(_FIRST) or (each[0] == _RESIDENT and each[1] in resident)
+        ]
+        try:
+            missing = [
+                (source, defines) for source, defines in wanted if not cubin_path(source, arch, defines).exists()
+            ]
+        except BackendUnavailableError:
+            # The worker that needs a kernel says what is missing.
+            return
+        commands = [["-c", _COMPILE_ONE, source, arch, *defines] for source, defines in missing]
+        # NVRTC compiles one source of a process at a time.
+        processes = [
+            subprocess.Popen([sys.executable, *command], start_new_session=True, **_SILENT)
+            for command in [*commands, *([["-m", "dbfs_workers.tasks.ahead"]] if missing else [])]
+        ]
+        for process in processes:
+            process.wait()
 
-    for _ in range(min(len(wanted), os.cpu_count() or 1)):
-        # Daemons: Python does not wait for them.
-        threading.Thread(target=compile_some, daemon=True).start()
+    # A daemon: Python does not wait for the thread.
+    threading.Thread(target=compile_missing, daemon=True).start()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""How calls hand out many ids: IdArray, integers in NumPy's array, and IdSequence, strings or tuples in Arrow's buffers."""
+"""How calls hand out ids: IdArray, integers in NumPy's array, and IdSequence, strings or tuples in Arrow's buffers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def handed_out(ids: NDArray[np.int64] | pa.Array) -> CallerIds:
     return ids.view(IdArray) if isinstance(ids, np.ndarray) else IdSequence(ids)
 
 
-class IdArray(NDArray[np.int64]):
+class IdArray(np.ndarray[Any, np.dtype[np.int64]]):
     """Ids that are integers: an array of NumPy, with the calls of ``IdSequence`` for libraries of Arrow's kind."""
 
     def to_arrow(self) -> pa.Array:
