@@ -5,6 +5,12 @@ from tests.support.planting import Fault
 FAULTS = (
     Fault(
         "workers/dbfs_workers/exchange/shared_memory.py",
+        "        return (kernels.ABORTED if aborted else kernels.CROSSED), self.p\n",
+        "        return kernels.CROSSED, self.p\n",
+        ("tests/workers/test_exchange.py::test_a_run_of_one_rank_cancelled_before_it_begins",),
+    ),
+    Fault(
+        "workers/dbfs_workers/exchange/shared_memory.py",
         "if status != kernels.CROSSED or time.monotonic() > self._deadline:",
         "if status != kernels.CROSSED:",
         ("tests/workers/test_exchange.py::test_a_deadline_ends_a_crossing_that_all_ranks_reach",),

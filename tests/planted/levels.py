@@ -4,6 +4,24 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "workers/dbfs_workers/levels/rank_levels.py",
+        "exchange.on_one_host and compiling.LED.ready():",
+        "exchange.on_one_host:",
+        ("tests/workers/test_optional_kernels.py::test_led_levels_wait_for_their_kernels",),
+    ),
+    Fault(
+        "workers/dbfs_workers/jit.py",
+        "        if not self.plain or _elements(arguments) > SMALL",
+        "        if not self.plain",
+        ("tests/workers/test_plain_kernels.py::test_small_work_is_not_compiled_and_large_work_is",),
+    ),
+    Fault(
+        "workers/dbfs_workers/jit.py",
+        "            if isinstance(type_, types.Integer) and not type_.signed else one",
+        "            if isinstance(type_, str) else one",
+        ("tests/workers/test_plain_kernels.py::test_unsigned_arguments_wrap_around",),
+    ),
+    Fault(
         "workers/dbfs_workers/levels/led_kernels.py",
         "        or 1 + min(most, logs.n_local) > ",
         "        or min(most, logs.n_local) > ",

@@ -110,6 +110,18 @@ def test_cancelling_stops_every_rank(connected: Gang) -> None:
     assert_serves(connected)
 
 
+def test_a_run_of_one_rank_cancelled_before_it_begins() -> None:
+    path = np.arange(50)
+    with started(1) as gang:
+        gang.load(partitions(51, path, path + 1, 1, directed=False))
+        number = gang.next_number()
+        gang.call(0, "abort", number, Cause.CANCELLED, "").result()
+        with pytest.raises(RunCancelledError, match="start: cancelled$"):
+            gang.call(0, "run", [spec(0)], number, PATIENCE).result()
+        np.testing.assert_array_equal(gang.run(spec(0))[0].distances(Stripe(51, 1)), np.arange(51))
+        assert gang.disconnect() == [False]
+
+
 def test_an_only_rank_is_cancelled_too() -> None:
     """It waits for no peer, and looks for an abort at each crossing that the host directs."""
     path = np.arange(5000)

@@ -10,6 +10,7 @@ import pytest
 import dbfs
 from dbfs_workers import compiling
 from dbfs_workers.jit import Kernel, int64, kernel
+from dbfs_workers.levels.led_levels import LedLevels
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,20 @@ def test_distances_are_the_same(
             for _ in range(2):
                 result = graph.bfs(source, predecessors=True, validate=True)
                 np.testing.assert_array_equal(result.distances(), expected)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_led_levels_wait_for_their_kernels(
+    within: distributed.Client, monkeypatch: pytest.MonkeyPatch, ready: bool
+) -> None:
+    with dbfs.load("path:n=3000", client=within, ranks=2, progress=False) as graph:
+        if not ready:
+            monkeypatch.setattr(compiling.Optional, "ready", lambda kernels: False)
+        led: list[LedLevels] = []
+        run = LedLevels.run
+        monkeypatch.setattr(LedLevels, "run", lambda levels, *given: (led.append(levels), run(levels, *given))[1])
+        assert graph.bfs(0).depth == 2999
+        assert bool(led) is ready
 
 
 def test_kernels_are_ready_once_all_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
 
 from dbfs.cluster.kernels import KERNELS
 from dbfs_workers import compiling, jit
 from dbfs_workers.jit import INT64, READ_INT64, int64, kernel
+
+uint64 = types.uint64
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +69,15 @@ def test_a_kernel_that_is_kept_is_loaded_after_less_time(total: jit.Kernel, monk
     monkeypatch.setattr(jit.Kernel, "kept", True)
     called(total, 100)
     assert total.signatures
+
+
+def test_unsigned_arguments_wrap_around() -> None:
+    """Numba makes numbers of the declared types of what it is given."""
+    made = kernel(uint64, uint64, plain=True)(lambda one: one * np.uint64(3))
+    assert made(2**63) == 2**63
+    assert not made.signatures
+    made.ready()
+    assert made(2**63) == 2**63
 
 
 def test_a_plain_kernel_calls_plain_kernels_alone() -> None:
