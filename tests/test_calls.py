@@ -17,7 +17,7 @@ from dbfs import analytics, asynchronous
 from dbfs.calls import public
 from dbfs.cluster import local
 from dbfs.errors import DbfsError, InvalidCallError, InvalidOptionError, InvalidOptionTypeError
-from dbfs.graph import living, subgraph
+from dbfs.graph import living, subgraph, tabular
 from dbfs.networkx import from_networkx
 
 CLASSES = (
@@ -34,6 +34,7 @@ CLASSES = (
     living.Watch,
     subgraph.Neighbourhood,
     subgraph.Subgraph,
+    tabular.Tabular,
 )
 FUNCTIONS = [getattr(dbfs, name) for name in dbfs.__all__ if inspect.isfunction(getattr(dbfs, name))]
 
@@ -95,7 +96,7 @@ MEANT = {
     "threads": (dbfs.connect, {"nthreads": 9}, "it is threads_per_worker= here"),
     "jobs of a traversal": (dbfs.Graph.bfs, {"nprocs": 9}, r"dbfs.load\(ranks=\)"),
     "filter": (dbfs.Graph.bfs, {"exclude": [1]}, r"load the table without the others, or take Graph.subgraph\(ids\)"),
-    "text": (dbfs.load, {"delimiter": ","}, r"dbfs.from_file\(path, sep="),
+    "text": (dbfs.load, {"delimiter": ","}, "it is sep= here"),
     "text of a file": (dbfs.from_file, {"delimiter": ","}, "it is sep= here"),
     "parents": (dbfs.Graph.bfs, {"parents": True}, "it is predecessors= here"),
     "a file to replace": (dbfs.Graph.save, {"overwrite": True}, "it is replace= here"),
@@ -180,7 +181,7 @@ def test_the_types_of_what_connect_takes(client: distributed.Client) -> None:
         ({"n_workers": "2"}, "n_workers must be an integer, not '2'"),
         ({"n_workers": True}, "n_workers must be an integer, not True"),
         ({"threads_per_worker": 0.5}, "threads_per_worker must be an integer, not 0.5"),
-        ({"processes": "no"}, "processes must be True or False, not 'no'"),
+        ({"processes": "no"}, "processes must be True, False or None, not 'no'"),
         ({"backend": 3}, "backend must be a text, not 3"),
     ):
         with pytest.raises(InvalidOptionTypeError, match=words):

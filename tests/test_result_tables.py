@@ -112,7 +112,7 @@ def test_every_form_has_the_same_rows(given: tuple[Graph, Any], tmp_path: Path, 
         result.to_parquet(tmp_path / "other.parquet", compression="lzma")
     with pytest.raises((InvalidOptionError, OutputError), match="no folder|can't be written"):
         result.to_parquet("/proc/no/such/folder.parquet")
-    if kind not in ("subgraph", "tree"):
+    if kind not in ("subgraph", "tree", "edge measure"):
         with pytest.raises(EdgeInputError, match="edges must not be a .*, which has none"):
             dbfs.load(result, client=graph.gang.client)
     assert "<script>" not in result._repr_html_()

@@ -33,6 +33,7 @@ from dbfs.edges.writers import write_edges
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs.graph.subgraph import Subgraph
 from dbfs.networkx import from_networkx
+from dbfs_workers.storage.id_sequence import handed_out
 from dbfs_workers.storage.id_table import as_ids, as_python, take
 from dbfs_workers.storage.pieces import PieceWithLoneIds
 
@@ -122,13 +123,13 @@ def subgraph(graph: Facts) -> Subgraph:
     ids: Any = pa.array(nodes, pa.large_string()) if of_text else np.array(nodes, np.int64) if not of_tuples else None
     if ids is None:
         ids = pa.array([dict(zip(("bank", "account"), node, strict=True)) for node in nodes], kind)
-    return Subgraph("given", graph.directed, ids, ends[:, 0].copy(), ends[:, 1].copy())
+    return Subgraph("given", graph.directed, handed_out(ids), ends[:, 0].copy(), ends[:, 1].copy())
 
 
 def measure(given_out: Subgraph) -> EdgeMeasure:
-    source, target = (take(given_out.vertices, places) for places in (given_out.sources, given_out.targets))
+    source, target = given_out.vertices[given_out.sources], given_out.vertices[given_out.targets]
     lone = np.setdiff1d(np.arange(given_out.n), np.concatenate([given_out.sources, given_out.targets]))
-    told = of_graph("given", directed=given_out.directed, edges=given_out.edges, lone=take(given_out.vertices, lone))
+    told = of_graph("given", directed=given_out.directed, edges=given_out.edges, lone=given_out.vertices[lone])
     return EdgeMeasure("edge_betweenness_centrality", source, target, np.ones(given_out.edges), None, 1, told)
 
 
@@ -286,7 +287,7 @@ def test_vertices_of_another_type_in_metadata() -> None:
 
 @pytest.mark.parametrize("other", ["distance", "component", "closeness_centrality"])
 def test_results_are_no_edges(other: str) -> None:
-    with pytest.raises(EdgeInputError, match="as results of dbfs have, and these are no edges"):
+    with pytest.raises(EdgeInputError, match="is that of a table of values"):
         edge_list(pa.table({"vertex": [1, 2], other: [0, 1]}))
     assert edge_list(pa.table({"vertex": [1, 2], other: [0, 1]}), source="vertex", target=other).m == 2
 

@@ -216,6 +216,8 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
             left = _undecided(left, lower, upper, measure)
             if measure is Measure.LARGEST:
                 left = _may_be_ends(left, central[left], int(lower.max()), upper)
+            # Before a batch, so that a checkpoint has the traversal.
+            yield 1, bounds
             of_round += 1
             chosen, any_left = DEEP
             if smallest <= 2 * math.log2(vertices.size):
@@ -235,7 +237,6 @@ def eccentricities(graph: Graph, measure: Measure, options: measures.Options) ->
                     left = _undecided(left, lower, upper, measure)
                     batches += 1
                 before, of_round = left.size, 0
-            yield 1, bounds
 
     # By vertex: bounds of the eccentricity, and the distance from the vertex of the smallest eccentricity found.
     # Sums of two distances are below 2n.

@@ -100,7 +100,7 @@ def connect(
     if n_workers is not None:
         n_workers = whole_count(n_workers, "n_workers", 1)
     seconds = config.seconds("workers-timeout", timeout)
-    if processes is None and (n_workers is not None or cluster.keys() - _OF_BOTH):
+    if processes is None and address is None and (n_workers is not None or cluster.keys() - _OF_BOTH):
         processes = True
     require_cluster_options(cluster, inspect.signature(connect).parameters, backend, processes=processes is not False)
     if address is not None:

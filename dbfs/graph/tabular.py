@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from numpy.typing import NDArray
 
+from dbfs.calls import public
 from dbfs.edges.tables.about import About
 from dbfs.errors import InvalidOptionError, MissingPackageError
 from dbfs_workers.storage.label_table import data_frame
@@ -46,6 +47,7 @@ class Card(NamedTuple):
     chart: str = ""
 
 
+@public
 class Tabular(ABC):
     """Base of results that are a table. The ids in its columns are the caller's, and null stands where there is none.
 

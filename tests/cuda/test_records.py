@@ -143,14 +143,14 @@ def test_a_run_of_one_look_leaves_its_place_and_an_empty_ring() -> None:
 def test_where_a_run_is() -> None:
     kernel = Kernel(3)
     records = Records(kernel.header, kernel.ring, alone=kernel.alone)
-    assert records.progress(4) == (4, 0, False, 0, 0)
+    assert records.progress(4) == (4, 0, False, 0, 0, 0)
     for _ in range(3):
         kernel.report()
     kernel.arrive(1000)
     records.drain()
     discovered = value(2, FIELDS.index("discovered"))
     reached = sum(value(level, 0) for level in range(3)) + discovered
-    assert records.progress(4) == (4, 3, True, discovered, reached)
+    assert records.progress(4) == (4, 3, True, discovered, reached, 0)
 
 
 def outcome(*levels: dict[str, int]) -> KernelOutcome:
@@ -194,7 +194,7 @@ def test_leader_levels_are_blank_on_the_other_ranks() -> None:
     kernel.header["leader_levels"] = leader_levels
     assert records.pending == 0
     records.drain()
-    assert records.progress(0) == (0, leader_levels, False, 0, 0)
+    assert records.progress(0) == (0, leader_levels, False, 0, 0, 0)
     kernel.level = leader_levels
     for _ in range(7):
         kernel.report()

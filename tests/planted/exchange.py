@@ -17,10 +17,10 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/exchange/shared_memory.py",
-        "            if kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:\n"
+        "            if self._abort_word() >> kernels.RUN_SHIFT < number:\n"
         "                segment.write_message(message, rank)\n",
         "            segment.write_message(message, rank)\n"
-        "            if kernels.get_abort(segment.words) >> kernels.RUN_SHIFT < number:\n",
+        "            if self._abort_word() >> kernels.RUN_SHIFT < number:\n",
         ("tests/workers/test_exchange.py::test_the_first_of_two_aborts_is_the_cause",),
     ),
     Fault(
@@ -99,8 +99,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/exchange/shared_memory.py",
-        "        if kernels.get_abort(self.segment.words) >> kernels.RUN_SHIFT == self._number:",
-        "        if False:",
+        "        if self._abort_word() >> kernels.RUN_SHIFT == self._number:\n            raise",
+        "        if False:\n            raise",
         ("tests/workers/test_exchange.py::test_a_look_finds_an_abort_and_the_deadline",),
     ),
     Fault(

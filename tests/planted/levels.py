@@ -17,8 +17,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/jit.py",
-        "            if isinstance(type_, types.Integer) and not type_.signed else one",
-        "            if isinstance(type_, str) else one",
+        "if isinstance(type_, types.Integer) and not type_.signed else one",
+        "if isinstance(type_, str) else one",
         ("tests/workers/test_plain_kernels.py::test_unsigned_arguments_wrap_around",),
     ),
     Fault(

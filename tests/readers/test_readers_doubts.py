@@ -133,6 +133,8 @@ def test_a_mangled_matrix(tmp_path: Path, text: str, message: str) -> None:
 
 ASKS = "the third column holds text"
 TRIPLES = {
+    "integers, blanks": ("a.txt", "1 2 friend\n2 3 foe\n", {}, r"third column holds text \('friend'\)"),
+    "integers, commas": ("a.csv", "1,2,friend\n2,3,foe\n", {"header": False}, r"third column holds text \('friend'\)"),
     "tsv": ("a.tsv", "a\tlikes\tb\nb\tlikes\tc\n", {"header": False}, ASKS),
     "csv": ("a.csv.gz", "a,likes,b\n", {"header": False}, ASKS),
     "blanks": ("a.txt", "a likes b\nb likes c\n", {"header": False}, ASKS),

@@ -89,7 +89,7 @@ FILES = {
     "csv-quoted-names": ("g.csv", '\ufeff"source";"target"\n5;6\n', [(5, 6)], None, None, False, False),
     "csv-bom": ("g.csv", "\ufeff5,6\n7,8\n", [(5, 6), (7, 8)], None, None, False, False),
     "tsv-times": ("g.tsv", "// c\n5\t6\t17\n5\t7\t18 x\n", [(5, 6), (5, 7)], None, None, False, False),
-    "spaces-then-comma": ("g.txt", "5 6 a,b\n7 8 c\n", [(5, 6), (7, 8)], None, None, False, False),
+    "spaces-then-comma": ("g.txt", "5 6 +,-\n7 8 +\n", [(5, 6), (7, 8)], None, None, False, False),
     "networkx-data": (
         "g.edgelist",
         "1 2 {}\n2 3 {'weight': 7, 'colour': '#fff'} # x\n",

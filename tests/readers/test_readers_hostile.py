@@ -118,7 +118,7 @@ def test_weights_that_a_header_may_promise(tmp_path):
     [
         ("a.txt", "1{}x\n"),
         ("a.txt", "1 2\n1{}x\n"),
-        ("a.txt", "1 2{}x\n"),
+        ("a.txt", "1 2{}7\n"),
         ("a.txt", "a{}b\n1 2\n"),
         ("a.txt", "# Nodes:{}1 Edges:{}x\n1 2\n"),
         ("a.csv", "1,2\n1{}x\n"),

@@ -117,7 +117,7 @@ def test_any_names_with_any_separator(tmp_path: Path, table: Any, name: str, pie
 
 @pytest.mark.parametrize("sep", ["|", ":", "\t", " "])
 def test_integers_with_a_separator(tmp_path: Path, sep: str) -> None:
-    path = write(tmp_path, "a.txt", f"1{sep}2{sep}x\n30 {sep} 4{sep}y\n")
+    path = write(tmp_path, "a.txt", f"1{sep}2{sep}7\n30 {sep} 4{sep}8\n")
     assert pairs(from_file(path, sep=sep)) == [(1, 2), (30, 4)]
     if sep == "\t":
         with pytest.raises(FormatError, match="line 1: '1 2.*3': id '1 2' is not a plain decimal integer"):

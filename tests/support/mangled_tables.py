@@ -283,7 +283,7 @@ _NPZ: dict[str, tuple[bytes, dict[str, Any], type[DbfsError], str]] = {
         FormatError,
         "array 'a.npy' holds pickled",
     ),
-    "format-missing": (matrix(format=None), {}, EdgeInputError, "has 4 columns ('shape', 'indptr', 'indices', 'data')"),
+    "format-missing": (matrix(format=None), {}, EdgeInputError, "has 3 columns ('indptr', 'indices', 'data')"),
     "format-unknown": (
         matrix(format=np.array(b"bsr")),
         {},

@@ -129,7 +129,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def join_gang(self, message: JoinGang) -> None:
         """See ``JoinGang``."""
         threads = min(self.worker.state.nthreads, CPU_COUNT)
-        await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data[message.partition_key])
+        # A message of an earlier attempt may come after its partition is gone.
+        await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data.get(message.partition_key))
         self._take_epoch(message.graph_id, message.epoch)
         member = self._new_member(message, threads)
         self._enter(message.graph_id, member)
@@ -323,7 +324,7 @@ def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
     hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
         grid, mutable = message.layout == "2d", message.mutable
-        size = partition.m_local + message.stripe.n_local
+        size = message.stripe.n_local + (0 if partition is None else partition.m_local)
         if size <= SMALL and p == 1 and not grid and not mutable:
             # Python runs the kernels of the first traversals.
             return
