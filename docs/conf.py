@@ -28,7 +28,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!dbfs[._]).*"),
     # Type variables have no entry of their own.
-    (r"py:class", r"dbfs_workers\.storage\.(stripe\.Ids|ordering\.Label)"),
+    (r"py:class", r"dbfs_workers\.storage\.(stripe\.Ids|ordering\.Label)|dbfs\.cluster\.awaiting\.S"),
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
