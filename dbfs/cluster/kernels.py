@@ -90,7 +90,8 @@ def begin(workers: int, threads: int) -> None:
 
         optional = (name for kernels in compiling.faster(workers, threads) for name in kernels.wanted)
         needed = compiling.needed(workers)
-        compiling.begin((*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *optional))
+        ids = (name for wanted in compiling.NUMBERING.values() for name in wanted)
+        compiling.begin((*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *ids, *optional))
 
     # The import of Numba takes half a second.
     threading.Thread(target=start, daemon=True).start()
@@ -109,7 +110,9 @@ def of_build(edges: EdgeList, p: int) -> tuple[str, ...]:
     """Return the kernels by which ``p`` ranks read, build and traverse edges, as ``compiling.found`` takes them."""
     from dbfs_workers import compiling
 
-    return *edges.kernels, *compiling.BUILDING, *compiling.needed(p)
+    kind = "integer" if edges.id_kinds == ("integer",) else "string"
+    ids = compiling.NUMBERING[kind] if edges.n is None else ()
+    return *edges.kernels, *ids, *compiling.BUILDING, *compiling.needed(p)
 
 
 def compile_now(wanted: Iterable[str]) -> int:

@@ -49,6 +49,12 @@ ACROSS_HOSTS: Final = ("dbfs_workers.exchange.stream_kernels", "dbfs_workers.exc
 ANSWERING: Final = ("dbfs_workers.reads.kernels", "dbfs_workers.checks.validation_kernels")
 """Kernels that hand out labels, and check them."""
 
+NUMBERING: Final = {
+    "integer": ("dbfs_workers.storage.integer_kernels",),
+    "string": ("dbfs_workers.storage.string_kernels", "dbfs_workers.storage.id_kernels"),
+}
+"""Kernels that number ids, by the kind of the ids; tuples are numbered as strings."""
+
 BATCHES: Final = ("dbfs_workers.backends.batch_kernels", "dbfs_workers.backends.sweep_kernels")
 """Kernels of batches."""
 
