@@ -27,7 +27,7 @@ _WEIGHTS = (
 _DEPTH = "Graph.bfs(source, max_depth=) and Graph.khop(source, k) end at a distance"
 _FILTER = "a call goes through all edges of its graph; load the table without the others, or take Graph.subgraph(ids)"
 _WORKERS = "a graph has the workers of dbfs.load(ranks=), and a local cluster those of dbfs.connect(n_workers=)"
-_TEXT = "dbfs.from_file(path, sep=, header=, comment=) says how a text is written; dbfs.load takes what it returns"
+_TEXT = "dbfs.from_file(path, sep=, header=, comment=, missing=) says how a text is written; dbfs.load takes its result"
 
 # What other libraries call a thing: its names in dbfs, of which a call may have one, and where the thing is otherwise.
 _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
@@ -72,6 +72,7 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     ("delimiter separator sep", ("sep",), _TEXT),
     ("comments comment", ("comment",), _TEXT),
     ("names usecols columns header skiprows", ("header",), _TEXT),
+    ("na_values na_filter keep_default_na nulls", ("missing",), _TEXT),
     ("method algorithm algo", ("engine",), "Graph.bfs takes engine=, direction= and strategy="),
     ("random_state rng", ("seed",), "the call draws nothing at random"),
     (
