@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 import shutil
 import subprocess
 import sys
@@ -39,14 +40,14 @@ ANSWERS = {
 
 
 @pytest.fixture(scope="module")
-def names(client: distributed.Client, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def names(client: distributed.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What the page's calls use."""
     table = pd.DataFrame({"source": [u for u, _ in EDGES], "target": [v for _, v in EDGES]})
     table["open"], table["km"] = table["target"] != "e", [9, 2, 2, 2, 2, 2]
-    dbfs.load(table, client=client, name="shared")
+    shared = dbfs.load(table, client=client, name="shared")
     graph = dbfs.load(table, source="source", target="target", client=client, mutable=True)
     weighted = nx.from_pandas_edgelist(table, edge_attr="km")
-    return {
+    yield {
         "dbfs": dbfs,
         "nx": nx,
         "scipy": scipy,
@@ -57,6 +58,9 @@ def names(client: distributed.Client, tmp_path_factory: pytest.TempPathFactory) 
         "matrix": scipy.sparse.csr_array(np.eye(3)),
         "folder": tmp_path_factory.mktemp("saved") / "graph",
     }
+    # The test of another file counts the graphs by name.
+    shared.unload()
+    graph.unload()
 
 
 @pytest.mark.parametrize("call", sorted(CALLS, key=lambda call: "delete_edges" in call))
