@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
