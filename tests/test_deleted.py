@@ -1,4 +1,4 @@
-"""Deleted vertices: calls name them by their ids, and measures of everybody leave them out, as NetworkX does."""
+"""Deleted vertices: calls name them by their ids, and measures of all vertices leave them out, as NetworkX does."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

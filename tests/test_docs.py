@@ -189,7 +189,7 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 def test_no_file_names_an_address_that_the_project_does_not_have() -> None:
-    """Whoever owns the name ``dbfs`` at a public host, or at an index of packages, is somebody else."""
+    """The name ``dbfs`` at a public host, or at an index of packages, belongs to another project."""
     hosts = r"(github|gitlab|bitbucket|codeberg|sr\.ht|readthedocs|pypi|anaconda|ghcr|docker|quay)"
     ours = re.compile(rf"{hosts}[\w.-]*[/:][\w./-]*dbfs|dbfs[\w-]*\.{hosts}|dbfs-(project|dev|org)\b", re.IGNORECASE)
     folders = (".github", "benchmarks", "configs", "dbfs", "docs", "examples", "tests", "workers")

@@ -91,7 +91,7 @@ def start(
     lacking = "workers within the process" if processes is False else _lacking(gpus, n_workers)
     on_gpus = backend == "cuda" or (backend == "auto" and not lacking)
     if processes is None:
-        processes = on_gpus or n_workers is not None or _has_many_cores()
+        processes = on_gpus or _has_many_cores()
     if processes:
         require_main_guard()
     logging.getLogger("dbfs.service.log").addHandler(_NO_STDERR)

@@ -154,7 +154,7 @@ class BatchResult(StaysHere, Tabular):
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
         self.source_vertices = sources
         self.spec = run.options
-        # ``Graph.bfs_batch`` names them. A measure's batch has up to n targets, whose ids nobody asks for.
+        # ``Graph.bfs_batch`` names them. A measure's batch has up to n targets, whose ids are not needed.
         self.targets: tuple[Any, ...] = ()
         self.target_vertices, self.run_id = run.options.targets, run.options.run_id
         self.keep = next((name for name in run.options.batch if name in {*KEPT[1:], *SWEPT}), KEPT[0])

@@ -5,8 +5,8 @@ ahead, so that no kernel is compiled in the middle of a level. Signatures are ex
 reads is declared read-only, because arrays received over a Dask comm are read-only, and Numba refuses them for a
 writable parameter.
 
-Compiling takes a second a kernel. So a *plain* kernel runs as Python if its arrays are small, until the time in Python
-would have paid for loading or compiling the kernel: a first small graph waits for no compiler.
+Compiling takes half a second a kernel. So a *plain* kernel runs as Python if its arrays are small, until the time in
+Python would have paid for loading or compiling the kernel: a first small graph waits for no compiler.
 """
 
 import contextlib
@@ -189,7 +189,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     def __init__(self, function: Function, signature: Any, options: dict[str, bool], *, plain: bool = False) -> None:
         super().__init__(function, targetoptions={"nopython": True, "nogil": True, **options})
         self.signature, self.plain = signature, plain
-        self._python_seconds = 0.0
+        self._python_seconds, self._was_kept = 0.0, False
         try:
             self.enable_caching()
         except RuntimeError:
@@ -214,8 +214,11 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     @property
     def kept(self) -> bool:
         """Whether Numba has the compiled kernel on disk."""
-        key = self._cache._index_key(self.signature, self.targetctx.codegen())
-        return key in self._cache._cache_file._load_index()
+        if not self._was_kept:
+            key = self._cache._index_key(self.signature, self.targetctx.codegen())
+            # Each load of a graph asks for some 40 kernels, and reading an index takes 0.3 ms.
+            self._was_kept = key in self._cache._cache_file._load_index()
+        return self._was_kept
 
     def ready(self) -> None:
         """Compile or load the kernel, unless that is done. Another process may be compiling it: its end is awaited."""

@@ -93,7 +93,7 @@ class Directions:
         self.default: bool | None = None
 
     def take(self, directed: bool | None, where: str) -> None:
-        """Take an edge's direction, None for the default. Raise ``FormatError`` if nobody says it."""
+        """Take an edge's direction, None for the default. Raise ``FormatError`` if no direction is given."""
         directed = self.default if directed is None else directed
         if directed is None and self._asked is None:
             reason = "the file does not say whether edges are directed; pass directed=True or directed=False"
