@@ -2,7 +2,7 @@
 
     python -m benchmarks.lab_page
 
-writes them into ``docs/performance/merrill.md``, between two comments, from the results in ``examples/``.
+writes them into ``docs/performance/merrill.md``, between two comments, from the results in ``benchmarks/results/``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import NamedTuple
 from benchmarks import lab_experiments
 from benchmarks.lab_experiments import Experiment
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
+from benchmarks.runner import RESULTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "merrill.md"
 RATES, PREDECESSORS, UNIFORM, EXPERIMENTS = (
-    ROOT / "examples" / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments")
+    RESULTS / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments")
 )
 BEGIN, END = "<!-- tables: python -m benchmarks.lab_page -->", "<!-- end of the tables -->"
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.papers_page
 
-writes them into ``docs/performance/todling-and-krajecki.md``, between two comments, from the results in ``examples/``.
+writes them into ``docs/performance/todling-and-krajecki.md``, between two comments, from the results in
+``benchmarks/results/``.
 A column for which there are no results yet is left out.
 """
 
@@ -23,7 +24,6 @@ from dbfs_workers.storage.grid import Grid
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "todling-and-krajecki.md"
-SAVED = ROOT / "examples"
 BEGIN = "<!-- tables: python -m benchmarks.papers_page -->"
 
 Row = TypeVar("Row")
@@ -95,13 +95,13 @@ SCALING = (
 
 def _lab(name: str) -> Rates:
     """Return the cells of a comparison of the laboratory; empty ones if there is none."""
-    file = SAVED / f"{name}.json"
+    file = runner.RESULTS / f"{name}.json"
     return Rates(LabReport.read(file) if file.is_file() else LabReport("", "", ()))
 
 
 def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
     """Return the saved rows of all runs of a benchmark whose files begin with a name."""
-    files = sorted(SAVED.glob(f"{name}*.json"))
+    files = sorted(runner.RESULTS.glob(f"{name}*.json"))
     return [row for file in files for row in runner.read(file, {benchmark: {key: kind}})[key]]
 
 
@@ -224,7 +224,7 @@ def _tuned() -> str:
 
 def _grids() -> str:
     """Return the rates of the strategies on several ranks, and their growth over one rank."""
-    files = sorted(SAVED.glob("krajecki_grid*.json"))
+    files = sorted(runner.RESULTS.glob("krajecki_grid*.json"))
     reports = [LabReport.read(file) for file in files]
     rows = []
     for report in reports:

@@ -6,6 +6,7 @@ all fields.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import subprocess
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Self, TypeVar, get_type_hints
+from typing import Any, Final, Self, TypeVar, get_type_hints
 
 import click
 import distributed
@@ -31,6 +32,13 @@ from dbfs.errors import FormatError, InvalidOptionError, MissingFileError
 Row = TypeVar("Row")
 Found = TypeVar("Found")
 Name = TypeVar("Name")
+
+RESULTS: Final = Path(__file__).with_name("results")
+"""The saved results of which pages are made."""
+
+_ROOT: Final = Path(__file__).parents[1]
+# What a figure depends on.
+_MEASURED: Final = ("dbfs", "workers", "benchmarks", "configs/bench", "pyproject.toml")
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,15 @@ class Results:
             self._save()
         return taken
 
+    def of_cut_run(self, name: str, kind: type[Row]) -> list[Row]:
+        """Return the rows that a run with the same facts saved before it was cut; none if there is no such run."""
+        for file in self._files:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                saved = json.loads(file.read_text(encoding="utf-8"))
+                if {fact: saved[fact] for fact in self.facts} == self.facts:
+                    return [_row(kind, one) for one in saved[name]]
+        return []
+
     def _save(self) -> None:
         for file in self._files:
             with writing("--json", file):
@@ -188,10 +205,18 @@ def _row(kind: type, saved: Mapping[str, Any]) -> Any:
 
 
 def revision() -> str:
-    """Return the git revision of the running code, or ``unknown`` outside a git checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """Return the git revision of the running code, or ``unknown`` outside a git checkout.
+
+    ``-dirty`` stands behind it if code or plans differ from it. Results and pages may.
+    """
+    described = _git("describe", "--always")
+    changed = described and _git("status", "--porcelain", "--", *_MEASURED, f":(exclude){RESULTS.relative_to(_ROOT)}")
+    return f"{described}{'-dirty' if changed else ''}" or "unknown"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(_ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def seconds_of(call: Callable[..., Found], *arguments: Any, **options: Any) -> tuple[float, Found]:

@@ -1,7 +1,6 @@
 """The examples, each run as a reader would run it."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +16,7 @@ NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 @pytest.fixture
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run notebooks in a folder with the examples' data only, without this session's scheduler address."""
-    for saved in EXAMPLES.glob("*.json"):
-        shutil.copy(saved, tmp_path)
+    """Run notebooks in an empty folder, without this session's scheduler address."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
     return tmp_path

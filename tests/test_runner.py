@@ -1,5 +1,6 @@
 """What all benchmarks share: their tables, their JSON, and what is left of a benchmark that ends with an error."""
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Annotated
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import COMMANDS
-from benchmarks.runner import Column, Results, in_turns, read
+from benchmarks import COMMANDS, runner
+from benchmarks.runner import Column, Results, in_turns, read, revision
 from dbfs.cli import main
 from dbfs.errors import FormatError
 
@@ -44,6 +45,38 @@ def test_rows_are_shown_and_come_back(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
     with pytest.raises(FormatError, match=r"not the JSON that dbfs bench other saves .*it is of dbfs bench some"):
         read(file, {"other": {"rows": Timing}})
+
+
+def test_the_rows_of_a_cut_run_are_found_by_a_run_like_it(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    with pytest.raises(RuntimeError, match="the rest failed"), Results("some", file, gpus=2) as results:
+        results.take("rows", measured(*ROWS), "The title")
+    assert Results("some", None, "-", file, gpus=2).of_cut_run("rows", Timing) == ROWS
+    assert not Results("some", file, gpus=1).of_cut_run("rows", Timing)
+    assert not Results("other", file, gpus=2).of_cut_run("rows", Timing)
+    with Results("some", file, gpus=2) as results:
+        results.take("rows", ROWS, "The title")
+    assert not Results("some", file, gpus=2).of_cut_run("rows", Timing)
+    file.write_text(file.read_text()[:-9])
+    assert not Results("some", file, gpus=2).of_cut_run("rows", Timing)
+
+
+def test_only_code_and_plans_make_a_revision_dirty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_ROOT", tmp_path)
+    monkeypatch.setattr(runner, "RESULTS", tmp_path / "benchmarks" / "results")
+    assert revision() == "unknown"
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    for file in ("benchmarks/some.py", "benchmarks/results/some.json", "page.md"):
+        (tmp_path / file).write_text("1")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
+        subprocess.run([*git, *command], check=True)
+    clean = revision()
+    for file in ("benchmarks/results/some.json", "benchmarks/results/new.json", "page.md"):
+        (tmp_path / file).write_text("2")
+    assert revision() == clean
+    (tmp_path / "benchmarks" / "new.py").write_text("2")
+    assert revision() == f"{clean}-dirty"
 
 
 def test_rows_before_an_error_are_saved_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import distributed
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from benchmarks import lab_figures
+from benchmarks import lab, lab_figures
 from benchmarks.lab import LabPlan, bench_lab
 from benchmarks.lab_results import LabRate, LabReport, speedup
 from benchmarks.lab_tables import lab_tables
@@ -130,6 +131,32 @@ def test_traversals_from_the_first_vertex(client: distributed.Client) -> None:
     assert (rate.frontier, rate.step) == ((1,) * 50, 1)
     (rate,) = bench_lab(client, replace(plan, graphs=("path:n=200",)))
     assert (rate.frontier, rate.step) == ((1,) * 50, 4)
+
+
+def test_a_run_that_was_cut_goes_on_with_the_next_graph(
+    tmp_path: Path, client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, file = tmp_path / "plan.yaml", tmp_path / "lab.json"
+    plan.write_text("graphs: [path:n=20, path:n=30]\nstrategies: [sequential, scipy]\nsources: 1\nbackend: cpu\n")
+    words = ["bench", "lab", "--plan", str(plan), "--json", str(file), "--scheduler", client.scheduler.address]
+    measure, cut = lab._measure, [3]
+
+    def until(graph: Graph, spec: str, *rest: Any) -> LabRate:
+        if not cut[0]:
+            raise KeyboardInterrupt
+        cut[0] -= 1
+        specs.append(spec)
+        return measure(graph, spec, *rest)
+
+    specs: list[str] = []
+    monkeypatch.setattr(lab, "_measure", until)
+    assert CliRunner().invoke(main, words).exit_code
+    assert specs == ["path:n=20", "path:n=20", "path:n=30"]
+    cut, specs = [9], []
+    answer = CliRunner().invoke(main, words)
+    assert answer.exit_code == 0, answer.output
+    assert specs == ["path:n=30", "path:n=30"]
+    assert [rate.n for rate in LabReport.read(file).rates] == [20, 20, 30, 30]
 
 
 def test_a_file_that_is_no_report(tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
-"""What Merrill 2012 and Tödling 2019 say, checked on the saved results of an H200: ``examples/laboratory.json``."""
-
-from pathlib import Path
+"""What Merrill 2012 and Tödling 2019 say, checked on ``benchmarks/results/laboratory.json``, measured on an H200."""
 
 import pytest
 
 from benchmarks.lab_results import LabRate, LabReport, speedup
+from benchmarks.runner import RESULTS
 from dbfs.lab import STRATEGIES, parse
 
-SAVED = Path(__file__).parents[2] / "examples" / "laboratory.json"
-REPORT = LabReport.read(SAVED)
+REPORT = LabReport.read(RESULTS / "laboratory.json")
 RATES = {(rate.graph, rate.strategy): rate for rate in REPORT.rates}
 GRAPHS = list(dict.fromkeys(rate.graph for rate in REPORT.rates))
 KRONECKER = "corpus:kron_g500-logn20"
