@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -225,6 +226,22 @@ def test_a_traversal_ends_at_its_targets(client: distributed.Client) -> None:
             result = graph.bfs(0, engine="taskgraph", targets=targets)
             assert result.distances().tolist() == [d if d <= max(targets) else -1 for d in range(40)]
             assert len(result.reports) == max(targets)
+
+
+def test_the_configuration_names_the_engine_of_calls_that_name_none(client: distributed.Client) -> None:
+    with dbfs.load("path:n=9", client=client, ranks=1) as graph, dask.config.set({"dbfs.engine": "taskgraph"}):
+        assert graph.bfs(0).engine == "taskgraph"
+        assert graph.bfs(0, engine="resident").engine == "resident"
+        assert graph.bfs(0, strategy="sequential").engine == "resident"
+        with (
+            dask.config.set({"dbfs.engine": "tasks"}),
+            pytest.raises(InvalidOptionError, match=r"dbfs\.engine: 'tasks'"),
+        ):
+            graph.bfs(0)
+        with dbfs.load("path:n=9", client=client, layout="2d") as grid:
+            with pytest.raises(InvalidOptionError, match=r"dbfs\.engine: taskgraph has no 2-D partitions"):
+                grid.bfs(0)
+            assert grid.bfs(0, engine="resident").depth == 8
 
 
 def test_directions_are_those_of_the_resident_engine(client: distributed.Client) -> None:

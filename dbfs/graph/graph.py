@@ -274,7 +274,8 @@ class Graph(StaysHere, GraphCounts):
                 farther away stay unreached.
             direction: ``top-down``, ``bottom-up``, or ``auto`` to choose for each level. Bottom-up levels of a directed
                 graph need its in-edges (``load(..., in_edges=True)``); without them ``auto`` stays top-down.
-            engine: one of ``dbfs.engines.ENGINES``.
+            engine: ``resident`` (fast), ``taskgraph`` (each level is a Dask graph, which Dask's dashboard shows), or
+                ``auto``: that of the configuration ``dbfs.engine``.
             strategy: a strategy of the laboratory (``dbfs.lab.STRATEGIES``), with options after a colon:
                 ``"two-phase:gathering=scan,culling=none"``. It needs a graph on one rank, and most need a GPU; it takes
                 one source, and no bound, targets or direction. ``BFSResult.counters`` has its counters.

@@ -41,13 +41,14 @@ def traverse(
     strategy: str | None = None,
 ) -> list[BFSResult]:
     """Run a traversal from each set of vertices, in one run; arguments and errors as of ``Graph.bfs``."""
-    runner = engines.choose(engine, graph.record.layout)
     require_options(graph, direction, max_depth)
     if strategy is not None:
         plain = max_depth is None and not targets and direction == "auto"
         strategy = require_strategy(
             graph, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
         )
+        engine = _ENGINE
+    runner = engines.choose(engine, graph.record.layout)
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),
