@@ -5,7 +5,9 @@ import re
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dask
 import distributed
@@ -25,6 +27,7 @@ from dbfs.errors import (
 )
 from dbfs.graph.graph import Graph
 from dbfs.records import FinishedRun
+from dbfs_workers.levels.bins import RankCounts
 from dbfs_workers.spec import TraversalSpec
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
@@ -191,6 +194,24 @@ def test_a_level_is_the_graph_of_its_phases(client: distributed.Client, submitte
         *({"state": 4}, *[phases] * 3, ends[0]),
         *(ends[1], *[{"share": 4, "bottom-up": 4}] * 3, ends[0]),
     ]
+
+
+def test_the_barriers_sum_ends_a_traversal(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the ranks' counts say: here each counts one more vertex in its next frontier."""
+    run = TaskGraphTraversal._run
+    sums: list[int | None] = []
+
+    def one_more(self: TaskGraphTraversal, *level: Any) -> tuple[list[RankCounts], int | None]:
+        counts, entries = run(self, *level)
+        sums.append(entries)
+        return [replace(each, count=each.count + 1) for each in counts], entries
+
+    with dbfs.load("path:n=5", client=client, ranks=2) as graph:
+        monkeypatch.setattr(TaskGraphTraversal, "_run", one_more)
+        result = graph.bfs(0, engine="taskgraph", direction="top-down")
+        assert result.distances().tolist() == [0, 1, 2, 3, 4]
+    assert sums[-1] == 0
+    assert 0 not in sums[:-1]
 
 
 def test_no_rank_contracts_before_all_bins_are_made(client: distributed.Client) -> None:

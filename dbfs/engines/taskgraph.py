@@ -3,7 +3,8 @@
 A top-down level on p ranks, after Merrill 2012, section 6: ``expand`` and ``filter-partition`` on each rank, a ``bin``
 for each pair of ranks, one ``barrier``, and ``contract`` on each rank, which takes its bins from its peers. The barrier
 comes before the contraction: 3 p + p**2 + 1 tasks. A bottom-up level is a ``share`` and a ``bottom-up`` on each rank.
-The client reads the barrier and the counts, chooses the next level's direction, and stops when no vertex was found.
+The client stops when the barrier's sum is 0, or when the counts say that all vertices in the bins were visited before.
+Otherwise the client chooses the next level's direction by the counts.
 
 The state of a rank (``TraversalState``) is itself the result of a task. The phases change the state in place, and check
 their own order.
@@ -119,11 +120,14 @@ class TaskGraphTraversal:
         state.unexplored_edges = sum(info.m_local for info in self.record.infos)
         take_sums(state, len(sources), 0, len(set(spec.targets) - sources))
         while not over(state):
-            counts = self._run(*self.level_graph(bottom_up=state.bottom_up))
+            counts, entries = self._run(*self.level_graph(bottom_up=state.bottom_up))
             reached += state.frontier
             see_level(state.level, state.bottom_up, state.frontier, reached)
             directions.append(state.bottom_up)
             ends.append(counts[0].ended)
+            if entries == 0:
+                # By the barrier's sum no bin has a vertex, so no rank has a next frontier.
+                break
             self._end_level(counts)
         return self._finish(directions, ends)
 
@@ -179,14 +183,15 @@ class TaskGraphTraversal:
             self.states.append(graph.add(rank, key, tasks.start, Ref(partition), self.spec, self.record.graph_id))
         self.kept = list(self.gang.submit(graph, [ref.key for ref in self.states]).values())
 
-    def _run(self, graph: TaskGraph, keys: list[Key]) -> list[RankCounts]:
-        """Submit a level, wait for its end, and return the ranks' counts."""
+    def _run(self, graph: TaskGraph, keys: list[Key]) -> tuple[list[RankCounts], int | None]:
+        """Submit a level and wait for its end; return the ranks' counts, and the barrier's sum of a top-down level."""
         # A wait looks at the deadline and the run at intervals only, which short levels never reach.
         self.deadline.enforce(self._doing)
         self.run.check(self._doing)
         futures = self.gang.submit(graph, keys)
         try:
-            return self._gather(list(futures.values()))[: self.gang.p]
+            results = self._gather(list(futures.values()))
+            return results[: self.gang.p], results[self.gang.p] if len(results) > self.gang.p else None
         finally:
             release(futures.values())
 
