@@ -31,7 +31,7 @@ def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
         _log_like_dask()
         # Dask starts the plugins of a scheduler after its preloads.
         server.add_plugin(SchedulerService(), idempotent=True)
-        if (catalog := config.get("service.catalog")) is not None:
+        if (catalog := config.get("service.catalog")) not in (None, "none"):
             from dbfs.service.catalog_process import load_catalog
 
             _catalogs[server.id] = asyncio.get_running_loop().create_task(load_catalog(str(catalog), server.address))
