@@ -26,7 +26,7 @@ from dbfs.cluster.gang import joined_workers
 from dbfs.errors import GraphNotFoundError, NoWorkersError, SchedulerLostError
 from dbfs.graph import catalog
 from tests.support import oracle
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 UNITS = Path(__file__).parents[1] / "configs" / "systemd"
 BIN = str(Path(sys.executable).parent)
@@ -36,7 +36,9 @@ SRC, DST = np.random.default_rng(3).integers(0, 200, (2, 600))
 class Unit:
     """A service unit, run as systemd would: with its environment, and started again whenever it ends."""
 
-    def __init__(self, name: str, instance: str, settings: Mapping[str, str], log: Path, **replaced: str) -> None:
+    def __init__(
+        self, name: str, instance: str, settings: Mapping[str, str], log: Path, replaced: Mapping[str, str]
+    ) -> None:
         parser = configparser.ConfigParser(strict=False, interpolation=None)
         parser.optionxform = str  # type: ignore[assignment, method-assign]
         text = (UNITS / name).read_text(encoding="utf-8")
@@ -89,7 +91,8 @@ def connected(address: str) -> distributed.Client:
 
     def connect() -> distributed.Client | None:
         try:
-            return dbfs.connect(address, n_workers=2, set_as_default=False)
+            # As long as a client tries to connect again, on a busy machine.
+            return dbfs.connect(address, n_workers=2, timeout=2 * PATIENCE, set_as_default=False)
         except NoWorkersError:
             return None
 
@@ -118,10 +121,13 @@ def cluster(folder: Path, tmp_path: Path) -> Iterator[tuple[str, Unit, Path]]:
         "DBFS_SCHEDULER": address,
         "CUDA_VISIBLE_DEVICES": "",
     }
+    ports = {"8786": str(port), ":8787": ":0"}
+    # Nannies and warm-ups would take most of the test's time.
+    sooner = {"dask worker": "dask worker --no-nanny", "--preload dbfs.preload": ""}
     with (
-        Unit("dbfs-scheduler.service", "", settings, log, **{"8786": str(port), ":8787": ":0"}) as scheduler,
-        Unit("dbfs-worker@.service", "1", settings, tmp_path / "worker.log"),
-        Unit("dbfs-worker@.service", "2", settings, tmp_path / "worker.log"),
+        Unit("dbfs-scheduler.service", "", settings, log, ports) as scheduler,
+        Unit("dbfs-worker@.service", "1", settings, tmp_path / "worker.log", sooner),
+        Unit("dbfs-worker@.service", "2", settings, tmp_path / "worker.log", sooner),
     ):
         yield address, scheduler, log
 
@@ -140,7 +146,7 @@ def check(graph: dbfs.Graph) -> None:
 
 @pytest.mark.alone
 @pytest.mark.full
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_killed_scheduler_comes_back_with_its_catalog(cluster: tuple[str, Unit, Path]) -> None:
     address, scheduler, log = cluster
     with connected(address) as client:
