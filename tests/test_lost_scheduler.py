@@ -1,6 +1,7 @@
 """A scheduler that is killed and started again, by the units of configs/systemd: workers, old handles, the catalog."""
 
 import configparser
+import gc
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ from click.testing import CliRunner
 
 import dbfs
 from dbfs.cli import main
-from dbfs.cluster.gang import joined_workers
+from dbfs.cluster.gang import joined_workers, scheduler_id
 from dbfs.errors import GraphNotFoundError, NoWorkersError, SchedulerLostError
 from dbfs.graph import catalog
 from tests.support import oracle
@@ -162,16 +163,7 @@ def test_a_killed_scheduler_comes_back_with_its_catalog(cluster: tuple[str, Unit
         new: dbfs.Graph = eventually(lambda: opened(client))
         check(new)
         assert not before & set(joined_workers(client))
-        uses: dict[str, Callable[[], Any]] = {
-            "a run": lambda: old.bfs(5),
-            "a run of tasks": lambda: old.bfs(5, engine="taskgraph"),
-            "a run of a graph without a name": lambda: nameless.bfs(0),
-            "labels": lambda: result.distances(),
-            "published labels": lambda: kept.published_labels(),
-            "edges": lambda: old.neighbors(5),
-            "components": lambda: old.components(),
-            "unloading": lambda: old.unload(),
-        }
+        uses = {**uses_of(old, result, kept), "a run of a graph without a name": lambda: nameless.bfs(0)}
         for use, call in uses.items():
             with pytest.raises(SchedulerLostError, match=f"scheduler at {address} was started anew since") as error:
                 call()
@@ -195,6 +187,45 @@ def test_a_killed_scheduler_comes_back_with_its_catalog(cluster: tuple[str, Unit
         len(re.findall(r"catalog_process - WARNING - catalog \S+: gone: not loaded .*, line 2\): Missing", text)) == 2
     )
     eventually(lambda: loading(address) == [])
+
+
+def uses_of(graph: dbfs.Graph, result: dbfs.BFSResult, kept: dbfs.BFSResult) -> dict[str, Callable[[], Any]]:
+    """Calls of a graph and of two of its results, which reach ranks by several ways."""
+    return {
+        "a run": lambda: graph.bfs(5),
+        "a run of tasks": lambda: graph.bfs(5, engine="taskgraph"),
+        "labels": lambda: result.distances(),
+        "published labels": lambda: kept.published_labels(),
+        "edges": lambda: graph.neighbors(5),
+        "components": lambda: graph.components(),
+        "unloading": lambda: graph.unload(),
+    }
+
+
+@pytest.mark.alone
+def test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"scheduler_port": free_port(), "protocol": "tcp://", "dashboard_address": None, "processes": False}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options) as first:
+        client = distributed.Client(first.scheduler_address, set_as_default=False)
+        graph = dbfs.load("path:n=9", client=client, name="web")
+        result, kept = graph.bfs_many([3, 4])
+        dropped = dbfs.load("path:n=8", client=client)
+    with client, distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options):
+        # Dask's client connects again by itself.
+        eventually(lambda: client.status == "running" and scheduler_id(client) != graph.gang._scheduler)
+        # Its finalizer sends a message that the new scheduler does not know yet.
+        del dropped
+        gc.collect()
+        for use, call in uses_of(graph, result, kept).items():
+            with pytest.raises(SchedulerLostError, match="was started anew since the graph was loaded"):
+                pytest.fail(f"{use}: {call()!r}")
+        # The new scheduler has no preload.
+        assert dbfs.graphs(client=client) == []
+        assert dbfs.load("path:n=7", client=client, name="web").bfs(0, validate=True).depth == 6
+        assert dbfs.open("web", client=client).bfs(6, validate=True).depth == 6
+        assert "No handler" not in caplog.text
 
 
 def loading(address: str) -> list[int]:

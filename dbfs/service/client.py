@@ -265,9 +265,11 @@ class ServiceClient:
             return tuple(self._dropped.pop(graph_id, []))
 
     def _usable(self) -> distributed.Client | None:
-        """Return the Dask client; None if the client is gone, does not run, or is of another process."""
+        """Return the Dask client; None if it is gone, does not run, is of another process, or has a new scheduler."""
         client = self._client()
-        return None if client is None or client.status != "running" or is_inherited(client) else client
+        if client is None or client.status != "running" or is_inherited(client):
+            return None
+        return client if scheduler_id(client) == self._scheduler else None
 
     def _flush(self) -> None:
         with self._lock:
