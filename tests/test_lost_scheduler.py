@@ -202,7 +202,6 @@ def uses_of(graph: dbfs.Graph, result: dbfs.BFSResult, kept: dbfs.BFSResult) -> 
     }
 
 
-@pytest.mark.alone
 def test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
