@@ -150,6 +150,9 @@ def test_a_graph_waits_for_its_workers_and_no_other_graph_waits_with_it(
     assert waits == f"large: waits for 99 workers, {joined} joined"
     assert loaded.startswith("small: loaded on 2 ranks")
     assert f"it still waits for 99 workers, {joined} joined" in answer.stderr
+    # Both streams in the order of writing.
+    order = [line for line in answer.output.splitlines() if "loaded" in line]
+    assert [line.partition(":")[0] for line in order] == ["small", "large"]
 
 
 def test_the_options_of_a_graph_and_a_catalog_exclude_each_other(client: distributed.Client, tmp_path: Path) -> None:
