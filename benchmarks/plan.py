@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import dask.system
 import yaml
 
+from dbfs import config
 from dbfs.building.build import ORDERS
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
@@ -50,7 +51,7 @@ def read(plan: type[Plan], path: Path) -> Plan:
         PlanError: the file is not a plan; the message names the key and what would be right.
     """
     try:
-        return parse(plan, yaml.load(path.read_text(encoding="utf-8"), _Loader), str(path))
+        return parse(plan, yaml.load(path.read_text(encoding="utf-8"), config.UniqueKeyLoader), str(path))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
@@ -200,14 +201,3 @@ class Settings:
     order: Annotated[str, one_of(ORDERS)] = "given"
     in_edges: Annotated[bool, flag] = False
     backend: Annotated[str, one_of(BACKENDS)] = "auto"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML loader that refuses a duplicate key; PyYAML's own loader would silently keep the last value."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} appears twice", node.start_mark)
-        return super().construct_mapping(node, deep)

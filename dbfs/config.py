@@ -1,4 +1,7 @@
-"""Configuration: values of ``dask.config`` under the key ``dbfs``, with the defaults of ``dbfs.yaml``."""
+"""Configuration: values of ``dask.config`` under the key ``dbfs``, with the defaults of ``dbfs.yaml``.
+
+Also the loader of other YAML files: of catalogs and plans.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -12,6 +15,19 @@ from dask.utils import parse_timedelta
 from dbfs.errors import InvalidOptionError
 
 dask.config.update_defaults(yaml.safe_load(Path(__file__).with_name("dbfs.yaml").read_text(encoding="utf-8")))
+
+
+class UniqueKeyLoader(yaml.SafeLoader):
+    """YAML loader that refuses a duplicate key; PyYAML's own loader would silently keep the last value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Construct a mapping; raise ``yaml.YAMLError`` with the line if a key appears twice."""
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for at, key in enumerate(keys):
+            if key in keys[:at]:
+                mark = node.value[at][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} appears twice", mark)
+        return super().construct_mapping(node, deep)
 
 
 def get(key: str) -> Any:

@@ -3,17 +3,24 @@
 A worker compiles the CPU kernels before it takes work. Without the preload, the first graph on a host whose Numba cache
 is empty waits for the compiler. A worker also serves its metrics at a port of ``dbfs.metrics-ports``.
 
-A scheduler has the service, the page ``/dbfs``, the metrics and the log from its start. Without the preload, the first
-client that uses dbfs installs them, and the log follows Python's own settings.
+A scheduler has the service, the page ``/dbfs``, the metrics and the log from its start, and loads the graphs of the
+catalog ``dbfs.service.catalog``. Without the preload, the first client that uses dbfs installs them, but for the
+catalog, and the log follows Python's own settings.
 """
 
+import asyncio
 import contextlib
 import logging
+from typing import Final
 
 import distributed
 
+from dbfs import config
 from dbfs.cluster.kernels import warm_up
 from dbfs_workers.lines.worker_door import ports_of
+
+# By scheduler id, the task that waits for the process which loads the catalog.
+_catalogs: Final[dict[str, asyncio.Task[None]]] = {}
 
 
 def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
@@ -24,9 +31,20 @@ def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
         _log_like_dask()
         # Dask starts the plugins of a scheduler after its preloads.
         server.add_plugin(SchedulerService(), idempotent=True)
+        if (catalog := config.get("service.catalog")) not in (None, "none"):
+            from dbfs.service.catalog_process import load_catalog
+
+            _catalogs[server.id] = asyncio.get_running_loop().create_task(load_catalog(str(catalog), server.address))
     else:
         warm_up()
         _serve_metrics(server, ports_of("dbfs.metrics-ports", "any"))
+
+
+async def dask_teardown(server: distributed.Worker | distributed.Scheduler) -> None:
+    """End the process that loads a scheduler's catalog. Dask calls this when a server closes."""
+    if (task := _catalogs.pop(server.id, None)) is not None:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def _serve_metrics(worker: distributed.Worker, ports: range) -> None:

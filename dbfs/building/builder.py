@@ -20,7 +20,7 @@ from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_
 from dbfs.building.numbering import number_ids
 from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, scheduler_id
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.readers.source import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
@@ -330,7 +330,7 @@ class Builder(ABC):
             theirs = future.client
             running = theirs.status == "running"
             # A scheduler may have several addresses.
-            if not running or theirs._scheduler_identity["id"] != ours._scheduler_identity["id"]:
+            if not running or scheduler_id(theirs) != scheduler_id(ours):
                 where = f"on the cluster of {theirs.scheduler.address}" if running else "by a client that is closed"
                 raise EdgeInputError(
                     f"{self.edges.name}: the partitions were persisted {where}, not on that of "
@@ -340,7 +340,7 @@ class Builder(ABC):
                 others[theirs].append(future)
         # The scheduler may not have heard yet of what the other client persists.
         for theirs, futures in others.items():
-            replace(self.gang, client=theirs).wait(futures, self.deadline, f"reading {self.edges.name}", self.watch)
+            Gang(theirs, self.gang.addresses).wait(futures, self.deadline, f"reading {self.edges.name}", self.watch)
 
     def _read_and_number(self, pieces: list[distributed.Future | GeneratedPiece]) -> DealtPieces:
         """Read all pieces, and number their ids."""

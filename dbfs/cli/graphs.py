@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 import dbfs
+from dbfs import config
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
@@ -35,8 +37,11 @@ from dbfs_workers.text import counted, printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
-@click.argument("graph", type=GraphType())
-@click.option("--name", required=True, help="Name of the graph in the cluster.")
+@click.argument("graph", type=GraphType(), required=False)
+@click.option("--name", help="Name of the graph in the cluster.")
+@click.option(
+    "--catalog", type=click.Path(), help="Load the saved graphs that this YAML file lists by name, instead of GRAPH."
+)
 @click.option("--replace", is_flag=True, help="Replace the graph that has this name, if there is one.")
 @click.option("--replace-first", is_flag=True, help="The same, but unload that graph before this one is built.")
 @reader_options
@@ -46,7 +51,14 @@ from dbfs_workers.text import counted, printable
 @cluster_option
 @json_option
 def load(
-    graph: str, name: str, replace: bool, replace_first: bool, scheduler: str, as_json: bool, **layout: Any
+    graph: str | None,
+    name: str | None,
+    catalog: str | None,
+    replace: bool,
+    replace_first: bool,
+    scheduler: str,
+    as_json: bool,
+    **layout: Any,
 ) -> None:
     """Build GRAPH on a cluster and keep it under a name.
 
@@ -56,8 +68,17 @@ def load(
     With --replace the graph that has the name is unloaded when the new one is whole, and its runs are cancelled. With
     --replace-first both need not fit at once, and the old graph is gone even if the build fails.
 
+    A catalog has lines such as graphs: {web: {folder: /data/graphs/web, ranks: 4}}. Each of its graphs is loaded when
+    enough workers have joined; those whose names are in use are passed over. The exit code is 1 if one can't be loaded.
+
     Example: dbfs load web.txt --name web --scheduler tcp://host:8786
     """
+    if catalog is not None:
+        _load_catalog(catalog, scheduler, as_json=as_json)
+        return
+    if graph is None or name is None:
+        hint, kind = ("'GRAPH'", "argument") if graph is None else ("'--name'", "option")
+        raise click.MissingParameter(ctx=click.get_current_context(), param_hint=hint, param_type=kind)
     # Read before the connection, so that a wrong name or option is reported at once.
     edges = edges_of(graph, layout, layout.pop("directed"))
     with connect(scheduler, None) as client:
@@ -67,6 +88,37 @@ def load(
         print_json(asdict(status) | {"build_seconds": loaded.build_seconds})
     else:
         Console().print(plain(tables.describe(loaded)), soft_wrap=True)
+
+
+def _load_catalog(path: str, scheduler: str, *, as_json: bool) -> None:
+    from dbfs.graph import catalog
+
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+        if given and option.name not in ("catalog", "scheduler", "as_json"):
+            raise InvalidOptionError(f"--catalog excludes {option.opts[0]}: its file has the options")
+    ends = list[catalog.Step]()
+
+    def tell(step: catalog.Step) -> None:
+        if not as_json or step.state == catalog.FAILED:
+            click.echo(printable(f"{step.name}: {step.words}"), err=step.state == catalog.FAILED)
+        if step.state != catalog.WAITS:
+            ends.append(step)
+
+    # Before the connection, so that faults are told at once.
+    entries, refused = catalog.read(path)
+    for step in refused:
+        tell(step)
+    if entries:
+        # Workers may join much later than a scheduler starts.
+        with dbfs.connect(scheduler, timeout=config.get("build-deadline")) as client:
+            for step in catalog.load_all(entries, client):
+                tell(step)
+    if as_json:
+        print_json([asdict(step) for step in ends])
+    if any(step.state == catalog.FAILED for step in ends):
+        raise click.exceptions.Exit(1)
 
 
 @click.command()

@@ -93,17 +93,37 @@ def _argument(argument: Any) -> Any:
     return argument
 
 
-@dataclass(frozen=True)
 class Gang:
     """The workers of one graph in rank order.
 
-    Attributes:
+    Args:
         client: a client of the workers' cluster.
+        addresses: worker addresses by rank.
+
+    Attributes:
         addresses: worker addresses by rank.
     """
 
-    client: distributed.Client
-    addresses: tuple[str, ...]
+    def __init__(self, client: distributed.Client, addresses: tuple[str, ...]) -> None:
+        self._client = client
+        self._scheduler = scheduler_id(client)
+        self.addresses = addresses
+
+    @property
+    def client(self) -> distributed.Client:
+        """The client of the workers' cluster.
+
+        Raises:
+            SchedulerLostError: the scheduler was started anew since this object was made, and the client reached it.
+        """
+        if scheduler_id(self._client) != self._scheduler:
+            address = scheduler_of(self._client).address
+            raise SchedulerLostError(
+                f"the scheduler at {address} was started anew since the graph was loaded: its graphs, their results "
+                "and the runs under way are lost. Load the graph again; or open it by its name, dbfs.open(name), if "
+                "the scheduler's catalog lists it (dbfs.service.catalog)"
+            )
+        return self._client
 
     @property
     def p(self) -> int:
@@ -315,6 +335,15 @@ def require_connected(client: distributed.Client) -> None:
     if client.status == "connecting" and client.scheduler is not None:
         # The client would try for half a minute. The graphs are lost even if the scheduler answers again.
         raise scheduler_lost(client)
+
+
+def scheduler_id(client: distributed.Client) -> str | None:
+    """Return the id of the scheduler process that a client is connected to, or was last; no message is sent.
+
+    None for an asynchronous client that was not awaited. Dask's client reads the id whenever it connects.
+    """
+    identity: Mapping[str, str] = client._scheduler_identity
+    return identity.get("id")
 
 
 def scheduler_lost(client: distributed.Client, doing: str = "") -> SchedulerLostError:

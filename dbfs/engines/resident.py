@@ -50,7 +50,7 @@ class ResidentEngine:
         sender = RunSender.of(gang.client)
         for finished in sender.send(record.graph_id, specs, deadline, progress):
             for latest in zip(*finished.reports, strict=True):
-                labels = ResidentLabels(service, record, run_id, made, specs.options.predecessors)
+                labels = ResidentLabels(service, gang, record, run_id, made, specs.options.predecessors)
                 outcome = _outcome(labels, latest)
                 made, reached = made + 1, outcome.reached
                 yield outcome
@@ -66,9 +66,10 @@ class ResidentLabels:
     """
 
     def __init__(
-        self, service: ServiceClient, record: GraphRecord, run_id: str, index: int, predecessors: bool
+        self, service: ServiceClient, gang: Gang, record: GraphRecord, run_id: str, index: int, predecessors: bool
     ) -> None:
         self._service = service
+        self._gang = gang
         self._record = record
         self._run_id = run_id
         self._index = index
@@ -87,7 +88,7 @@ class ResidentLabels:
             For each traversal futures by name (see ``label_key``), by rank.
         """
         one, indices = of_run[0], tuple(each._index for each in of_run)
-        client, deadline = one._service.client.id, config.seconds("deadline")
+        client, deadline = one._gang.client.id, config.seconds("deadline")
         one._service.call(PublishLabels(one._record.graph_id, client, one._run_id, indices, deadline))
         return [{name: each._futures(name) for name in names} for each in of_run]
 

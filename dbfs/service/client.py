@@ -26,7 +26,7 @@ from dbfs.cluster.awaiting import (
 )
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
-from dbfs.cluster.gang import require_connected, scheduler_lost
+from dbfs.cluster.gang import require_connected, scheduler_id, scheduler_lost
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
@@ -34,6 +34,7 @@ from dbfs.errors import (
     DeadlineExceededError,
     LateError,
     OutcomeUnknownError,
+    SchedulerLostError,
     VersionMismatchError,
 )
 from dbfs.records import RunProgress
@@ -84,6 +85,8 @@ class ServiceClient:
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = weakref.ref(client)
+        # The scheduler that has the service. A client connects to another one at the same address by itself.
+        self._scheduler: str | None = None
         self._dropped: dict[str, list[TraversalPlace]] = {}
         # Whether a flush is scheduled. One flush sends all labels dropped until then, because each flush wakes Dask's
         # thread, and the next call waits for that thread.
@@ -92,14 +95,14 @@ class ServiceClient:
 
     @classmethod
     def of(cls, client: distributed.Client) -> "ServiceClient":
-        """Return the client's half for a Dask client; the first call installs the service on the cluster.
+        """Return the client's half for a Dask client; the first call for a scheduler installs the service there.
 
         Errors as for ``install``.
         """
         from dbfs.service.scheduler import SchedulerService
 
-        service = _services.get(client)
-        if service is None:
+        service, scheduler = _services.get(client), scheduler_id(client)
+        if service is None or service._scheduler != scheduler:
             for tried in range(1, _INSTALL_ATTEMPTS + 1):
                 try:
                     _check_versions(client)
@@ -114,6 +117,7 @@ class ServiceClient:
                     if tried == _INSTALL_ATTEMPTS:
                         raise scheduler_lost(client, "installing dbfs on the cluster") from error
             service = _services.setdefault(client, cls(client))
+            service._scheduler = scheduler
             if local.ends_with_process(client):
                 local.free_before_close(client, service.free_all)
         return service
@@ -220,9 +224,15 @@ class ServiceClient:
             progress(latest)
 
     def why_lost(self, graph_id: str) -> str:
-        """Return why ranks of a graph lost their workers, in words; empty if the scheduler does not know."""
+        """Return why ranks of a graph lost their workers, in words; empty if the scheduler does not know.
+
+        Raises:
+            SchedulerLostError: the workers ended with their scheduler.
+        """
         try:
             return self.call(ExplainLoss(graph_id))
+        except SchedulerLostError:
+            raise
         except DbfsError:
             return ""
 
@@ -255,9 +265,11 @@ class ServiceClient:
             return tuple(self._dropped.pop(graph_id, []))
 
     def _usable(self) -> distributed.Client | None:
-        """Return the Dask client; None if the client is gone, does not run, or is of another process."""
+        """Return the Dask client; None if it is gone, does not run, is of another process, or has a new scheduler."""
         client = self._client()
-        return None if client is None or client.status != "running" or is_inherited(client) else client
+        if client is None or client.status != "running" or is_inherited(client):
+            return None
+        return client if scheduler_id(client) == self._scheduler else None
 
     def _flush(self) -> None:
         with self._lock:

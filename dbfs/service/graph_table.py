@@ -62,10 +62,12 @@ class GraphTable:
         """Return the graph of a name.
 
         Raises:
-            GraphNotFoundError: no graph has the name; the message lists the names.
+            GraphNotFoundError: no graph has the name; the message lists the names, or says that it is being built.
         """
         named = {graph.record.name: graph for graph in self._graphs.values() if graph.record.named}
         if name not in named:
+            if any(reservation.name == name for reservation in self._reserved.values()):
+                raise GraphNotFoundError(f"the graph {name!r} is being built; open it when it is whole")
             names = ", ".join(map(repr, sorted(named)))
             listed = f"the names are {names}" if names else "no graph in the cluster has a name"
             raise GraphNotFoundError(f"no graph is named {name!r}; {listed}")

@@ -213,4 +213,22 @@ FAULTS = (
         '["metrics"].get("memory", 0) // 1024',
         ("tests/test_notebook.py::test_the_state_of_a_cluster",),
     ),
+    Fault(
+        "dbfs/cluster/gang.py",
+        "        if scheduler_id(self._client) != self._scheduler:\n",
+        "        if not self.addresses:\n",
+        ("tests/test_lost_scheduler.py::test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed",),
+    ),
+    Fault(
+        "dbfs/service/client.py",
+        "        if service is None or service._scheduler != scheduler:\n",
+        "        if service is None:\n",
+        ("tests/test_lost_scheduler.py::test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed",),
+    ),
+    Fault(
+        "dbfs/graph/catalog.py",
+        "        for entry in list(pending):\n",
+        "        for entry in pending[:1]:\n",
+        ("tests/test_catalog.py::test_a_graph_waits_for_its_workers_and_no_other_graph_waits_with_it",),
+    ),
 )

@@ -188,7 +188,10 @@ class UnreachableError(WorkerLostError):
 
 
 class SchedulerLostError(DbfsError, ConnectionError):
-    """Raised if the connection to the scheduler is lost. All graphs of the cluster are lost with it."""
+    """Raised if the connection to the scheduler is lost, or a graph is used that was lost with an earlier scheduler.
+
+    All graphs of a cluster are lost with its scheduler.
+    """
 
 
 # Graphs and runs by name.
