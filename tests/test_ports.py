@@ -126,7 +126,7 @@ def test_a_stopped_worker_does_not_hold_up_the_ports_of_the_others() -> None:
             found, silent = ports.of_cluster(found_by_rank.client, workers)
         assert silent == [workers[1]]
         assert {port.of for port in found} >= {"scheduler", "worker"}
-        assert f"not known, no answer in 3 s: {workers[1]}" in ports.describe(found, silent)
+        assert f"not told by {workers[1]}" in ports.describe(found, silent)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,6 @@ def test_the_line_puts_the_most_open_ports_first_and_counts_many() -> None:
         "open to every host that reaches the machine, without TLS: web server node:8787; "
         "open to every host that reaches the address, by TLS: "
         "worker 10.0.0.7:9000 10.0.0.7:9001 10.0.0.7:9002 10.0.0.7:9003 and 3 more; "
-        "open to its machine only: scheduler 8786; not known, no answer in 3 s: tcp://10.0.0.8:1"
+        "open to its machine only: scheduler 8786; not told by tcp://10.0.0.8:1"
     )
     assert ports.describe([]) == "none of Dask"

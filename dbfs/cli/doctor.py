@@ -49,12 +49,13 @@ def warm_up(as_json: bool) -> None:
 @click.option("--compile", "compiles", is_flag=True, help="Compile all kernels, which takes minutes, and keep them.")
 @json_option
 def doctor(scheduler: str | None, compiles: bool, as_json: bool) -> None:
-    """Check GPUs, packages, shared memory and kernels of this machine, or describe a cluster.
+    """Check GPUs, packages, shared memory, kernels and open ports of this machine, or describe a cluster.
 
     A machine without a GPU is no error: the CPU backend works there.
 
-    With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, and the backend
-    and the exchange of a graph on all of them. It loads and unloads a small graph to find out.
+    With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, which ports are
+    open to whom, and the backend and the exchange of a graph on all of them. It loads and unloads a small graph to find
+    out.
 
     \b
     Examples:
@@ -166,8 +167,8 @@ class ClusterReport:
         workers: the workers by rank.
         backend: backend of a small graph that was loaded on all workers; None if it could not be loaded.
         exchange: exchange of that graph.
-        ports: the open ports of the scheduler, and of the workers of the client's version of dbfs.
-        silent: those of them that did not list their ports in time.
+        ports: the open ports of the scheduler and the workers.
+        silent: those of them that did not tell their ports: stopped, or of another version of dbfs.
         advice: one line for each thing to improve.
     """
 
@@ -211,7 +212,7 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
     unlimited = sum(worker.memory_limit == 0 for worker in workers)
     if unlimited:
         advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")
-    found_ports, silent = ports.of_cluster(client, same)
+    found_ports, silent = ports.of_cluster(client, addresses)
     if open_ports := ports.advice(found_ports):
         advice.append(f"ports: {open_ports}")
     return ClusterReport(

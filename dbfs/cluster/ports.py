@@ -37,7 +37,10 @@ _LOCK: Final = re.compile(r"(scheduler|worker)-\w+\.dirlock$")
 
 
 def of_cluster(client: distributed.Client, workers: Sequence[str]) -> tuple[list[OpenPort], list[str]]:
-    """Return the open ports of a scheduler and of workers, and the processes that did not say theirs within seconds."""
+    """Return the open ports of a scheduler and of workers, and the processes that did not tell theirs.
+
+    Those are stopped, or have no dbfs of this version.
+    """
     answers = sync(client, _ask, client, workers)
     silent = [printable(name) for name, answer in answers.items() if isinstance(answer, BaseException)]
     found: dict[tuple[str, str, int], OpenPort] = {}
@@ -111,7 +114,7 @@ def describe(found: Sequence[OpenPort], silent: Sequence[str] = ()) -> str:
         f"{heading}: " + ", ".join(f"{of} {_listed(group)}" for of, group in by_name.items())
         for heading, by_name in groups.items()
     ]
-    lines += [f"not known, no answer in {_ANSWER_SECONDS:g} s: {_few(silent)}"] if silent else []
+    lines += [f"not told by {_few(silent)}"] if silent else []
     return "; ".join(lines) or "none of Dask"
 
 
