@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import runpy
 import shutil
 import signal
@@ -18,6 +19,11 @@ import pytest
 import yaml
 
 import dbfs
+from dbfs.cluster import ports
+from dbfs.cluster.gang import joined_workers
+from dbfs.cluster.local import _WORKER_THREADS
+from dbfs_workers.ports import Reach
+from tests.support.recipes import commands, every_command, option
 
 # Dask's clusters leave such a coroutine behind.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited:RuntimeWarning")
@@ -59,6 +65,47 @@ def test_cluster_settings_are_settings_that_dask_has() -> None:
     check(yaml.safe_load((CONFIGS / "cluster.yaml").read_text()), dask.config.config)
 
 
+def test_every_command_of_dask_names_where_it_listens() -> None:
+    found = list(every_command())
+    assert {page for page, _ in found} >= {f"configs/{name}/README.md" for name in ("local", "machines", "tls")}
+    assert {page for page, _ in found} >= {"cluster.yaml", "gpu-workers.yaml", "job.sh"}
+    for page, words in found:
+        assert option(words, "--host") or option(words, "--interface"), (page, words)
+        host = (option(words, "--dashboard-address") or "").rpartition(":")[0]
+        # The pods' network policy says who reaches their dashboards.
+        assert host == ("0.0.0.0" if page.endswith(".yaml") else "127.0.0.1"), (page, words)
+
+
+def test_every_recipe_has_the_measured_number_of_threads() -> None:
+    for page, words in every_command():
+        if "worker" in words and "cuda" not in words:
+            assert option(words, "--nthreads") == str(_WORKER_THREADS), (page, words)
+    over_ssh = (CONFIGS / "ssh" / "cluster.py").read_text()
+    assert set(re.findall(r'"nthreads": (\d+)', over_ssh)) == {str(_WORKER_THREADS)}
+    assert f"with {_WORKER_THREADS} threads for each {_WORKER_THREADS} cores" in (CONFIGS / "README.md").read_text()
+
+
+def test_a_command_without_its_host_would_be_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```\ndask worker tcp://127.0.0.1:8786 --nthreads 1  # here\n```\nSee `dask worker --host`.\n")
+    (words,) = commands(page)
+    assert (option(words, "--host"), option(words, "--nthreads")) == (None, "1")
+
+
+def test_the_pods_are_closed_to_strangers() -> None:
+    policy, cluster, job = (
+        yaml.safe_load((CONFIGS / "kubernetes" / f"{name}.yaml").read_text())
+        for name in ("network-policy", "cluster", "job")
+    )
+    label = {"dask.org/cluster-name": cluster["metadata"]["name"]}
+    assert policy["spec"]["podSelector"]["matchLabels"] == label
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    own, operator = policy["spec"]["ingress"]
+    labels = [peer["podSelector"]["matchLabels"] for peer in own["from"]]
+    assert labels == [label, job["spec"]["template"]["metadata"]["labels"]]
+    assert {entry["port"] for entry in operator["ports"]} == {8786, 8787}
+
+
 @pytest.mark.full
 def test_a_cluster_over_ssh(tmp_path: Path) -> None:
     pytest.importorskip("asyncssh")
@@ -68,10 +115,12 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
     hosts = ("127.0.0.1",) * 3
     with (
         ssh_server(tmp_path) as connect_options,
-        start(hosts, 1, connect_options=connect_options) as cluster,
+        start(hosts, 1, "lo", connect_options=connect_options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(2, timeout=30)
+        found, silent = ports.of_cluster(client, list(joined_workers(client)))
+        assert ({port.reach for port in found}, silent) == ({Reach.MACHINE}, [])
         with dbfs.load("grid2d:side=9", client=client) as graph:
             assert (graph.ranks, graph.exchange) == (2, "shared_memory")
             assert graph.bfs(0, validate=True).depth == 16
@@ -92,6 +141,7 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
         "SLURM_JOB_ID": "7",
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_CPUS_PER_TASK": "1",
+        "DBFS_INTERFACE": "lo",
     }
     command = "dbfs run path:n=40 --source 0 --validate --json; dbfs run path:n=40 --source -1"
     done = subprocess.run(
@@ -106,6 +156,15 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["ranks"], found["depth"], found["validated"]) == (2, 39, True)
     assert "source -1 is not in path:n=40" in done.stderr
+    unnamed = subprocess.run(
+        [CONFIGS / "slurm" / "job.sh", "true"],
+        env=os.environ | settings | {"DBFS_INTERFACE": ""},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert unnamed.returncode != 0 and "names the network between the nodes" in unnamed.stderr
     # The job has the exit code of its command, and leaves no files.
     assert done.returncode == 2
     assert [file.name for file in tmp_path.iterdir()] == ["srun"]
@@ -117,13 +176,20 @@ def test_the_slurm_job_of_dask_jobqueue(tmp_path: Path) -> None:
     # Its import makes Ctrl-C a SystemExit, which other tests would meet.
     signal.signal(signal.SIGINT, before)
     make = runpy.run_path(str(CONFIGS / "slurm" / "jobqueue.py"))["cluster"]
-    with make(queue="compute", scheduler_options={"dashboard_address": ":0"}) as cluster:
+    with make(queue="compute", interface="lo", scheduler_options={"dashboard_address": "127.0.0.1:0"}) as cluster:
         script = cluster.job_script()
     job = tmp_path / "job.sh"
     job.write_text(script)
     subprocess.run(["bash", "-n", job], check=True)
-    for words in ("#SBATCH -p compute", "#SBATCH --cpus-per-task=16", "--nworkers 16", "--preload dbfs.preload"):
+    for words in (
+        "#SBATCH -p compute",
+        "#SBATCH --cpus-per-task=16",
+        "--nworkers 4",
+        "--nthreads 4",
+        "--preload dbfs.preload",
+    ):
         assert words in script
+    assert "--interface lo" in script and "--dashboard-address 127.0.0.1:0" in script
 
 
 def strict(schema: Any) -> Any:
@@ -145,7 +211,8 @@ def test_manifests_follow_the_schemas_of_dasks_operator(manifest: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     document = yaml.safe_load(manifest.read_text())
     if document["apiVersion"] != "kubernetes.dask.org/v1":
-        assert (document["apiVersion"], document["kind"]) == ("batch/v1", "Job")
+        kinds = (("batch/v1", "Job"), ("networking.k8s.io/v1", "NetworkPolicy"))
+        assert (document["apiVersion"], document["kind"]) in kinds
         return
     package = importlib.util.find_spec("dask_kubernetes")
     if package is None or package.origin is None:

@@ -17,8 +17,10 @@ import pytest
 import yaml
 
 import dbfs
+from dbfs.cluster import ports
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ExchangeUnavailableError, WorkerLostError
+from dbfs_workers.ports import LINES, WEB, Reach
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
 from tests.support.hosts import Host, network
@@ -37,10 +39,11 @@ def cluster(
     """A client of a scheduler on one host and two workers on each of two other hosts, and these two hosts."""
     with network(("scheduler", "left", "right"), logs) as (first, *others):
         address = f"{scheme}://{first.address}:8786"
-        first.start("dask", "scheduler", environment=environment, own_pids=own_pids)
+        closed = ("--dashboard-address", "127.0.0.1:0")
+        first.start("dask", "scheduler", "--interface", "bridge", *closed, environment=environment, own_pids=own_pids)
         for host in others:
-            options = ("--nworkers", "2", "--nthreads", "1", "--preload", "dbfs.preload")
-            host.start("dask", "worker", address, *options, environment=environment, own_pids=own_pids)
+            options = ("--interface", "eth0", "--nworkers", "2", "--nthreads", "1", "--preload", "dbfs.preload")
+            host.start("dask", "worker", address, *closed, *options, environment=environment, own_pids=own_pids)
         # A client that is refused at first waits for a random time, at worst beyond its own deadline.
         eventually(lambda: "Scheduler at:" in first.log())
         with distributed.Client(address, timeout=30, set_as_default=False) as client:
@@ -66,6 +69,18 @@ def check_traversals(client: distributed.Client, exchange: str) -> None:
         assert (graph.layout, graph.exchange) == ("2d", exchange)
         result = graph.bfs(10, predecessors=True, validate=True)
         np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [10]))
+
+
+def check_ports(client: distributed.Client, scheme: str, hosts: set[str]) -> None:
+    """Check that Dask and the lines listen at the named interfaces, by TLS or not, and web servers on the loopback."""
+    found, silent = ports.of_cluster(client, list(joined_workers(client)))
+    assert not silent
+    assert {port.reach for port in found if port.of == WEB} == {Reach.MACHINE}
+    for of in ("scheduler", "worker", "nanny", LINES):
+        at = [port for port in found if port.of == of]
+        assert {(port.reach, port.encrypted) for port in at} == {(Reach.NETWORK, scheme == "tls")}, of
+        assert of == "scheduler" or {port.address for port in at} == hosts
+    assert (ports.advice(found) is None) == (scheme == "tls")
 
 
 def run_example(scheduler: str, environment: dict[str, str]) -> str:
@@ -126,6 +141,7 @@ def test_two_hosts_and_one_of_them_killed(secured: tuple[str, dict[str, str]], t
         with dask.config.set({"dbfs.exchange": "shared_memory"}), pytest.raises(ExchangeUnavailableError):
             dbfs.load("path:n=9", client=client)
         check_traversals(client, "shared_memory+tcp")
+        check_ports(client, scheme, {left.address, right.address})
         assert "hosts: 2, backend: cpu, exchange: shared_memory+tcp" in run_example(
             client.scheduler.address, environment
         )

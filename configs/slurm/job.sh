@@ -5,7 +5,8 @@
 #   sbatch --nodes 4 --gpus-per-node 4 configs/slurm/job.sh python examples/multi_node.py
 #
 # The job sets DASK_SCHEDULER_ADDRESS for the command; dbfs and distributed.Client() connect to that address. All nodes
-# must share the folder that the job is submitted from, and have a Python with dbfs first in PATH.
+# must share the folder that the job is submitted from, and have a Python with dbfs first in PATH. DBFS_INTERFACE names
+# the network between the nodes, such as ib0; a job on one node listens on the loopback.
 #SBATCH --job-name=dbfs
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -19,21 +20,29 @@ if [ $# -eq 0 ]; then
     exit 2
 fi
 
-# One worker for each GPU, or for each core if the job has no GPUs. One worker is one rank.
+if [ "$SLURM_JOB_NUM_NODES" -eq 1 ]; then
+    interface=lo
+else
+    interface=${DBFS_INTERFACE:?names the network between the nodes, such as ib0}
+fi
+
+# One worker for each GPU, or one of 4 threads for each 4 cores if the job has no GPUs. One worker is one rank.
 if [ -n "${SLURM_GPUS_ON_NODE:-}" ]; then
     worker=(dask cuda worker)
     workers=$((SLURM_JOB_NUM_NODES * SLURM_GPUS_ON_NODE))
 else
-    worker=(dask worker --nworkers "$SLURM_CPUS_PER_TASK" --nthreads 1)
-    workers=$((SLURM_JOB_NUM_NODES * SLURM_CPUS_PER_TASK))
+    of_node=$(((SLURM_CPUS_PER_TASK + 3) / 4))
+    worker=(dask worker --nworkers "$of_node" --nthreads 4)
+    workers=$((SLURM_JOB_NUM_NODES * of_node))
 fi
 
 file=$PWD/dbfs-$SLURM_JOB_ID.json
 trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -f "$file"' EXIT
 
-dask scheduler --scheduler-file "$file" --port 0 --dashboard-address :0 --preload dbfs.preload &
+dask scheduler --interface "$interface" --dashboard-address 127.0.0.1:0 --scheduler-file "$file" --port 0 --preload dbfs.preload &
 # Since 22.05 srun does not take the number of CPUs from the job.
-srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" "${worker[@]}" --scheduler-file "$file" --preload dbfs.preload &
+srun --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+    "${worker[@]}" --interface "$interface" --dashboard-address 127.0.0.1:0 --scheduler-file "$file" --preload dbfs.preload &
 
 until [ -s "$file" ]; do
     sleep 0.2

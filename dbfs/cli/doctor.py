@@ -16,6 +16,7 @@ from rich.table import Table
 
 import dbfs
 from dbfs.cli.common import connect, json_option, plain, print_answer, print_json, table_of, wide_console
+from dbfs.cluster import ports
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.connect import roster
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
@@ -24,8 +25,9 @@ from dbfs.cluster.kernels import warm_up as compile_all
 from dbfs.errors import DbfsError
 from dbfs.units import format_bytes
 from dbfs_workers.gpus import own_gpu
+from dbfs_workers.ports import OpenPort
 
-STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.FAILED: "red"}
+STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.OPEN: "yellow", CheckState.FAILED: "red"}
 
 
 @click.command("warm-up")
@@ -47,12 +49,13 @@ def warm_up(as_json: bool) -> None:
 @click.option("--compile", "compiles", is_flag=True, help="Compile all kernels, which takes minutes, and keep them.")
 @json_option
 def doctor(scheduler: str | None, compiles: bool, as_json: bool) -> None:
-    """Check GPUs, packages, shared memory and kernels of this machine, or describe a cluster.
+    """Check GPUs, packages, shared memory, kernels and open ports of this machine, or describe a cluster.
 
     A machine without a GPU is no error: the CPU backend works there.
 
-    With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, and the backend
-    and the exchange of a graph on all of them. It loads and unloads a small graph to find out.
+    With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, which ports are
+    open to whom, and the backend and the exchange of a graph on all of them. It loads and unloads a small graph to find
+    out.
 
     \b
     Examples:
@@ -109,6 +112,7 @@ def _print_cluster(console: Console, report: ClusterReport) -> None:
         ranks = f"{len(report.workers)} rank{'s' * (len(report.workers) > 1)}"
         gets = f"A graph on {ranks} gets the backend {report.backend} and the exchange {report.exchange}."
         console.print(gets, highlight=False, soft_wrap=True)
+    console.print(plain(f"Ports {ports.describe(report.ports, report.silent)}."), soft_wrap=True)
     for line in report.advice:
         console.print(plain(line), soft_wrap=True)
 
@@ -163,6 +167,8 @@ class ClusterReport:
         workers: the workers by rank.
         backend: backend of a small graph that was loaded on all workers; None if it could not be loaded.
         exchange: exchange of that graph.
+        ports: the open ports of the scheduler and the workers.
+        silent: those of them that did not tell their ports: stopped, or of another version of dbfs.
         advice: one line for each thing to improve.
     """
 
@@ -171,6 +177,8 @@ class ClusterReport:
     workers: tuple[WorkerReport, ...]
     backend: str | None
     exchange: str | None
+    ports: tuple[OpenPort, ...]
+    silent: tuple[str, ...]
     advice: tuple[str, ...]
 
 
@@ -204,7 +212,19 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
     unlimited = sum(worker.memory_limit == 0 for worker in workers)
     if unlimited:
         advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")
-    return ClusterReport(client.scheduler.address, scheduler, workers, backend, exchange, tuple(advice))
+    found_ports, silent = ports.of_cluster(client, addresses)
+    if open_ports := ports.advice(found_ports):
+        advice.append(f"ports: {open_ports}")
+    return ClusterReport(
+        scheduler=client.scheduler.address,
+        versions=scheduler,
+        workers=workers,
+        backend=backend,
+        exchange=exchange,
+        ports=tuple(found_ports),
+        silent=tuple(silent),
+        advice=tuple(advice),
+    )
 
 
 def _versions(info: dict[str, Any]) -> dict[str, str | None]:

@@ -18,6 +18,7 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from dbfs.cluster import ports
 from dbfs.cluster.kernels import kept_kernels, warm_up
 from dbfs.units import format_bytes
 from dbfs_workers.cuda import nccl, probe
@@ -44,6 +45,7 @@ class CheckState(StrEnum):
 
     OK = "ok"
     MISSING = "missing"
+    OPEN = "open"
     FAILED = "failed"
 
 
@@ -119,6 +121,7 @@ def examine(*, compiles: bool = False) -> MachineReport:
         _shared_memory(),
         _dashboard(),
         _cpu_kernels(compiles),
+        _ports(),
     )
     return MachineReport(findings, gpus, access, bandwidth)
 
@@ -132,6 +135,12 @@ def _without_gpus(findings: list[Finding], major: int) -> Iterator[Finding]:
     )
     yield Finding("GPUs", CheckState.OK, f"{_visible(())}: fine for CPU.{lacking}{install}")
     yield from (finding for finding in findings if finding.state is not CheckState.MISSING)
+
+
+def _ports() -> Finding:
+    found = ports.of_this_machine()
+    advice = ports.advice(found)
+    return Finding("ports", CheckState.OPEN if advice else CheckState.OK, ports.describe(found), advice)
 
 
 def _packages() -> Finding:

@@ -312,15 +312,16 @@ def run_on(
 
 
 async def run_within(
-    seconds: float, client: distributed.Client, function: Callable[..., Any], *arguments: Any, workers: Sequence[str]
-) -> None:
-    """Call a function on workers as ``run_on``, in the client's event loop.
+    seconds: float, client: distributed.Client, function: Callable[..., T], *arguments: Any, workers: Sequence[str]
+) -> dict[str, T]:
+    """Call a function on workers as ``run_on``, in the client's event loop; return the results by address.
 
     Raise ``TimeoutError`` if a worker did not answer within ``seconds``; other errors as for ``run_on``.
     """
     run = functools.partial(client.run, function, *arguments, workers=list(workers))
     async with asyncio.timeout(seconds):
-        await run()
+        found: dict[str, T] = await run()
+    return found
 
 
 def host_of(address: str) -> str:

@@ -1,8 +1,8 @@
 """Sphinx extension: pages made of other files of the project, written to ``docs/generated/`` before each build.
 
 The configuration page comes from ``dbfs/dbfs.yaml`` with its comments, the page of errors from ``dbfs.errors``, the
-notebooks from ``examples/``, and the pages on clusters from ``configs/``. A link to a file without a page becomes a
-download of that file.
+notebooks from ``examples/``, and the pages on clusters from ``configs/``. Pages link to these files, which a checkout
+has; the site leads such a link to the page made of the file. A link to a file without a page becomes a download of it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ COPIED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+# Name of each file from which a page is made, and of the page.
+MADE = {**COPIED, "dbfs/dbfs.yaml": "configuration.md", "dbfs/errors.py": "errors.md"}
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension; called by Sphinx."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", relink)
     app.connect("missing-reference", resolve_short_name)
     app.connect("autodoc-process-signature", hide_constructor)
     app.connect("autodoc-skip-member", hide_inner)
@@ -55,7 +58,7 @@ def write_pages(_: Sphinx) -> None:
     """Write all generated pages."""
     for name, page in COPIED.items():
         text = (ROOT / name).read_text(encoding="utf-8")
-        write(page, notebook(text, name, page) if name.endswith(".ipynb") else relinked(text, name, page))
+        write(page, notebook(text, name, page) if name.endswith(".ipynb") else relinked(text, name, GENERATED / page))
     write("configuration.md", configuration((ROOT / "dbfs" / "dbfs.yaml").read_text(encoding="utf-8")))
     write("errors.md", errors())
 
@@ -68,24 +71,25 @@ def write(page: str, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def relinked(text: str, name: str, page: str) -> str:
-    """Markdown of a copied file with its relative links turned to pages of the site or to files of the checkout."""
+def relink(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Turn the links of a page to files that have pages; called by Sphinx for each page that it reads."""
+    page = Path(app.env.doc2path(docname))
+    if page.suffix == ".md" and not page.is_relative_to(GENERATED):
+        source[0] = relinked(source[0], str(page.relative_to(ROOT)), page)
+
+
+def relinked(text: str, name: str, page: Path) -> str:
+    """Markdown of the file ``name`` as ``page`` has it: links lead to pages of the site or to files of the checkout."""
 
     def link(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
         if re.match(r"[a-z]+:", target):
             return match[0]
         file = (ROOT / name).parent.joinpath(target).resolve()
-        inside = str(file.relative_to(ROOT))
-        to = GENERATED / COPIED[inside] if inside in COPIED else file
-        return f"]({relative(to, page)}{anchor})"
+        made = MADE.get(os.path.relpath(file, ROOT))
+        return f"]({os.path.relpath(GENERATED / made if made else file, page.parent)}{anchor})"
 
     return re.sub(r"\]\(([^)#\s]+)(#[^)\s]*)?\)", link, text)
-
-
-def relative(file: Path, page: str) -> str:
-    """Path of a file as a generated page links to it."""
-    return os.path.relpath(file, (GENERATED / page).parent)
 
 
 def notebook(text: str, name: str, page: str) -> str:
@@ -93,7 +97,7 @@ def notebook(text: str, name: str, page: str) -> str:
     content = json.loads(text)
     for cell in content["cells"]:
         if cell["cell_type"] == "markdown":
-            cell["source"] = relinked("".join(cell["source"]), name, page)
+            cell["source"] = relinked("".join(cell["source"]), name, GENERATED / page)
     return json.dumps(content, indent=1)
 
 

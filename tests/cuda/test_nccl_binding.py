@@ -1,5 +1,6 @@
 """The binding to NCCL without one: nccl4py and CuPy are stand-ins."""
 
+import os
 import sys
 import threading
 import time
@@ -172,3 +173,24 @@ def test_the_version_or_what_is_missing(binding: Binding, monkeypatch: pytest.Mo
     monkeypatch.setattr(nccl.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExchangeUnavailableError, match=r"nccl4py is not installed: pip install '\.\[nccl-cu13\]'"):
         nccl.require()
+
+
+@pytest.mark.parametrize(
+    ("address", "own", "left"),
+    [
+        ("tcp://127.0.0.1:9000", None, "=lo"),
+        ("tls://[::1]:9000", None, "=lo"),
+        ("tcp://127.0.0.1:9000", "eth1", "eth1"),
+        ("tcp://10.0.0.7:9000", None, None),
+        ("tcp://node1:9000", None, None),
+    ],
+)
+def test_nccl_listens_on_the_loopback_where_the_worker_does(
+    address: str, own: str | None, left: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Also so that the test's end takes the variable away.
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", own or "")
+    if own is None:
+        monkeypatch.delenv("NCCL_SOCKET_IFNAME")
+    nccl.stay_on_loopback(address)
+    assert os.environ.get("NCCL_SOCKET_IFNAME") == left

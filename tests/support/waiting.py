@@ -9,13 +9,13 @@ import pytest
 PATIENCE = 60.0
 
 
-def eventually(look: Callable[[], Any], enough: Callable[[Any], object] = bool) -> Any:
-    """Return what ``look()`` returns once that is enough; fail the test if it is not within ``PATIENCE`` seconds."""
-    end = time.monotonic() + PATIENCE
+def eventually(look: Callable[[], Any], enough: Callable[[Any], object] = bool, seconds: float = PATIENCE) -> Any:
+    """Return what ``look()`` returns once that is enough; fail the test if it is not within ``seconds``."""
+    end = time.monotonic() + seconds
     while True:
         found = look()
         if enough(found):
             return found
         if time.monotonic() > end:
-            pytest.fail(f"not within {PATIENCE} s: {found!r}")
+            pytest.fail(f"not within {seconds:g} s: {found!r}")
         time.sleep(0.02)

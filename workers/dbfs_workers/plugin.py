@@ -151,9 +151,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
             return CudaMember(rank, key, graph_id)
         if message.exchange == "nccl":
+            from dbfs_workers.cuda.nccl import stay_on_loopback
             from dbfs_workers.exchange.nccl import NcclExchange
             from dbfs_workers.members.staged import NcclMember
 
+            stay_on_loopback(self.worker.address)
             transport = DaskTransport(self.worker, graph_id, message.addresses)
             by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send)
             return NcclMember(rank, key, by_nccl)

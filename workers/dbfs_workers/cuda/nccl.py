@@ -10,6 +10,7 @@ peers. So the communicator and its first group are made in a thread, which is le
 
 import contextlib
 import importlib.util
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final
 
 import numpy as np
+from distributed.comm.addressing import get_address_host
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda.communicator import Communicator, CommunicatorFailedError, Transfer
@@ -42,6 +44,15 @@ def version() -> tuple[int, int, int]:
     """
     number = int(_call(lambda: _binding().get_version()))
     return number // 10000, number // 100 % 100, number % 100
+
+
+def stay_on_loopback(address: str) -> None:
+    """Have NCCL listen on the loopback if the worker at ``address`` does; NCCL would choose another network.
+
+    A ``NCCL_SOCKET_IFNAME`` of the user's stays. NCCL reads the variable once, before its first communicator.
+    """
+    if get_address_host(address) in ("127.0.0.1", "::1"):
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "=lo")
 
 
 class Nccl:

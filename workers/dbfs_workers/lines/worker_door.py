@@ -33,6 +33,11 @@ class WorkerDoor:
         self._door: Door | None = None
         self._opening = threading.Lock()
 
+    @property
+    def address(self) -> Address | None:
+        """Host and port at which the door listens; None until the first line is to be admitted."""
+        return None if self._door is None else self._door.address
+
     def admit(self, token: bytes, serve: Callable[[Line], None]) -> Address:
         """Serve lines that show the token by ``serve``; return the door's address. From any thread.
 
