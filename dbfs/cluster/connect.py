@@ -259,7 +259,7 @@ def _awaited(client: distributed.Client, least: int, found: int, timeout: float 
     seconds = min(longest, call.seconds)
     cluster, wanted = client.cluster, f"{counted(least, 'worker')} wanted"
     adaptive = getattr(cluster, "_adaptive", None) is not None
-    hint = ""
+    hint = "workers may be starting: each logs 'Registered to' once it has joined, and dbfs doctor --scheduler lists it"
     if adaptive:
         hint = f"an adaptive cluster starts workers for tasks only: adapt(minimum={least})"
     elif isinstance(cluster, distributed.SpecCluster):
@@ -270,14 +270,13 @@ def _awaited(client: distributed.Client, least: int, found: int, timeout: float 
             hint = f"the cluster has {told}: start it with n_workers={least}, or call client.cluster.scale({least})"
         if 0 < told < least and timeout is None:
             raise NoWorkersError(f"{wanted}, {hint}")
-    more = f"; {hint}" if hint else ""
-    logger.warning("%s, %d found; waiting %g s for more%s", wanted, found, seconds, more)
+    logger.warning("%s, %d found; waiting %g s for more; %s", wanted, found, seconds, hint)
     try:
         sync(client, _wait_for_workers, client, least, min(longest, call.remaining))
     except TimeoutError:
         found = len(_addresses(client))
         where = f"(scheduler {client.scheduler.address})"
-        raise NoWorkersError(f"{wanted}, {found} found after {seconds:g} s {where}{more}") from None
+        raise NoWorkersError(f"{wanted}, {found} found after {seconds:g} s {where}; {hint}") from None
     return _addresses(client)
 
 

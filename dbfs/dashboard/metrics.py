@@ -35,6 +35,7 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             return
         yield from self._graphs(service)
         yield from self._under_way(service)
+        yield from self._told(service)
         history = service.history
         runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by outcome", labels=["outcome"])
         for outcome, count in history.outcomes.items():
@@ -82,6 +83,22 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
                 size.add_metric([name, str(rank)], nbytes)
         yield from of_graph.values()
         yield from (updated, size)
+
+    def _told(self, service: SchedulerService) -> Iterator[Family]:
+        notes = service.notes
+        for name, what, counts in (("loads", "Loads", notes.loads), ("saves", "Saves", notes.saves)):
+            family = CounterMetricFamily(
+                self.build_name(name), f"{what} by outcome: {next(iter(counts))}, or the error", labels=["outcome"]
+            )
+            for outcome, count in counts.items():
+                family.add_metric([outcome], count)
+            yield family
+        yield CounterMetricFamily(
+            self.build_name("saved"), "Bytes of the files of all saves", value=notes.saved_bytes, unit="bytes"
+        )
+        yield CounterMetricFamily(
+            self.build_name("queue_refusals"), "Runs for which the queue had no place", value=service.refusals.count
+        )
 
     def _under_way(self, service: SchedulerService) -> Iterator[Family]:
         running = [run for run in service.runs if run.started is not None]

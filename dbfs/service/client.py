@@ -3,10 +3,14 @@
 import concurrent.futures
 import contextlib
 import functools
+import getpass
+import socket
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import distributed
@@ -37,11 +41,12 @@ from dbfs.errors import (
     VersionMismatchError,
 )
 from dbfs.records import RunProgress
-from dbfs.service.messages import CancelRun, DropLabels, ExplainLoss, FreeAll, GetProgress, SchedulerMessage
+from dbfs.service.messages import CancelRun, DropLabels, ExplainLoss, FreeAll, GetProgress, Introduce, SchedulerMessage
 from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.rpc import A
 from dbfs_workers.spec import TraversalPlace
+from dbfs_workers.text import LONGEST_NAME, printable
 
 _DROP_SECONDS = 0.2
 """Seconds that dropped labels wait, at most, for a run that takes them along."""
@@ -51,6 +56,9 @@ PROGRESS_SECONDS = 0.25
 
 _SEND_SECONDS = 10.0
 """Seconds that a message may take whose answer is not waited for."""
+
+_TELL_SECONDS = 0.5
+"""Seconds that a message for the scheduler's log may take, which a program that ends may cut off."""
 
 _INSTALL_ATTEMPTS = 3
 """Times that dbfs is installed on a cluster which a worker leaves meanwhile."""
@@ -114,6 +122,7 @@ class ServiceClient:
                     if tried == _INSTALL_ATTEMPTS:
                         raise scheduler_lost(client, "installing dbfs on the cluster") from error
             service = _services.setdefault(client, cls(client))
+            service.call(_introduction(client.id))
             if local.ends_with_process(client):
                 local.free_before_close(client, service.free_all)
         return service
@@ -233,6 +242,15 @@ class ServiceClient:
         if client is not None and scheduler is not None:
             client.loop.add_callback(_send, scheduler, message)
 
+    def tell(self, message: SchedulerMessage[Any]) -> None:
+        """Send a message for the scheduler's log; wait ``_TELL_SECONDS`` for its arrival at most."""
+        client = self._usable()
+        scheduler = None if client is None else client.scheduler
+        if client is not None and scheduler is not None:
+            with contextlib.suppress(ClientError):
+                told = begin(functools.partial(_send, scheduler, message), client.loop.asyncio_loop)
+                concurrent.futures.wait([told], _TELL_SECONDS)
+
     def free_all(self) -> None:
         """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_SECONDS`` seconds."""
         with limit(_FREE_SECONDS):
@@ -276,6 +294,25 @@ def with_times(error: DeadlineExceededError, waited: str, began: float) -> Deadl
         began: when the run's turn came, in seconds of ``time.monotonic()``.
     """
     return DeadlineExceededError(f"{error} ({waited}, ran {format_seconds(time.monotonic() - began)})")
+
+
+def error_words(error: BaseException) -> str:
+    """Return an error as ``EndLoad`` tells it."""
+    if isinstance(error, Exception):
+        return printable(f"{type(error).__name__}: {error}")
+    return f"cancelled: {type(error).__name__}"
+
+
+def _introduction(client: str) -> Introduce:
+    """Return what this process says of itself."""
+    user = "unknown"
+    # A process in a container may have no name in the list of users.
+    with contextlib.suppress(KeyError, OSError):
+        user = getpass.getuser()
+    program = Path(sys.argv[0] if sys.argv else "")
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    said = (printable(word, LONGEST_NAME).strip() or "unknown" for word in (user, socket.gethostname(), name))
+    return Introduce(client, *said)
 
 
 async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:

@@ -25,10 +25,12 @@ class RunQueue:
 
     Attributes:
         runs: the runs, in the order of arrival. Runs of clients that hold a turn are among them, and wait for nothing.
+        refusals: the runs that found no place.
     """
 
     def __init__(self, history: History, revoke: Callable[[RunEntry], bool]) -> None:
         self.runs: list[RunEntry] = []
+        self.refusals = log.Refusals()
         self._history = history
         self._revoke = revoke
 
@@ -38,7 +40,7 @@ class RunQueue:
 
         Errors as for ``Enqueue``.
         """
-        self._require_place(run.run_id)
+        self._require_place(run)
         run.queue_behind(self.runs)
         self.runs.append(run)
         try:
@@ -73,14 +75,15 @@ class RunQueue:
                 log.run_started(run)
             wanted |= run.workers
 
-    def _require_place(self, run_id: str) -> None:
+    def _require_place(self, run: RunEntry) -> None:
         """Check that no more runs wait than the configuration allows."""
         most = config.count("service.waiting-runs")
-        waiting = sum(run.started is None for run in self.runs)
+        waiting = sum(other.started is None for other in self.runs)
         if waiting >= most:
+            full = f"as many runs wait as dbfs.service.waiting-runs allows, {waiting:,}"
+            self.refusals.add(run, full)
             raise QueueFullError(
-                f"run {run_id}: as many runs wait as dbfs.service.waiting-runs allows, {waiting:,}; "
-                "try again later, or make several traversals in one run (bfs_many)"
+                f"run {run.run_id}: {full}; try again later, or make several traversals in one run (bfs_many)"
             )
 
     async def _take_turn(self, run: RunEntry) -> None:

@@ -28,6 +28,7 @@ from dbfs.errors import (
 )
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.service import forming, idle, log, run_watch
+from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
@@ -37,7 +38,6 @@ from dbfs.service.messages import (
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
-    EndReservation,
     Enqueue,
     ExplainLoss,
     FreeAll,
@@ -77,6 +77,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         reserved: reservations for graphs that are being built, by graph id.
         runs: runs that wait or are under way, in the order of arrival.
         history: runs that are over.
+        refusals: runs for which the queue had no place.
+        notes: what clients told.
     """
 
     name = NAME
@@ -87,7 +89,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.reserved: dict[str, Reservation] = {}
         self.history = History()
         self._queue = RunQueue(self.history, lambda run: self._turns.revoke(run))
-        self.runs = self._queue.runs
+        self.runs, self.refusals = self._queue.runs, self._queue.refusals
         self._tasks: set[asyncio.Future[None]] = set()
         # By run id, the clients that cancelled a run which had not come yet.
         self._given_up: dict[str, str] = {}
@@ -100,7 +102,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
         self._updates = Updates(self._workers, self._turns, self.history)
-        for service in (self, self._turns, self._task_runs):
+        self.notes = ClientNotes(self.graphs, self.reserved, lambda client: client in scheduler.clients)
+        for service in (self, self._turns, self._task_runs, self.notes):
             scheduler.handlers.update(handlers(service))
         dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
@@ -112,12 +115,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def reserve(self, message: Reserve) -> None:
         """See ``Reserve``."""
         for graph in self._table.reserve(message):
-            await self._dissolve(graph, f"{message.client} replaces it")
-
-    @EndReservation.handler
-    async def end_reservation(self, message: EndReservation) -> None:
-        """See ``EndReservation``."""
-        self.reserved.pop(message.graph_id, None)
+            await self._dissolve(graph, f"{log.shown(message.client)} replaces it")
 
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
@@ -128,14 +126,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @AddGraph.handler
     async def add_graph(self, message: AddGraph) -> Formed:
         """See ``AddGraph``."""
-        try:
-            graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
-        except Exception as error:
-            log.graph_refused(message.record, error)
-            raise
+        # The client tells if this fails.
+        graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
+        self.notes.loads["loaded"] += 1
         log.graph_loaded(graph)
         for old in replaced:
-            await self._dissolve(old, f"{message.record.client} replaces it")
+            await self._dissolve(old, f"{log.shown(message.record.client)} replaces it")
         return graph.formed
 
     @OpenGraph.handler
@@ -168,7 +164,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if not graph.record.named:
                 _require_owner(message.client, graph.record.client, f"unload {graph.record.name}")
             del self.graphs[message.graph_id]
-            await self._dissolve(graph, f"{message.client} unloaded it")
+            await self._dissolve(graph, f"{log.shown(message.client)} unloaded it")
 
     @FreeAll.handler
     async def free_all(self, message: FreeAll) -> None:
@@ -276,6 +272,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
         """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
+        self.notes.remove_client(client)
         self._table.release_all(client)
         self._end_turns(client)
         for run in self.runs:
