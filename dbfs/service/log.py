@@ -1,9 +1,9 @@
 """The scheduler's log of graphs, runs and lost workers: one line each under ``dbfs``.
 
 Two logs: ``dbfs.graphs`` of loads, unloads and saves, which ``dbfs.preload`` gives a level of its own, and
-``dbfs.service.log`` of runs and workers. What failed or was refused and a lost worker are warnings. Starts and ends of
-runs have level debug, since there are hundreds a second; all other lines have level info. ``dbfs.cluster.local`` keeps
-the warnings of a local cluster from stderr.
+``dbfs.service.log`` of runs and workers. What failed or was refused, a lost worker, and a worker that is late or paused
+are warnings. Starts and ends of runs have level debug, since there are hundreds a second; all other lines have level
+info. ``dbfs.cluster.local`` keeps the warnings of a local cluster from stderr.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dbfs.records import FinishedRun, GraphRecord
+from dbfs.records import FinishedRun, GraphRecord, WorkerStatus
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import counted, printable
@@ -156,6 +156,16 @@ def cancel_requested(run: RunEntry) -> None:
 def worker_lost(graph: GraphEntry, rank: int, address: str) -> None:
     """Log a worker that left and held a rank of a graph."""
     logger.warning("worker %s left: %s lost rank %d", address, _graph(graph.record), rank)
+
+
+def worker_not_ready(worker: WorkerStatus) -> None:
+    """Log a worker that is late or paused, and the graphs that wait for it."""
+    logger.warning("%s; graphs with a rank there: %s", worker, ", ".join(map(repr, worker.graphs)) or "none")
+
+
+def worker_ready(worker: WorkerStatus, before: WorkerStatus) -> None:
+    """Log that a worker is ready again, a warning as the line before it, which it ends."""
+    logger.warning("%s is ready again, %s for %s", worker, before.state, format_seconds(worker.since - before.since))
 
 
 def _graph(record: GraphRecord) -> str:
