@@ -38,6 +38,7 @@ from dbfs.service.messages import (
     Reserve,
     SchedulerMessage,
     TellTurn,
+    TryGang,
     UnloadGraph,
 )
 from dbfs.service.scheduler import SchedulerService
@@ -136,6 +137,7 @@ EXAMPLES: list[Message[Any]] = [
     NoteSave("id", "me", "save", "/data/roads", error="OutputError: the disk is full"),
     ExplainLoss("id"),
     ChooseBackend(RECORD.addresses, "auto", "auto", 60.0),
+    TryGang(RECORD.addresses, "auto", 60.0),
     AddGraph(RECORD, 60.0),
     OpenGraph("roads"),
     GetGraph("id"),
@@ -180,7 +182,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 39
+    assert len(every) == 40
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -303,6 +303,28 @@ async def run_within(
         await run()
 
 
+async def answers_within(
+    seconds: float, client: distributed.Client, function: Callable[..., T], *arguments: Any, workers: Sequence[str]
+) -> dict[str, T]:
+    """Call a function on workers as ``run_on``, in the client's event loop; return what came within ``seconds``.
+
+    A worker that is stopped, or that left, delays no other.
+    """
+
+    async def ask(address: str) -> dict[str, T]:
+        async with asyncio.timeout(seconds):
+            answers: dict[str, T] = await client.run(function, *arguments, workers=[address])
+            return answers
+
+    found: dict[str, T] = {}
+    for answer in await asyncio.gather(*map(ask, workers), return_exceptions=True):
+        if isinstance(answer, dict):
+            found |= answer
+        elif not isinstance(answer, OSError):
+            raise answer
+    return found
+
+
 def host_of(address: str) -> str:
     """Return a worker's address without its port, which is the same for all workers of one host."""
     return address.rpartition(":")[0]

@@ -83,7 +83,7 @@ def begin(workers: int, threads: int, *, every: bool = False) -> None:
     Args:
         workers: workers of the cluster.
         threads: threads of a worker.
-        every: whether to compile all other kernels after that, and load them into this process.
+        every: whether to compile all other kernels after that.
     """
 
     def start() -> None:
@@ -93,7 +93,7 @@ def begin(workers: int, threads: int, *, every: bool = False) -> None:
         needed = compiling.needed(workers)
         ids = (name for wanted in compiling.NUMBERING.values() for name in wanted)
         first = (*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *ids, *optional)
-        compiling.begin((*first, *KERNELS) if every else first, loads=every)
+        compiling.begin((*first, *KERNELS) if every else first)
 
     # The import of Numba takes half a second.
     threading.Thread(target=start, daemon=True).start()

@@ -114,6 +114,26 @@ class ChooseBackend(SchedulerMessage[str]):
 
 
 @dataclass(frozen=True)
+class TryGang(SchedulerMessage[Formed]):
+    """Form a gang without a graph, have its ranks leave again, and return how it was formed.
+
+    The ranks of GPUs are not connected: they map the memory of a graph.
+
+    Attributes:
+        addresses, exchange, deadline: see ``ChooseBackend``. The deadline holds for all.
+
+    Raises:
+        LateError: a worker did not answer in time.
+        WorkerLostError: a worker left meanwhile.
+        BackendUnavailableError, ExchangeUnavailableError: see ``forming.form``.
+    """
+
+    addresses: tuple[str, ...]
+    exchange: str
+    deadline: float
+
+
+@dataclass(frozen=True)
 class AddGraph(SchedulerMessage[Formed]):
     """Take over the data of a graph that was built, and form its gang; then unload the graph that had its name.
 

@@ -52,6 +52,7 @@ from dbfs.service.messages import (
     PublishLabels,
     Reserve,
     Stage,
+    TryGang,
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
@@ -127,6 +128,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """See ``ChooseBackend``."""
         call = self._workers.until(time.monotonic() + message.deadline)
         return await forming.choose_backend(message.addresses, message.backend, message.exchange, call)
+
+    @TryGang.handler
+    async def try_gang(self, message: TryGang) -> Formed:
+        """See ``TryGang``."""
+        call = self._workers.until(time.monotonic() + message.deadline)
+        return await forming.attempt(message.addresses, message.exchange, call)
 
     @AddGraph.handler
     async def add_graph(self, message: AddGraph) -> Formed:

@@ -172,12 +172,10 @@ def prepare(wanted: Iterable[str]) -> None:
         kernel.ready()
 
 
-def begin(wanted: Iterable[str], *, loads: bool = False) -> None:
-    """Have kernels compiled beside other work, by processes that end with this one, and tell so in the log.
+def begin(wanted: Iterable[str]) -> None:
+    """Have kernels compiled beside other work, by processes that end with this one; ``wanted`` as of ``found``.
 
-    Args:
-        wanted: as of ``found``.
-        loads: whether this process loads the kernels at the end.
+    The log says so.
     """
 
     def compile_all() -> None:
@@ -194,10 +192,6 @@ def begin(wanted: Iterable[str], *, loads: bool = False) -> None:
                 compile_missing(kernels, niceness=_NICE)
         if missing:
             logger.info("kernels compiled in %.1f s", time.perf_counter() - start)
-        for kernel in kernels if loads else ():
-            # LLVM must not be at work while the process ends.
-            if threading.main_thread().is_alive():
-                kernel.ready()
 
     # A daemon: Python does not wait for the thread, and the processes end when their input does.
     threading.Thread(target=compile_all, daemon=True).start()
