@@ -152,6 +152,23 @@ def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Cl
     assert cluster.lines()[len(before) :] == []
 
 
+@pytest.mark.full
+def test_doctor_names_a_worker_that_does_not_answer(cluster: Operated, connected: distributed.Client) -> None:
+    pids = connected.run(os.getpid)
+    silent = max(pids)
+    os.kill(pids[silent], signal.SIGSTOP)
+    try:
+        answer = CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address, "--json"])
+    finally:
+        os.kill(pids[silent], signal.SIGCONT)
+    report = json.loads(answer.stdout)
+    assert (report["backend"], report["exchange"]) == (None, None)
+    assert [worker["address"] for worker in report["workers"] if worker["versions"]["dbfs"] is None] == [silent]
+    first, second = report["advice"]
+    assert first.startswith(f"worker {silent} ({silent}) does not answer, after 5 s")
+    assert "a graph on all workers would wait" in second
+
+
 def test_doctor_names_versions_that_differ() -> None:
     mine = {"python": "3.12.1", "dbfs": "0.2.0"}
     others = [mine, {"python": "3.12.1", "dbfs": "0.1.0"}, {"python": "3.12.1", "dbfs": None}]

@@ -25,7 +25,9 @@ class Operated:
     metrics_ports: range
 
     def lines(self) -> list[str]:
-        return [line for line in self.log.read_text().splitlines() if re.search(" - dbfs", line)]
+        """The lines of the scheduler's log of graphs, runs and workers."""
+        of_dbfs = re.compile(r" - dbfs\.(graphs|service\.log) - ")
+        return [line for line in self.log.read_text().splitlines() if of_dbfs.search(line)]
 
     def status(self, path: str) -> tuple[int, str]:
         try:
