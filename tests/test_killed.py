@@ -72,6 +72,7 @@ def left(folder: Path) -> set[str]:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(400)
 def test_a_killed_program_leaves_what_its_next_start_removes(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
