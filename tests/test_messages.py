@@ -32,6 +32,7 @@ from dbfs.service.messages import (
     Introduce,
     ListGraphs,
     ListRuns,
+    ListWorkers,
     NoteSave,
     OpenGraph,
     PublishLabels,
@@ -142,6 +143,7 @@ EXAMPLES: list[Message[Any]] = [
     OpenGraph("roads"),
     GetGraph("id"),
     ListGraphs(),
+    ListWorkers("id"),
     UnloadGraph("id", "me"),
     FreeAll("me"),
     CountBuildTasks("token", 2),
@@ -173,7 +175,7 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 HALVES = [
     (messages_of(worker_messages, WorkerMessage), (WorkerService,)),
     (
-        messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS,
+        messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS | {ListWorkers},
         (SchedulerService, Turns, TaskRuns, ClientNotes),
     ),
 ]
@@ -182,7 +184,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 40
+    assert len(every) == 41
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
