@@ -317,8 +317,9 @@ async def answers_within(
     """
 
     async def ask(address: str) -> dict[str, T]:
+        run = functools.partial(client.run, function, *arguments, workers=[address])
         async with asyncio.timeout(seconds):
-            answers: dict[str, T] = await client.run(function, *arguments, workers=[address])
+            answers: dict[str, T] = await run()
             return answers
 
     found: dict[str, T] = {}
