@@ -1,10 +1,14 @@
 """The scheduler's log and metrics of a day of two clients: who loaded, saved and was refused what, and why."""
 
+import asyncio
+import logging
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dask
 import distributed
@@ -20,6 +24,9 @@ from dbfs.errors import (
     QueueFullError,
 )
 from dbfs.service import log
+from dbfs.service.client_notes import ClientNotes
+from dbfs.service.entries import Reservation
+from dbfs.service.messages import EndLoad, NoteSave
 from tests.support.operated import operated
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
@@ -141,3 +148,31 @@ def test_the_words_of_a_client_are_bounded_and_its_first_ones_stay(monkeypatch: 
     log.introduce("b", "bob", "host", "b.py", present.__contains__)
     log.introduce("c", "cid", "host", "c.py", present.__contains__)
     assert [log.shown(client) for client in "bc"] == ["b", "c (says: cid@host, c.py)"]
+
+
+def test_what_a_client_that_leaves_has_begun_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Its loads and saves end; what others began goes on. A message of a stranger is ignored."""
+    caplog.set_level(logging.INFO, GRAPHS)
+    record: Any = SimpleNamespace(name="roads", graph_id="0123456789")
+    graphs: Any = {"id": SimpleNamespace(record=record)}
+    reserved = {"one": Reservation("a", (), "rivers"), "two": Reservation("b", (), None)}
+    notes = ClientNotes(graphs, reserved, {"a", "b"}.__contains__)
+    for client in ("a", "b", "stranger"):
+        asyncio.run(notes.note_save(NoteSave("id", client, f"save of {client}", "/data")))
+    caplog.clear()
+    notes.remove_client("a")
+    asyncio.run(notes.note_save(NoteSave("id", "a", "save of a", "/data", nbytes=1)))
+    asyncio.run(notes.note_save(NoteSave("id", "b", "save of b", "/data", nbytes=2048)))
+    asyncio.run(notes.end_load(EndLoad("two", "b", "lakes", "cancelled: KeyboardInterrupt")))
+    asyncio.run(notes.end_load(EndLoad("three", "b", "hills", "Strange: not an error of dbfs")))
+    expected = [
+        "graph 'rivers' not loaded for a: ClientError: its client left",
+        "graph 'roads' (01234567) not saved to /data by a, after .*: ClientError: its client left",
+        "graph 'roads' (01234567) saved to /data by b: 2.00 KiB in .*",
+        "graph 'lakes' not loaded for b: cancelled: KeyboardInterrupt",
+        "graph 'hills' not loaded for b: Strange: not an error of dbfs",
+    ]
+    for line, words in zip(caplog.messages, expected, strict=True):
+        assert re.fullmatch(re.escape(words).replace(r"\.\*", ".*"), line)
+    assert notes.loads == {"loaded": 0, "ClientError": 1, "cancelled": 1, "other": 1}
+    assert (notes.saves, notes.saved_bytes) == ({"saved": 1, "ClientError": 1}, 2048)

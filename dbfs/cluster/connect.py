@@ -267,7 +267,7 @@ def _awaited(client: distributed.Client, least: int, found: int, timeout: float 
     seconds = min(longest, call.seconds)
     cluster, wanted = client.cluster, f"{counted(least, 'worker')} wanted"
     adaptive = getattr(cluster, "_adaptive", None) is not None
-    hint = "workers may be starting: each logs 'Registered to' once it has joined; dbfs doctor --scheduler ADDRESS lists them"
+    hint = "workers may be starting: each logs 'Registered to' in the end; dbfs doctor --scheduler ADDRESS lists them"
     if adaptive:
         hint = f"an adaptive cluster starts workers for tasks only: adapt(minimum={least})"
     elif isinstance(cluster, distributed.SpecCluster):
