@@ -165,7 +165,7 @@ def test_doctor_names_a_worker_that_does_not_answer(cluster: Operated, connected
     assert (report["backend"], report["exchange"]) == (None, None)
     assert [worker["address"] for worker in report["workers"] if worker["versions"]["dbfs"] is None] == [silent]
     first, second = report["advice"]
-    assert first.startswith(f"worker {silent} ({silent}) does not answer, after 5 s")
+    assert first.startswith(f"worker {silent} ({silent}) does not answer")
     assert "a graph on all workers would wait" in second
 
 

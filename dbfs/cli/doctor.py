@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import distributed
-from distributed.versions import get_versions
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -18,10 +16,10 @@ from rich.table import Table
 
 from dbfs import config
 from dbfs.cli.common import connect, json_option, plain, print_answer, print_json, table_of, wide_console
-from dbfs.cluster.awaiting import scheduler_of, sync
+from dbfs.cluster.awaiting import sync
 from dbfs.cluster.connect import roster
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
-from dbfs.cluster.gang import answers_within, joined_workers
+from dbfs.cluster.gang import answers_within, joined_workers, versions_of
 from dbfs.cluster.kernels import warm_up as compile_all
 from dbfs.errors import DbfsError
 from dbfs.records import EXCHANGES, WorkerState
@@ -29,8 +27,6 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListWorkers, TryGang
 from dbfs.units import format_bytes
 from dbfs_workers.gpus import own_gpu
-
-T = TypeVar("T")
 
 STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.FAILED: "red"}
 
@@ -59,8 +55,7 @@ def doctor(scheduler: str | None, compiles: bool, as_json: bool) -> None:
     A machine without a GPU is no error: the CPU backend works there.
 
     With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, and the backend
-    and the exchange of a graph on all of them. It names workers that do not answer within 5 s, and those that are
-    paused.
+    and the exchange of a graph on all of them. It names workers that do not answer, and those that are paused.
 
     \b
     Examples:
@@ -188,14 +183,13 @@ class ClusterReport:
 
 def examine_cluster(client: distributed.Client) -> ClusterReport:
     """Describe a client's cluster. No graph is loaded for it, and a worker that does not answer is named."""
-    addresses, infos = roster(client, None), joined_workers(client)
-    mine = _versions(get_versions(packages=_PACKAGES))
-    of_scheduler = functools.partial(scheduler_of(client).versions, packages=_PACKAGES)
-    scheduler = _versions(sync(client, of_scheduler))
-    asked = _asked(client, addresses, get_versions, _PACKAGES)
-    versions = {address: _versions(info) for address, info in asked.items()}
+    addresses = roster(client, None)
+    found = sync(client, versions_of, client, _PACKAGES)
+    infos = joined_workers(client)
+    mine, scheduler = _versions(found["client"]), _versions(found["scheduler"])
+    versions = {address: _versions(info) for address, info in found["workers"].items() if address in addresses}
     same = [address for address in versions if versions[address]["dbfs"] == mine["dbfs"]]
-    gpus = _asked(client, same, own_gpu)
+    gpus = sync(client, functools.partial(answers_within, _ANSWER_SECONDS, client, own_gpu, workers=same))
     workers = tuple(
         WorkerReport(
             rank=rank,
@@ -213,7 +207,7 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
     late = [address for address in addresses if address not in versions or (address in same and address not in gpus)]
     for address in late:
         name = infos[address]["name"] if address in infos else address
-        advice.append(f"worker {name} ({address}) does not answer, after {_ANSWER_SECONDS:g} s: is its host alive?")
+        advice.append(f"worker {name} ({address}) does not answer: is its host alive?")
     if late:
         advice.append(
             "a graph on all workers would wait for them; with ranks=N it takes the first N workers of this list"
@@ -233,14 +227,6 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
         advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")
     backend, exchange = (None, None) if formed is None else (formed.backend, formed.exchange)
     return ClusterReport(client.scheduler.address, scheduler, workers, backend, exchange, tuple(advice))
-
-
-def _asked(
-    client: distributed.Client, workers: Sequence[str], function: Callable[..., T], *arguments: Any
-) -> dict[str, T]:
-    """Return what workers answer in time, by address."""
-    ask = functools.partial(answers_within, _ANSWER_SECONDS, client, function, *arguments, workers=workers)
-    return sync(client, ask)
 
 
 def _versions(info: dict[str, Any]) -> dict[str, str | None]:

@@ -60,10 +60,11 @@ class Lookout:
         """Tell the caller whom the call waits for, if that is known. Waits for nothing; called while the call waits."""
         now, scheduler = time.monotonic(), client.scheduler
         silence = config.seconds("silence")
+        pause = min(_ASK_SECONDS, silence / 2)
         if scheduler is None:
             return
         if self._asking is None:
-            if now - self._since >= min(_ASK_SECONDS, silence):
+            if now - self._since >= pause:
                 asking = not_ready_of(scheduler, self._whom)
                 try:
                     self._asking = asyncio.run_coroutine_threadsafe(asking, client.loop.asyncio_loop)
@@ -77,7 +78,7 @@ class Lookout:
                 self.why = waits_for(self._asking.result())
             self._asking, self._since = None, now
             self._tell(self.why, now)
-        elif now - self._since >= silence:
+        elif now - self._since >= silence - pause:
             silent = format_seconds(now - self._since)
             self.why = f"waits for the scheduler at {scheduler.address}, silent for {silent}"
             self._tell(self.why, now)
