@@ -1,7 +1,8 @@
 """Preload for workers and the scheduler: ``dask worker --preload dbfs.preload``, ``dask scheduler --preload ...``.
 
-A worker compiles the CPU kernels before it takes work. Without the preload, the first graph on a host whose Numba cache
-is empty waits for the compiler. A worker also serves its metrics at a port of ``dbfs.metrics-ports``.
+A worker joins at once, and compiles the CPU kernels that its host lacks beside other work, as its log says. A graph
+that is loaded before the end waits for the kernels that it needs. A worker also serves its metrics at a port of
+``dbfs.metrics-ports``.
 
 A scheduler has the service, the page ``/dbfs``, the metrics and the log from its start, and loads the graphs of the
 catalog ``dbfs.service.catalog``. Without the preload, the first client that uses dbfs installs them, but for the
@@ -16,7 +17,7 @@ from typing import Final
 import distributed
 
 from dbfs import config
-from dbfs.cluster.kernels import warm_up
+from dbfs.cluster import kernels
 from dbfs_workers.lines.worker_door import ports_of
 
 # By scheduler id, the task that waits for the process which loads the catalog.
@@ -25,10 +26,15 @@ _catalogs: Final[dict[str, asyncio.Task[None]]] = {}
 
 def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
     """Prepare a worker before it joins, or a scheduler before it takes clients. Dask calls this."""
+    _log_like_dask("dbfs")
     if isinstance(server, distributed.Scheduler):
+        from dbfs.service.log import GRAPHS
         from dbfs.service.scheduler import SchedulerService
 
-        _log_like_dask()
+        graphs = logging.getLogger(GRAPHS)
+        if graphs.level == logging.NOTSET:
+            # So that ``logging: {dbfs: warning}`` keeps loads, unloads and saves.
+            graphs.setLevel(logging.INFO)
         # Dask starts the plugins of a scheduler after its preloads.
         server.add_plugin(SchedulerService(), idempotent=True)
         if (catalog := config.get("service.catalog")) not in (None, "none"):
@@ -36,7 +42,9 @@ def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
 
             _catalogs[server.id] = asyncio.get_running_loop().create_task(load_catalog(str(catalog), server.address))
     else:
-        warm_up()
+        _log_like_dask("dbfs_workers")
+        # More than one rank is what most clusters are for.
+        kernels.begin(2, server.state.nthreads, every=True)
         _serve_metrics(server, ports_of("dbfs.metrics-ports", "any"))
 
 
@@ -62,9 +70,9 @@ def _serve_metrics(worker: distributed.Worker, ports: range) -> None:
         raise OSError(f"dbfs.metrics-ports: ports {ports[0]} to {ports[-1]} of {web.address} are all in use")
 
 
-def _log_like_dask() -> None:
-    """Write the log of dbfs where Dask writes its own, unless the configuration has settings for dbfs."""
-    log, dasks = logging.getLogger("dbfs"), logging.getLogger("distributed")
+def _log_like_dask(name: str) -> None:
+    """Write a log of dbfs where Dask writes its own, unless the configuration has settings for that log."""
+    log, dasks = logging.getLogger(name), logging.getLogger("distributed")
     if log.level == logging.NOTSET and not log.handlers:
         log.setLevel(dasks.level)
         log.handlers = list(dasks.handlers)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import distributed
 import pytest
@@ -12,14 +13,16 @@ import pytest
 import dbfs
 from dbfs.cluster import kernels
 from dbfs.errors import ClientError, VersionMismatchError
-from dbfs_workers.compiling import found
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
 
 
 @contextlib.contextmanager
-def started(*, scheduler: str = "", worker: str = "") -> Iterator[distributed.Client]:
-    """A client of a scheduler and a worker in processes of their own, each after the code given."""
+def started(
+    *, scheduler: str = "", worker: str = "", log: int | IO[str] = subprocess.DEVNULL
+) -> Iterator[distributed.Client]:
+    """A client of a scheduler and a worker in processes of their own, each after the code given; the worker's log."""
     quiet = ("--no-dashboard", "--dashboard-address", ":0", "--host", "127.0.0.1")
     command = [sys.executable, "-m", "dask", "scheduler", "--port", "0", *quiet]
     preload = ["--preload", scheduler] if scheduler else []
@@ -28,7 +31,7 @@ def started(*, scheduler: str = "", worker: str = "") -> Iterator[distributed.Cl
         address = next(line.split()[-1] for line in first.stderr if "Scheduler at:" in line)
         command = [sys.executable, "-m", "dask", "worker", address, "--no-nanny", *quiet]
         preload = ["--preload", worker] if worker else []
-        with subprocess.Popen([*command, *preload], stderr=subprocess.DEVNULL) as second:
+        with subprocess.Popen([*command, *preload], stderr=log) as second:
             try:
                 with distributed.Client(address, timeout=30, set_as_default=False) as client:
                     client.wait_for_workers(1, timeout=30)
@@ -56,11 +59,26 @@ def test_a_cluster_that_serves(client: distributed.Client) -> None:
 
 
 @pytest.mark.full
-def test_a_worker_that_has_its_kernels_before_it_takes_work() -> None:
-    with started(worker="dbfs.preload") as client:
-        (loaded,) = client.run(lambda: [bool(kernel.signatures) for kernel in found(kernels.KERNELS)]).values()
-        assert all(loaded)
+def test_a_worker_joins_and_then_compiles_as_its_log_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    few = tmp_path / "few.py"
+    # All kernels take a minute.
+    few.write_text(
+        "import dbfs.preload as preload\nfrom dbfs.cluster import kernels\nfrom dbfs_workers import compiling\n"
+        "kernels.KERNELS = ('dbfs_workers.storage.row_kernels',)\n"
+        "compiling.TRAVERSING = compiling.ANSWERING = kernels.READING = ()\n"
+        "compiling.NUMBERING, compiling.faster = {}, lambda *_: ()\ndask_setup = preload.dask_setup\n"
+    )
+    log = tmp_path / "worker.log"
+    with log.open("w") as stderr, started(worker=str(few), log=stderr) as client:
+        # Both are said once the worker is a part of the cluster.
+        lines = eventually(log.read_text, lambda text: "kernels compiled in" in text)
+        joined, begun, done = (
+            lines.index(words) for words in ("Registered to", "compiling kernels beside", "kernels compiled in")
+        )
+        assert max(joined, begun) < done
         assert dbfs.load("path:n=9", client=client).bfs(0, validate=True).depth == 8
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 @pytest.mark.parametrize(

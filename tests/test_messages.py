@@ -15,6 +15,7 @@ import pytest
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
 from dbfs.records import GraphIds, GraphRecord, RunProgress
 from dbfs.service import messages as scheduler_messages
+from dbfs.service.client_notes import ClientNotes
 from dbfs.service.messages import (
     AddGraph,
     AwaitEnd,
@@ -22,19 +23,23 @@ from dbfs.service.messages import (
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
-    EndReservation,
+    EndLoad,
     Enqueue,
     ExplainLoss,
     FreeAll,
     GetGraph,
     GetProgress,
+    Introduce,
     ListGraphs,
     ListRuns,
+    ListWorkers,
+    NoteSave,
     OpenGraph,
     PublishLabels,
     Reserve,
     SchedulerMessage,
     TellTurn,
+    TryGang,
     UnloadGraph,
 )
 from dbfs.service.scheduler import SchedulerService
@@ -126,13 +131,19 @@ EXAMPLES: list[Message[Any]] = [
     DropRankLabels("id", (("run", 0),)),
     ForgetClient("id", "me"),
     Reserve("id", "me", RECORD.addresses, "roads", replace=True),
-    EndReservation("id"),
+    EndLoad("id", "me", "roads", "FormatError: line 3"),
+    Introduce("me", "ann", "host1", "train.py"),
+    NoteSave("id", "me", "save", "/data/roads"),
+    NoteSave("id", "me", "save", "/data/roads", 12),
+    NoteSave("id", "me", "save", "/data/roads", error="OutputError: the disk is full"),
     ExplainLoss("id"),
     ChooseBackend(RECORD.addresses, "auto", "auto", 60.0),
+    TryGang(RECORD.addresses, "auto", 60.0),
     AddGraph(RECORD, 60.0),
     OpenGraph("roads"),
     GetGraph("id"),
     ListGraphs(),
+    ListWorkers("id"),
     UnloadGraph("id", "me"),
     FreeAll("me"),
     CountBuildTasks("token", 2),
@@ -163,14 +174,17 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 
 HALVES = [
     (messages_of(worker_messages, WorkerMessage), (WorkerService,)),
-    (messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS, (SchedulerService, Turns, TaskRuns)),
+    (
+        messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS | {ListWorkers},
+        (SchedulerService, Turns, TaskRuns, ClientNotes),
+    ),
 ]
 
 
 def test_every_message_has_an_example() -> None:
     every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 37
+    assert len(every) == 41
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

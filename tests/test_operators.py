@@ -4,16 +4,10 @@ import json
 import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import distributed
@@ -25,63 +19,16 @@ from dbfs.cli import main
 from dbfs.cli.doctor import _differences
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, RunCancelledError, SchedulerLostError, WorkerLostError
+from tests.support.operated import Operated, operated
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
 
-@dataclass(frozen=True)
-class Operated:
-    """A scheduler and two workers in processes of their own, each with the preload."""
-
-    scheduler: subprocess.Popen[bytes]
-    address: str
-    dashboard: str
-    log: Path
-    metrics_ports: range
-
-    def lines(self) -> list[str]:
-        return [line for line in self.log.read_text().splitlines() if "dbfs.service" in line]
-
-    def status(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(self.dashboard + path) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, ""
-
-
-@contextmanager
-def operated(folder: Path) -> Iterator[Operated]:
-    log = folder / "scheduler.log"
-    dask = [sys.executable, "-m", "dask"]
-    preload = ["--host", "127.0.0.1", "--preload", "dbfs.preload", "--dashboard-address", "127.0.0.1:0"]
-    with log.open("w") as stderr:
-        scheduler = subprocess.Popen([*dask, "scheduler", "--port", "0", *preload], stderr=stderr)
-    workers: list[subprocess.Popen[bytes]] = []
-    try:
-        deadline = time.monotonic() + 60
-        while not (found := re.search(r"Scheduler at: +(\S+)\n.*dashboard at: +(http://[^/\s]+)", log.read_text())):
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        address, dashboard = found.groups()
-        worker = [*dask, "worker", address, "--no-nanny", "--nthreads", "1", *preload]
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports = range(free.getsockname()[1], free.getsockname()[1] + 20)
-        settings = {"CUDA_VISIBLE_DEVICES": "", "DASK_DBFS__METRICS_PORTS": f"{ports[0]}:{ports[-1]}"}
-        for _ in range(2):
-            workers.append(subprocess.Popen(worker, stderr=subprocess.DEVNULL, env=os.environ | settings))
-        yield Operated(scheduler, address, dashboard, log, ports)
-    finally:
-        for process in (*workers, scheduler):
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
-    with operated(tmp_path_factory.mktemp("operated")) as started:
+    with operated(tmp_path_factory.mktemp("operated"), LOGGING__DBFS="debug") as started:
         yield started
 
 
@@ -112,28 +59,30 @@ def test_each_worker_serves_metrics_at_a_port_of_the_range(cluster: Operated, co
 
 @pytest.mark.full
 def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected: distributed.Client) -> None:
-    mine = re.escape(connected.id)
+    mine = rf"{re.escape(connected.id)} \(says: \S+@\S+, [^)]+\)"
     with dbfs.load("path:n=50", client=connected, name="street") as graph:
         graph.bfs_many([0, 1])
     with dbfs.load(f"path:n={ENDLESS}", client=connected) as graph:
         run = Background(graph)
         dbfs.runs(client=connected)[0].cancel()
         assert isinstance(run.join(), RunCancelledError)
+    graph_log, run_log = r"dbfs\.graphs - INFO - ", r"dbfs\.service\.log - DEBUG - "
+    two = rf"run \w{{8}} \(2 traversals of 'street' for {mine}\)"
     patterns = [
-        rf"graph 'street' \(\w{{8}}\) loaded in [\d.]+ m?s by {mine}: 50 vertices, 98 directed edges, .* 2 ranks, cpu",
-        rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) started after [\d.]+ [mµ]s in the queue",
-        rf"run \w{{8}} \(2 traversals of 'street' for {mine}\) finished in [\d.]+ m?s, traversing for [\d.]+ [mµ]?s",
-        rf"graph 'street' \(\w{{8}}\) unloaded after [\d.]+ m?s and 1 run: {mine} unloaded it",
-        rf"graph '.*' \(\w{{8}}\) loaded in .* by {mine}: {ENDLESS:,} vertices",
-        r"run \w{8} \(1 traversal of .*\) started",
-        r"run \w{8} \(1 traversal of .*\): a client requests to cancel it",
-        r"run \w{8} \(1 traversal of .*\) cancelled after .* RunCancelledError: .* cancelled: a client called",
-        r"graph '.*' \(\w{8}\) unloaded after .* and 1 run: ",
+        rf"{graph_log}graph 'street' \(\w{{8}}\) loaded in [\d.]+ m?s by {mine}: 50 vertices, 98 .* 2 ranks, cpu",
+        rf"{run_log}{two} started after [\d.]+ [mµ]s in the queue",
+        rf"{run_log}{two} finished in [\d.]+ m?s, traversing for [\d.]+ [mµ]?s",
+        rf"{graph_log}graph 'street' \(\w{{8}}\) unloaded after [\d.]+ m?s and 1 run: {mine} unloaded it",
+        rf"{graph_log}graph '.*' \(\w{{8}}\) loaded in .* by {mine}: {ENDLESS:,} vertices",
+        rf"{run_log}run \w{{8}} \(1 traversal of .*\) started",
+        r"dbfs\.service\.log - INFO - run \w{8} \(1 traversal of .*\): a client requests to cancel it",
+        r"dbfs\.service\.log - INFO - run \w{8} \(1 traversal of .*\) cancelled after .* cancelled: a client called",
+        rf"{graph_log}graph '.*' \(\w{{8}}\) unloaded after .* and 1 run: ",
     ]
     lines = cluster.lines()
     assert len(lines) == len(patterns), lines
     for line, pattern in zip(lines, patterns, strict=True):
-        assert re.search(rf"dbfs\.service\.log - INFO - {pattern}", line), (line, pattern)
+        assert re.search(pattern, line), (line, pattern)
 
 
 @pytest.mark.full
@@ -187,6 +136,7 @@ def test_the_taskgraph_engine_notices_a_killed_scheduler(tmp_path: Path, after: 
 
 @pytest.mark.full
 def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Client) -> None:
+    before = cluster.lines()
     answer = CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address])
     assert answer.exit_code == 0, answer.output
     assert f"Workers of {cluster.address}" in answer.stdout
@@ -199,6 +149,24 @@ def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Cl
         assert worker["versions"]["dbfs"] == dbfs.__version__
     assert (report["backend"], report["exchange"], report["advice"]) == ("cpu", "shared_memory", [])
     assert dbfs.graphs(client=connected) == []
+    assert cluster.lines()[len(before) :] == []
+
+
+@pytest.mark.full
+def test_doctor_names_a_worker_that_does_not_answer(cluster: Operated, connected: distributed.Client) -> None:
+    pids = connected.run(os.getpid)
+    silent = max(pids)
+    os.kill(pids[silent], signal.SIGSTOP)
+    try:
+        answer = CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address, "--json"])
+    finally:
+        os.kill(pids[silent], signal.SIGCONT)
+    report = json.loads(answer.stdout)
+    assert (report["backend"], report["exchange"]) == (None, None)
+    assert [worker["address"] for worker in report["workers"] if worker["versions"]["dbfs"] is None] == [silent]
+    first, second = report["advice"]
+    assert first.startswith(f"worker {silent} ({silent}) does not answer")
+    assert "a graph on all workers would wait" in second
 
 
 def test_doctor_names_versions_that_differ() -> None:

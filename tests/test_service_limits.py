@@ -28,7 +28,7 @@ from dbfs.graph.graph import Graph
 from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph, CancelRun, EndReservation, Enqueue, OpenGraph, Reserve, UnloadGraph
+from dbfs.service.messages import AddGraph, CancelRun, EndLoad, Enqueue, OpenGraph, Reserve, UnloadGraph
 from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers import rpc
 from dbfs_workers.rpc import Pickled
@@ -50,12 +50,12 @@ def test_a_late_release_does_not_free_a_name_that_another_client_has_reserved(
 ) -> None:
     one, two = ServiceClient.of(client), ServiceClient.of(other)
     one.call(Reserve("first", client.id, (), "mine", replace=False))
-    one.call(EndReservation("first"))
+    one.call(EndLoad("first", client.id, "mine", "FormatError: bad"))
     two.call(Reserve("second", other.id, (), "mine", replace=False))
-    one.call(EndReservation("first"))
+    one.call(EndLoad("first", client.id, "mine", "FormatError: bad"))
     with pytest.raises(NameTakenError, match="a graph named 'mine' is being built"):
         one.call(Reserve("third", client.id, (), "mine", replace=False))
-    two.call(EndReservation("second"))
+    two.call(EndLoad("second", other.id, "mine", "FormatError: bad"))
     assert not reserved(client)
 
 
@@ -70,7 +70,7 @@ def test_a_graph_without_its_reservation_is_not_added(
         service.call(Reserve("of another graph", client.id, (), "late", replace=False))
         with pytest.raises(NameTakenError, match="late: the name is not reserved for this graph any more"):
             service.call(AddGraph(named, 9.0))
-        service.call(EndReservation("of another graph"))
+        service.call(EndLoad("of another graph", client.id, "mine", "FormatError: bad"))
         assert [status.name for status in dbfs.graphs(client=client) if status.created not in older] == [graph.name]
 
 
@@ -81,7 +81,7 @@ def test_a_reserved_name_stays_reserved_when_a_nameless_graph_has_that_source(
     service.call(Reserve("id", client.id, (), "path:n=8", replace=False))
     with dbfs.load("path:n=8", client=other), pytest.raises(NameTakenError, match="is being built"):
         dbfs.load("path:n=9", client=other, name="path:n=8")
-    service.call(EndReservation("id"))
+    service.call(EndLoad("id", client.id, "mine", "FormatError: bad"))
 
 
 def test_clients_that_never_were_get_nothing(client: distributed.Client) -> None:

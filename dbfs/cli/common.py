@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -143,14 +144,15 @@ def edges_of(graph: str, options: dict[str, Any], directed: bool | None) -> Edge
 
 
 def _standard_input() -> Path:
-    """Copy standard input to a file that is removed when the command ends; errors as of ``edges_of``."""
+    """Copy standard input to a file without a name, which ends with this process; errors as of ``edges_of``."""
     context = click.get_current_context()
     if context.params.get("scheduler") is not None:
         raise InvalidOptionError("- is standard input, which a cluster's workers can't read; save the edges to a file")
-    file = Path(context.with_resource(tempfile.TemporaryDirectory(prefix="dbfs-"))) / "standard-input"
-    with file.open("wb") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-    return file
+    copy = context.with_resource(tempfile.TemporaryFile())  # noqa: SIM115 - the context closes it
+    shutil.copyfileobj(sys.stdin.buffer, copy)
+    copy.flush()
+    # Workers that are processes open it by this path as well.
+    return Path(f"/proc/{os.getpid()}/fd/{copy.fileno()}")
 
 
 def layout_options(command: Command) -> Command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 import distributed
@@ -14,15 +14,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import dbfs
+from dbfs import config
 from dbfs.cli.common import connect, json_option, plain, print_answer, print_json, table_of, wide_console
 from dbfs.cluster import ports
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.connect import roster
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
-from dbfs.cluster.gang import joined_workers, run_on
+from dbfs.cluster.gang import answers_within, joined_workers, versions_of
 from dbfs.cluster.kernels import warm_up as compile_all
 from dbfs.errors import DbfsError
+from dbfs.records import EXCHANGES, WorkerState
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import ListWorkers, TryGang
 from dbfs.units import format_bytes
 from dbfs_workers.gpus import own_gpu
 from dbfs_workers.ports import OpenPort
@@ -54,8 +57,8 @@ def doctor(scheduler: str | None, compiles: bool, as_json: bool) -> None:
     A machine without a GPU is no error: the CPU backend works there.
 
     With --scheduler the command lists the cluster's workers, their versions, GPUs and memory limits, which ports are
-    open to whom, and the backend and the exchange of a graph on all of them. It loads and unloads a small graph to find
-    out.
+    open to whom, and the backend and the exchange of a graph on all of them. It names workers that do not answer, and
+    those that are paused.
 
     \b
     Examples:
@@ -134,6 +137,10 @@ def _rate(mapped: bool, rate: float | None) -> str:
 
 
 _PACKAGES = ("dbfs", "dask", "distributed", "numba", "numpy")
+# Seconds in which a worker that is well answers a question.
+_ANSWER_SECONDS: Final = 5.0
+# Seconds in which a gang forms; a worker may compile kernels for it.
+_FORM_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +172,7 @@ class ClusterReport:
         scheduler: the scheduler's address.
         versions: the scheduler's versions, as for a worker.
         workers: the workers by rank.
-        backend: backend of a small graph that was loaded on all workers; None if it could not be loaded.
+        backend: backend of a graph on all workers; None if its gang can't be formed.
         exchange: exchange of that graph.
         ports: the open ports of the scheduler and the workers.
         silent: those of them that did not tell their ports: stopped, or of another version of dbfs.
@@ -183,14 +190,14 @@ class ClusterReport:
 
 
 def examine_cluster(client: distributed.Client) -> ClusterReport:
-    """Describe a client's cluster. Loads a small graph on all workers, and unloads it."""
-    found = sync(client, functools.partial(client.get_versions, packages=list(_PACKAGES)))
+    """Describe a client's cluster. No graph is loaded for it, and a worker that does not answer is named."""
     addresses = roster(client, None)
+    found = sync(client, versions_of, client, _PACKAGES)
     infos = joined_workers(client)
     mine, scheduler = _versions(found["client"]), _versions(found["scheduler"])
     versions = {address: _versions(info) for address, info in found["workers"].items() if address in addresses}
-    same = [address for address in addresses if versions[address]["dbfs"] == mine["dbfs"]]
-    gpus = run_on(client, own_gpu, workers=same) if same else {}
+    same = [address for address in versions if versions[address]["dbfs"] == mine["dbfs"]]
+    gpus = sync(client, functools.partial(answers_within, _ANSWER_SECONDS, client, own_gpu, workers=same))
     workers = tuple(
         WorkerReport(
             rank=rank,
@@ -198,20 +205,35 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
             threads=infos[address]["nthreads"],
             memory_limit=infos[address]["memory_limit"] or 0,
             gpu=gpus.get(address),
-            versions=versions[address],
+            versions=versions.get(address, dict.fromkeys(mine)),
         )
         for rank, address in enumerate(addresses)
+        if address in infos
     )
-    backend = exchange = None
+    formed = None
     advice = [*_differences(mine, "scheduler", [scheduler]), *_differences(mine, "workers", versions.values())]
-    try:
-        with dbfs.load(f"path:n={64 * len(workers)}", client=client, ranks=len(workers), progress=False) as graph:
-            backend, exchange = graph.backend, graph.exchange
-    except DbfsError as error:
-        advice.append(f"no graph can be loaded: {error}")
+    late = [address for address in addresses if address not in versions or (address in same and address not in gpus)]
+    for address in late:
+        name = infos[address]["name"] if address in infos else address
+        advice.append(f"worker {name} ({address}) does not answer: is its host alive?")
+    if late:
+        advice.append(
+            "a graph on all workers would wait for them; with ranks=N it takes the first N workers of this list"
+        )
+    else:
+        try:
+            service = ServiceClient.of(client)
+            states = service.call(ListWorkers())
+            advice += [str(state) for state in states if state.state is WorkerState.PAUSED]
+            formed = service.call(TryGang(addresses, config.choice("exchange", EXCHANGES), _FORM_SECONDS))
+        except DbfsError as error:
+            advice.append(f"no graph can be loaded: {error}")
+    if formed is not None and formed.backend == "cuda":
+        advice.append("the exchange of GPUs is tried when a graph is loaded; dbfs doctor on a host measures its GPUs")
     unlimited = sum(worker.memory_limit == 0 for worker in workers)
     if unlimited:
         advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")
+    backend, exchange = (None, None) if formed is None else (formed.backend, formed.exchange)
     found_ports, silent = ports.of_cluster(client, addresses)
     if open_ports := ports.advice(found_ports):
         advice.append(f"ports: {open_ports}")

@@ -31,7 +31,7 @@ from dbfs.cli.common import (
 from dbfs.display import tables
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, RunNotFoundError
-from dbfs.records import GraphStatus, RunStatus
+from dbfs.records import GraphStatus, RunStatus, waits_for
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import counted, printable
 
@@ -166,7 +166,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
 
 def _state(status: GraphStatus) -> str:
     if not status.lost:
-        return "ready"
+        return waits_for(status.not_ready) or "ready"
     return f"lost rank{'s' * (len(status.lost) > 1)} {', '.join(map(str, status.lost))}; load it again"
 
 
@@ -226,6 +226,7 @@ def runs(scheduler: str, as_json: bool) -> None:
 def _row(status: RunStatus) -> tuple[str, ...]:
     at = status.progress
     state, seconds = "running" if status.running else "waiting", format_seconds(status.seconds)
+    state = f"{state}: {status.waits_for}" if status.waits_for else state
     if at is None:
         what = status.update or f"of {status.traversals}"
         return (status.run_id[:8], status.graph, what, state, "", "", "", "", seconds)

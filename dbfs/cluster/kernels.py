@@ -77,12 +77,13 @@ def kept_kernels() -> tuple[int, int]:
     return sum(kernel.kept for kernel in kernels), len(kernels)
 
 
-def begin(workers: int, threads: int) -> None:
-    """Have what graphs on a local cluster need compiled, beside other work.
+def begin(workers: int, threads: int, *, every: bool = False) -> None:
+    """Have what first graphs on a cluster need compiled, beside other work.
 
     Args:
         workers: workers of the cluster.
         threads: threads of a worker.
+        every: whether to compile all other kernels after that.
     """
 
     def start() -> None:
@@ -91,7 +92,8 @@ def begin(workers: int, threads: int) -> None:
         optional = (name for kernels in compiling.faster(workers, threads) for name in kernels.wanted)
         needed = compiling.needed(workers)
         ids = (name for wanted in compiling.NUMBERING.values() for name in wanted)
-        compiling.begin((*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *ids, *optional))
+        first = (*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *ids, *optional)
+        compiling.begin((*first, *KERNELS) if every else first)
 
     # The import of Numba takes half a second.
     threading.Thread(target=start, daemon=True).start()

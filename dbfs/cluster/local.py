@@ -94,7 +94,8 @@ def start(
         processes = on_gpus or _has_many_cores()
     if processes:
         require_main_guard()
-    logging.getLogger("dbfs.service.log").addHandler(_NO_STDERR)
+    for log in ("dbfs.service.log", "dbfs.graphs"):
+        logging.getLogger(log).addHandler(_NO_STDERR)
     if n_workers is not None and n_workers > _WORKERS_A_CORE * CPU_COUNT:
         words = "%d workers on %d cores: they take about a second each to start, and are slower than one for each core"
         logger.warning(words, n_workers, CPU_COUNT)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import prometheus_client
 from distributed.http.prometheus import PrometheusCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from dbfs.records import WorkerState
 
 if TYPE_CHECKING:
     from dbfs.service.entries import GraphEntry
@@ -33,8 +36,14 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         service = self.service
         if service is None:
             return
+        states = Counter(worker.state for worker in service.watch.statuses(service.scheduler.workers))
+        workers = GaugeMetricFamily(self.build_name("workers"), "Workers by state", labels=["state"])
+        for state in WorkerState:
+            workers.add_metric([state], states[state])
+        yield workers
         yield from self._graphs(service)
         yield from self._under_way(service)
+        yield from self._told(service)
         history = service.history
         runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by outcome", labels=["outcome"])
         for outcome, count in history.outcomes.items():
@@ -82,6 +91,22 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
                 size.add_metric([name, str(rank)], nbytes)
         yield from of_graph.values()
         yield from (updated, size)
+
+    def _told(self, service: SchedulerService) -> Iterator[Family]:
+        notes = service.notes
+        for name, what, counts in (("loads", "Loads", notes.loads), ("saves", "Saves", notes.saves)):
+            family = CounterMetricFamily(
+                self.build_name(name), f"{what} by outcome: {next(iter(counts))}, or the error", labels=["outcome"]
+            )
+            for outcome, count in counts.items():
+                family.add_metric([outcome], count)
+            yield family
+        yield CounterMetricFamily(
+            self.build_name("saved"), "Bytes of the files of all saves", value=notes.saved_bytes, unit="bytes"
+        )
+        yield CounterMetricFamily(
+            self.build_name("queue_refusals"), "Runs for which the queue had no place", value=service.refusals.count
+        )
 
     def _under_way(self, service: SchedulerService) -> Iterator[Family]:
         running = [run for run in service.runs if run.started is not None]

@@ -31,11 +31,11 @@ from dbfs.graph.graph import Graph
 from dbfs.integers import whole_count
 from dbfs.progress import ProgressOption, build_reporter
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
-from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AddGraph, ChooseBackend, EndReservation, ListGraphs, OpenGraph, Reserve
+from dbfs.service.client import ServiceClient, error_words
+from dbfs.service.messages import AddGraph, ChooseBackend, EndLoad, ListGraphs, OpenGraph, Reserve
 from dbfs.units import format_bytes
 from dbfs_workers.received import require
-from dbfs_workers.text import GraphName
+from dbfs_workers.text import GraphName, printable
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -165,47 +165,48 @@ def load(
     reading: dict[str, Any] = {"format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": "string" if ids == "string" else None}
     client = _client_of_load(client, ranks, backend)
-    listed = _listed(edges, client, directed=directed, **reading)
-    tell_left_out(listed)
-    listed = with_mapping(listed, mapped, shared=client.cluster is None)
-    given = "given" if ids == "string" else ids
-    options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
-    gang = Gang(client, roster(client, ranks, timeout=deadline))
-    chosen = choose_backend(gang, backend)
-    options = _laid_out(listed, gang, options, chosen, mutable=mutable)
-    shown = listed.name if name is None else name
-    with _reserved(gang, name, replace) as graph_id:
-        if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
-            compile_now(of_build(listed, gang.p))
-        with build_reporter(progress, shown) as report:
-            built = build(listed, gang, options, chosen, report)
-        record = GraphRecord(
-            graph_id=graph_id,
-            name=shown,
-            named=name is not None,
-            client=client.id,
-            source=listed.name,
-            directed=listed.directed,
-            stripe=built.stripe,
-            addresses=gang.addresses,
-            partition_keys=tuple(future.key for future in built.partitions),
-            ids=built.ids,
-            order_key=None if built.order is None else built.order.key,
-            input_edge_keys=tuple(future.key for future in built.input_edges),
-            infos=built.infos,
-            backend=chosen,
-            exchange=config.choice("exchange", EXCHANGES),
-            layout=options.layout,
-            created=time.time(),
-            read_seconds=built.read_seconds,
-            build_seconds=built.seconds,
-            mutable=mutable,
-        )
-        try:
-            formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining))
-        finally:
-            # The service holds the data from here on. If the call failed, the data must be freed.
-            release(built.futures)
+    with _loading(client, edges if name is None else name) as graph_id:
+        listed = _listed(edges, client, directed=directed, **reading)
+        tell_left_out(listed)
+        listed = with_mapping(listed, mapped, shared=client.cluster is None)
+        given = "given" if ids == "string" else ids
+        options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
+        gang = Gang(client, roster(client, ranks, timeout=deadline))
+        chosen = choose_backend(gang, backend)
+        options = _laid_out(listed, gang, options, chosen, mutable=mutable)
+        shown = listed.name if name is None else name
+        with _reserved(gang, graph_id, name, replace):
+            if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
+                compile_now(of_build(listed, gang.p))
+            with build_reporter(progress, shown) as report:
+                built = build(listed, gang, options, chosen, report)
+            record = GraphRecord(
+                graph_id=graph_id,
+                name=shown,
+                named=name is not None,
+                client=client.id,
+                source=listed.name,
+                directed=listed.directed,
+                stripe=built.stripe,
+                addresses=gang.addresses,
+                partition_keys=tuple(future.key for future in built.partitions),
+                ids=built.ids,
+                order_key=None if built.order is None else built.order.key,
+                input_edge_keys=tuple(future.key for future in built.input_edges),
+                infos=built.infos,
+                backend=chosen,
+                exchange=config.choice("exchange", EXCHANGES),
+                layout=options.layout,
+                created=time.time(),
+                read_seconds=built.read_seconds,
+                build_seconds=built.seconds,
+                mutable=mutable,
+            )
+            try:
+                formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining))
+            finally:
+                # The service holds the data from here on. If the call failed, the data must be freed.
+                release(built.futures)
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
         logger.warning(words, record.name, formed.exchange, formed.slower)
@@ -302,15 +303,30 @@ def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, 
 
 
 @contextlib.contextmanager
-def _reserved(gang: Gang, name: str | None, replace: bool | str) -> Iterator[str]:
-    """Reserve the name and the workers of a graph while the block builds it; yield the graph's id."""
-    service, graph_id = ServiceClient.of(gang.client), uuid.uuid4().hex
-    service.call(Reserve(graph_id, gang.client.id, gang.addresses, name, bool(replace), replace == "first"))
+def _loading(client: distributed.Client, edges: object) -> Iterator[str]:
+    """Yield an id for a graph that the block loads. If the block fails, the scheduler's log says why.
+
+    ``edges`` is the graph's name, or what was to be loaded.
+    """
+    service, graph_id = ServiceClient.of(client), uuid.uuid4().hex
     try:
         yield graph_id
     except BaseException as error:
-        service.send(EndReservation(graph_id))
-        if name is not None and replace and isinstance(error, GraphTooLargeError):
+        shown = edges if isinstance(edges, str) else edges.name if isinstance(edges, EdgeList) else type(edges).__name__
+        words = error_words(error)
+        service.tell(EndLoad(graph_id, client.id, printable(shown).strip() or "a graph", words))
+        raise
+
+
+@contextlib.contextmanager
+def _reserved(gang: Gang, graph_id: str, name: str | None, replace: bool | str) -> Iterator[None]:
+    """Reserve the name and the workers of a graph while the block builds it."""
+    service = ServiceClient.of(gang.client)
+    service.call(Reserve(graph_id, gang.client.id, gang.addresses, name, bool(replace), replace == "first"))
+    try:
+        yield
+    except GraphTooLargeError as error:
+        if name is not None and replace:
             _name_replaced(error, name, service, gang)
         raise
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace as replaced
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from dbfs.edges.writers import saved as work
 from dbfs.edges.writers.target import require_writable
 from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, InvalidOptionError
 from dbfs.records import GraphRecord
+from dbfs.service.client import ServiceClient, error_words
+from dbfs.service.messages import NoteSave
 from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.saved import lock as locks
 from dbfs_workers.storage.saved.folder import Folder
@@ -65,6 +68,9 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
     saver = Saver.here(uuid.uuid4().hex[:12])
     held: list[distributed.Future] = []
     made = False
+    service = ServiceClient.of(gang.client)
+    note = NoteSave(record.graph_id, gang.client.id, saver.token, printable(folder.path))
+    service.send(note)
     try:
         lock = _take(gang, folder, saver, replace, deadline, doing)
         made = lock.made
@@ -72,8 +78,10 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
             manifest = _write(gang, record, folder, saver.token, held, deadline, doing)
             arguments = [(folder, lock, manifest, replace)]
             gang.on_each_rank(f"publish-save-{saver.token}", work.publish, arguments, deadline, doing)
+        service.tell(replaced(note, nbytes=manifest.nbytes))
         return manifest.nbytes
     except BaseException as error:
+        service.tell(replaced(note, error=error_words(error)))
         release(held)
         if _discard(gang, folder, saver.token, made) and isinstance(error, DbfsError):
             raise type(error)(f"{error}. {folder.path} has the graph nevertheless: its manifest was written") from error

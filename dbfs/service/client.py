@@ -3,10 +3,15 @@
 import concurrent.futures
 import contextlib
 import functools
+import getpass
+import socket
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import distributed
@@ -26,7 +31,7 @@ from dbfs.cluster.awaiting import (
 )
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
-from dbfs.cluster.gang import require_connected, scheduler_id, scheduler_lost
+from dbfs.cluster.gang import require_connected, scheduler_id, scheduler_lost, versions_of
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
@@ -37,12 +42,24 @@ from dbfs.errors import (
     SchedulerLostError,
     VersionMismatchError,
 )
-from dbfs.records import RunProgress
-from dbfs.service.messages import CancelRun, DropLabels, ExplainLoss, FreeAll, GetProgress, SchedulerMessage
+from dbfs.records import NO_PROGRESS, RunProgress
+from dbfs.service.messages import (
+    AddGraph,
+    CancelRun,
+    ChooseBackend,
+    DropLabels,
+    ExplainLoss,
+    FreeAll,
+    GetProgress,
+    Introduce,
+    SchedulerMessage,
+    TryGang,
+)
 from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.rpc import A
 from dbfs_workers.spec import TraversalPlace
+from dbfs_workers.text import LONGEST_NAME, printable
 
 _DROP_SECONDS = 0.2
 """Seconds that dropped labels wait, at most, for a run that takes them along."""
@@ -52,6 +69,9 @@ PROGRESS_SECONDS = 0.25
 
 _SEND_SECONDS = 10.0
 """Seconds that a message may take whose answer is not waited for."""
+
+_TELL_SECONDS = 0.5
+"""Seconds that a message for the scheduler's log may take, which a program that ends may cut off."""
 
 _INSTALL_ATTEMPTS = 3
 """Times that dbfs is installed on a cluster which a worker leaves meanwhile."""
@@ -68,6 +88,7 @@ _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weak
 def install(client: distributed.Client | None = None) -> None:
     """Install dbfs's plugins on a cluster's scheduler and on all its workers, later ones included.
 
+    A worker that does not answer is not waited for: the plugin is installed when the worker answers again.
     ``load``, ``open``, ``graphs`` and ``runs`` do this themselves. Call ``install`` first to check a cluster.
 
     Args:
@@ -120,6 +141,7 @@ class ServiceClient:
             service._scheduler = scheduler
             if local.ends_with_process(client):
                 local.free_before_close(client, service.free_all)
+            service.call(_introduction(client.id))
         return service
 
     @property
@@ -168,7 +190,8 @@ class ServiceClient:
         client, deadline = self.client, of_call()
         scheduler = scheduler_of(client)
         try:
-            return sync_to_end(client, rpc.send, scheduler, message, deadline.last)
+            with deadline.lookout.over(_whom(message)):
+                return sync_to_end(client, rpc.send, scheduler, message, deadline.last)
         except TimeoutError as error:
             raise late(scheduler.address, deadline.seconds) from error
         except OSError as error:
@@ -189,14 +212,16 @@ class ServiceClient:
         scheduler = scheduler_of(client)
         sending = functools.partial(rpc.send, scheduler, message, deadline.last)
         try:
-            if progress is None:
-                answer = sync(client, sending)
-            else:
-                request = begin(sending, client.loop.asyncio_loop)
-                while not concurrent.futures.wait([request], timeout=min(PROGRESS_SECONDS, deadline.last)).done:
-                    check_cancelled()
-                    self.look(run_id, progress)
-                answer = outcome(request, client)
+            with deadline.lookout.over(_whom(message)):
+                if progress is None:
+                    answer = sync(client, sending)
+                else:
+                    request = begin(sending, client.loop.asyncio_loop)
+                    while not concurrent.futures.wait([request], timeout=min(PROGRESS_SECONDS, deadline.last)).done:
+                        check_cancelled()
+                        deadline.lookout.look(client)
+                        self.look(run_id, progress)
+                    answer = outcome(request, client)
         except TimeoutError as error:
             raise LateError(f"run {run_id}: {late(scheduler.address, deadline.seconds)}") from error
         except OSError as error:
@@ -218,10 +243,10 @@ class ServiceClient:
             raise
 
     def look(self, run_id: str, progress: Callable[[RunProgress], None]) -> None:
-        """Call ``progress`` with the latest look at a run, if there is one."""
-        latest = self.call(GetProgress(run_id))
-        if latest is not None:
-            progress(latest)
+        """Call ``progress`` with the latest look at a run, if there is one, and with whom the run waits for."""
+        latest, why = self.call(GetProgress(run_id)), of_call().lookout.why
+        if latest is not None or why:
+            progress(replace(latest or NO_PROGRESS, waits_for=why))
 
     def why_lost(self, graph_id: str) -> str:
         """Return why ranks of a graph lost their workers, in words; empty if the scheduler does not know.
@@ -242,6 +267,15 @@ class ServiceClient:
         scheduler = None if client is None else client.scheduler
         if client is not None and scheduler is not None:
             client.loop.add_callback(_send, scheduler, message)
+
+    def tell(self, message: SchedulerMessage[Any]) -> None:
+        """Send a message for the scheduler's log; wait ``_TELL_SECONDS`` for its arrival at most."""
+        client = self._usable()
+        scheduler = None if client is None else client.scheduler
+        if client is not None and scheduler is not None:
+            with contextlib.suppress(ClientError):
+                told = begin(functools.partial(_send, scheduler, message), client.loop.asyncio_loop)
+                concurrent.futures.wait([told], _TELL_SECONDS)
 
     def free_all(self) -> None:
         """Unload every graph, because the cluster is about to end. Gives up after ``_FREE_SECONDS`` seconds."""
@@ -290,6 +324,32 @@ def with_times(error: DeadlineExceededError, waited: str, began: float) -> Deadl
     return DeadlineExceededError(f"{error} ({waited}, ran {format_seconds(time.monotonic() - began)})")
 
 
+def error_words(error: BaseException) -> str:
+    """Return an error as ``EndLoad`` tells it."""
+    if isinstance(error, Exception):
+        return printable(f"{type(error).__name__}: {error}")
+    return f"cancelled: {type(error).__name__}"
+
+
+def _introduction(client: str) -> Introduce:
+    """Return what this process says of itself."""
+    user = "unknown"
+    # A process in a container may have no name in the list of users.
+    with contextlib.suppress(KeyError, OSError):
+        user = getpass.getuser()
+    program = Path(sys.argv[0] if sys.argv else "")
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    said = (printable(word, LONGEST_NAME).strip() or "unknown" for word in (user, socket.gethostname(), name))
+    return Introduce(client, *said)
+
+
+def _whom(message: SchedulerMessage[Any]) -> Sequence[str] | str:
+    """Return for whom the scheduler may wait before it answers a message: see ``Lookout.over``."""
+    if isinstance(message, AddGraph):
+        return message.record.addresses
+    return message.addresses if isinstance(message, ChooseBackend | TryGang) else getattr(message, "graph_id", ())
+
+
 async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
     """Send a message whose answer nobody waits for."""
     # The end of the client cuts the connection off: OSError, or RuntimeError if Dask has no connections any more.
@@ -299,7 +359,7 @@ async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
 
 def _check_versions(client: distributed.Client) -> None:
     # Without this check the scheduler or a worker would fail to unpickle something, with a message that does not help.
-    found = sync(client, functools.partial(client.get_versions, packages=["dbfs"]))
+    found = sync(client, versions_of, client, ["dbfs"])
     wanted = found["client"]["packages"]["dbfs"]
     servers = {f"the scheduler {client.scheduler.address}": found["scheduler"]}
     servers |= {f"the worker {address}": versions for address, versions in found["workers"].items()}

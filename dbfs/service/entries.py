@@ -22,7 +22,7 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
 from dbfs.service.messages import RunEnd, UpdateReport
 from dbfs.units import format_seconds
 from dbfs_workers.turns.requests import error_of, read_answer
@@ -68,6 +68,8 @@ class GraphEntry:
         lines: the turn in which rank 0 opened its lines to the other ranks; 0 if the next turn is to open them.
         last_client: id of the client of the last run.
         revoked: when a client's turn on the gang was last revoked, in seconds of ``time.monotonic()``.
+        stuck: whether a rank on CPU cores is late. The other ranks of its run sleep until then, so that other graphs'
+            runs may use their workers. A rank that waits on a GPU keeps the GPU.
     """
 
     def __init__(self, record: GraphRecord) -> None:
@@ -84,6 +86,7 @@ class GraphEntry:
         self.lines = 0
         self.last_client = ""
         self.revoked = -math.inf
+        self.stuck = False
 
     def decide(self, batch_id: str, report: UpdateReport) -> UpdateReport:
         """Make the version of an update the graph's; keep the report, and return it."""
@@ -122,8 +125,8 @@ class GraphEntry:
             place = f", {where}" if where else ""
             raise WorkerLostError(f"{self.record.name}{place}: lost {ranks}; load the graph again")
 
-    def status(self) -> GraphStatus:
-        """Return the graph as ``dbfs.graphs()`` lists it."""
+    def status(self, not_ready: tuple[WorkerStatus, ...]) -> GraphStatus:
+        """Return the graph as ``dbfs.graphs()`` lists it, given its workers that are late or paused."""
         return GraphStatus(
             name=self.record.name,
             n=self.record.stripe.n,
@@ -138,6 +141,7 @@ class GraphEntry:
             version=self.record.version,
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,
+            not_ready=not_ready,
         )
 
 
@@ -249,8 +253,8 @@ class RunEntry:
             error, where = self.stopped.result(), "" if self.started else ", waiting for its turn"
             raise type(error)(f"run {self.run_id}{where}: {error}")
 
-    def status(self) -> RunStatus:
-        """Return the run as ``dbfs.runs()`` lists it."""
+    def status(self, waits_for: str) -> RunStatus:
+        """Return the run as ``dbfs.runs()`` lists it, given whom it waits for, in words."""
         return RunStatus(
             run_id=self.run_id,
             graph=self.graph.record.name,
@@ -261,6 +265,7 @@ class RunEntry:
             progress=self.progress,
             update=self.update,
             version=self.graph.record.version,
+            waits_for=waits_for,
         )
 
 

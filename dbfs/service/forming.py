@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 import logging
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from dbfs.cluster.gang import host_of
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
-from dbfs.records import Formed, GraphRecord
+from dbfs.records import Formed, GraphIds, GraphRecord
 from dbfs.service.worker_calls import WorkerCall, all_answers
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.messages import (
@@ -22,6 +23,8 @@ from dbfs_workers.messages import (
     OfferExchange,
     WorkerMessage,
 )
+from dbfs_workers.rpc import NAME
+from dbfs_workers.storage.stripe import Stripe
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +68,42 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
             slower = slower if str(error) in slower else "; ".join(filter(None, (slower, str(error))))
             logger.info("dbfs: %s does not exchange by %s: %s", record.name, exchange, error)
     return replace(await _form_through_hosts(record, hosts, call), slower=slower)
+
+
+async def attempt(addresses: Sequence[str], exchange: str, call: WorkerCall) -> Formed:
+    """Form a gang without a graph, and have its ranks leave; arguments and errors as for ``TryGang``."""
+    p, backend = len(addresses), await choose_backend(addresses, "auto", exchange, call)
+    record = GraphRecord(
+        graph_id=uuid.uuid4().hex,
+        name="a gang without a graph",
+        named=False,
+        client=NAME,
+        source="no edges",
+        directed=False,
+        stripe=Stripe(p, p),
+        addresses=tuple(addresses),
+        partition_keys=("",) * p,
+        ids=GraphIds(),
+        order_key=None,
+        input_edge_keys=(),
+        infos=(),
+        backend="cpu",
+        exchange=exchange,
+        layout="1d",
+        created=0.0,
+        read_seconds=0.0,
+        build_seconds=0.0,
+    )
+    hosts = Hosts.apart(p)
+    if exchange not in ("tcp", "nccl"):
+        hosts = Hosts.by_identity(await all_answers(call, addresses, itertools.repeat(GetHost())))
+    gpus = await require_gpus(addresses, call) if backend == "cuda" else []
+    for between_gpus in ("cuda_ipc", "nccl") if gpus else ():
+        if exchange in ("auto", between_gpus) and not _lacking(record, between_gpus, hosts, gpus):
+            return Formed(backend, between_gpus)
+    formed = await _form_through_hosts(record, hosts, call)
+    await _send_all(record, call, LeaveGang(record.graph_id, next(EPOCHS)))
+    return replace(formed, backend=backend)
 
 
 async def choose_backend(addresses: Sequence[str], backend: str, exchange: str, call: WorkerCall) -> str:

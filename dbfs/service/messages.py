@@ -11,21 +11,39 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.cluster.worker_states import ListWorkers as ListWorkers
+from dbfs.cluster.worker_states import SchedulerMessage as SchedulerMessage
 from dbfs.errors import DbfsError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs_workers.lines.line import Address
 from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import A_co, Message, Pickled
+from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalPlace
-from dbfs_workers.text import GraphName, Identifier
+from dbfs_workers.text import GraphName, Identifier, ShownText
 from dbfs_workers.turns.requests import Answer, Work
 
 Stage = tuple[int, int, int, int]
 """Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
 
 
-class SchedulerMessage(Message[A_co]):
-    """Base of the messages to the scheduler."""
+# Clients.
+
+
+@dataclass(frozen=True)
+class Introduce(SchedulerMessage[None]):
+    """Tell what a client is, for the log. Nobody checks that; the first words of a client count.
+
+    Attributes:
+        client: id of the client.
+        user: name of its user.
+        host: name of its host.
+        program: name of its program.
+    """
+
+    client: Identifier
+    user: Identifier
+    host: Identifier
+    program: Identifier
 
 
 # Graphs.
@@ -58,14 +76,20 @@ class Reserve(SchedulerMessage[None]):
 
 
 @dataclass(frozen=True)
-class EndReservation(SchedulerMessage[None]):
-    """End the reservation for a graph that could not be built.
+class EndLoad(SchedulerMessage[None]):
+    """Tell that a load failed: the reservation for its graph ends, if there is one, and the log says why.
 
     Attributes:
         graph_id: id of the graph.
+        client: id of the client that wanted it.
+        name: the graph's name, or what was to be loaded.
+        error: the class of the error, a colon, and the message; ``cancelled`` instead of the class of an interrupt.
     """
 
     graph_id: str
+    client: Identifier
+    name: ShownText
+    error: ShownText
 
 
 @dataclass(frozen=True)
@@ -85,6 +109,26 @@ class ChooseBackend(SchedulerMessage[str]):
 
     addresses: tuple[str, ...]
     backend: str
+    exchange: str
+    deadline: float
+
+
+@dataclass(frozen=True)
+class TryGang(SchedulerMessage[Formed]):
+    """Form a gang without a graph, have its ranks leave again, and return how it was formed.
+
+    The ranks of GPUs are not connected: they map the memory of a graph.
+
+    Attributes:
+        addresses, exchange, deadline: see ``ChooseBackend``. The deadline holds for all.
+
+    Raises:
+        LateError: a worker did not answer in time.
+        WorkerLostError: a worker left meanwhile.
+        BackendUnavailableError, ExchangeUnavailableError: see ``forming.form``.
+    """
+
+    addresses: tuple[str, ...]
     exchange: str
     deadline: float
 
@@ -167,6 +211,27 @@ class UnloadGraph(SchedulerMessage[None]):
 
     graph_id: str
     client: Identifier
+
+
+@dataclass(frozen=True)
+class NoteSave(SchedulerMessage[None]):
+    """Tell that a save of a graph begins or is over, for the log.
+
+    Attributes:
+        graph_id: the graph.
+        client: id of the client that saves it.
+        save_id: the save's own id.
+        folder: path or URL of the folder.
+        nbytes: bytes of the files of a save that is over; None as it begins, and if it failed.
+        error: the error of a save that failed, as of ``EndLoad``; None for others.
+    """
+
+    graph_id: str
+    client: Identifier
+    save_id: Identifier
+    folder: ShownText
+    nbytes: int | None = None
+    error: ShownText | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The queue of runs on the scheduler: one for all graphs, since graphs share workers.
 
 A run starts when its workers are free and no earlier run waits for any of them. So any number of clients may traverse
-at once, and no two gangs wait for each other.
+at once, and no two gangs wait for each other. A run that waits for a late rank keeps other graphs' runs from no worker.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dbfs import config
 from dbfs.errors import DeadlineExceededError, QueueFullError
 from dbfs.service import log
-from dbfs.service.entries import RunEntry
+from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 
 
@@ -25,10 +25,12 @@ class RunQueue:
 
     Attributes:
         runs: the runs, in the order of arrival. Runs of clients that hold a turn are among them, and wait for nothing.
+        refusals: the runs that found no place.
     """
 
     def __init__(self, history: History, revoke: Callable[[RunEntry], bool]) -> None:
         self.runs: list[RunEntry] = []
+        self.refusals = log.Refusals()
         self._history = history
         self._revoke = revoke
 
@@ -38,7 +40,7 @@ class RunQueue:
 
         Errors as for ``Enqueue``.
         """
-        self._require_place(run.run_id)
+        self._require_place(run)
         run.queue_behind(self.runs)
         self.runs.append(run)
         try:
@@ -60,10 +62,12 @@ class RunQueue:
     def start_runs(self) -> None:
         """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
+        stuck: set[GraphEntry] = set()
         for run in self.runs:
             if run.noted:
                 continue
-            if run.started is None and not run.stopped.done() and not wanted & run.workers:
+            free = not wanted & run.workers and run.graph not in stuck
+            if run.started is None and not run.stopped.done() and free:
                 if self._revoke(run):
                     # The end of the turn starts the run.
                     wanted |= run.workers
@@ -71,16 +75,20 @@ class RunQueue:
                 run.started = time.time()
                 run.turn.set_result(None)
                 log.run_started(run)
-            wanted |= run.workers
+            if run.graph.stuck:
+                stuck.add(run.graph)
+            else:
+                wanted |= run.workers
 
-    def _require_place(self, run_id: str) -> None:
+    def _require_place(self, run: RunEntry) -> None:
         """Check that no more runs wait than the configuration allows."""
         most = config.count("service.waiting-runs")
-        waiting = sum(run.started is None for run in self.runs)
+        waiting = sum(other.started is None for other in self.runs)
         if waiting >= most:
+            full = f"as many runs wait as dbfs.service.waiting-runs allows, {waiting:,}"
+            self.refusals.add(run, full)
             raise QueueFullError(
-                f"run {run_id}: as many runs wait as dbfs.service.waiting-runs allows, {waiting:,}; "
-                "try again later, or make several traversals in one run (bfs_many)"
+                f"run {run.run_id}: {full}; try again later, or make several traversals in one run (bfs_many)"
             )
 
     async def _take_turn(self, run: RunEntry) -> None:

@@ -18,6 +18,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import config, dashboard
 from dbfs.cluster.gang import tidy
+from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
     DbfsError,
     GraphNotFoundError,
@@ -26,8 +27,9 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
 from dbfs.service import forming, idle, log, run_watch
+from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
@@ -37,7 +39,6 @@ from dbfs.service.messages import (
     ChooseBackend,
     CountBuildTasks,
     DropLabels,
-    EndReservation,
     Enqueue,
     ExplainLoss,
     FreeAll,
@@ -46,10 +47,12 @@ from dbfs.service.messages import (
     Led,
     ListGraphs,
     ListRuns,
+    ListWorkers,
     OpenGraph,
     PublishLabels,
     Reserve,
     Stage,
+    TryGang,
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
@@ -57,6 +60,7 @@ from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import WorkerCalls, all_answers
+from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
@@ -77,6 +81,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         reserved: reservations for graphs that are being built, by graph id.
         runs: runs that wait or are under way, in the order of arrival.
         history: runs that are over.
+        refusals: runs for which the queue had no place.
+        notes: what clients told.
+        watch: the states of the workers.
     """
 
     name = NAME
@@ -87,7 +94,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.reserved: dict[str, Reservation] = {}
         self.history = History()
         self._queue = RunQueue(self.history, lambda run: self._turns.revoke(run))
-        self.runs = self._queue.runs
+        self.runs, self.refusals = self._queue.runs, self._queue.refusals
         self._tasks: set[asyncio.Future[None]] = set()
         # By run id, the clients that cancelled a run which had not come yet.
         self._given_up: dict[str, str] = {}
@@ -96,28 +103,26 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """Register the handlers and install the workers' half. Dask calls this when the plugin is installed."""
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
+        self.watch = WorkerWatch(scheduler, self.graphs, self._queue.start_runs)
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
         self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
         self._updates = Updates(self._workers, self._turns, self.history)
-        for service in (self, self._turns, self._task_runs):
+        self.notes = ClientNotes(self.graphs, self.reserved, lambda client: client in scheduler.clients)
+        for service in (self, self._turns, self._task_runs, self.notes):
             scheduler.handlers.update(handlers(service))
         dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
-        run_watch.watch(scheduler, self.runs, self._workers)
+        run_watch.watch(scheduler, self.runs, self._workers, self.watch)
         on_workers = WorkerService(float(config.get("build.memory-share")))
-        await scheduler.register_worker_plugin(None, pickle.dumps(on_workers), name=NAME, idempotent=True)
+        if NAME not in scheduler.worker_plugins:
+            await self._workers.install(pickle.dumps(on_workers), self.watch)
 
     @Reserve.handler
     async def reserve(self, message: Reserve) -> None:
         """See ``Reserve``."""
         for graph in self._table.reserve(message):
-            await self._dissolve(graph, f"{message.client} replaces it")
-
-    @EndReservation.handler
-    async def end_reservation(self, message: EndReservation) -> None:
-        """See ``EndReservation``."""
-        self.reserved.pop(message.graph_id, None)
+            await self._dissolve(graph, f"{log.shown(message.client)} replaces it")
 
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
@@ -125,17 +130,21 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         call = self._workers.until(time.monotonic() + message.deadline)
         return await forming.choose_backend(message.addresses, message.backend, message.exchange, call)
 
+    @TryGang.handler
+    async def try_gang(self, message: TryGang) -> Formed:
+        """See ``TryGang``."""
+        call = self._workers.until(time.monotonic() + message.deadline)
+        return await forming.attempt(message.addresses, message.exchange, call)
+
     @AddGraph.handler
     async def add_graph(self, message: AddGraph) -> Formed:
         """See ``AddGraph``."""
-        try:
-            graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
-        except Exception as error:
-            log.graph_refused(message.record, error)
-            raise
+        # The client tells if this fails.
+        graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
+        self.notes.loads["loaded"] += 1
         log.graph_loaded(graph)
         for old in replaced:
-            await self._dissolve(old, f"{message.record.client} replaces it")
+            await self._dissolve(old, f"{log.shown(message.record.client)} replaces it")
         return graph.formed
 
     @OpenGraph.handler
@@ -158,7 +167,20 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
         """See ``ListGraphs``."""
-        return [graph.status() for graph in self.graphs.values()]
+        return [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
+
+    @ListWorkers.handler
+    async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:
+        """See ``ListWorkers``."""
+        if not message.graph_id:
+            return self.watch.statuses(sorted(self.scheduler.workers, key=rank_order))
+        graph = self.graphs.get(message.graph_id)
+        return [] if graph is None else list(self.blocking(frozenset(graph.record.addresses)))
+
+    def blocking(self, workers: frozenset[str]) -> tuple[WorkerStatus, ...]:
+        """Return the workers that keep a run from its end: late or paused ones of its own, or of a run before it."""
+        ahead = [run.workers for run in self.runs if run.started is not None and run.workers & workers]
+        return self.watch.not_ready(sorted(workers.union(*ahead), key=rank_order))
 
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:
@@ -168,7 +190,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if not graph.record.named:
                 _require_owner(message.client, graph.record.client, f"unload {graph.record.name}")
             del self.graphs[message.graph_id]
-            await self._dissolve(graph, f"{message.client} unloaded it")
+            await self._dissolve(graph, f"{log.shown(message.client)} unloaded it")
 
     @FreeAll.handler
     async def free_all(self, message: FreeAll) -> None:
@@ -218,8 +240,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
         """See ``ListRuns``."""
         running = [run for run in self.runs if run.started is not None and not run.of_tasks]
-        await asyncio.gather(*(run_watch.update_progress(run, self._workers) for run in running))
-        return [run.status() for run in self.runs]
+        await asyncio.gather(*(run_watch.update_progress(run, self._workers, self.watch) for run in running))
+        return [run.status(waits_for(self.blocking(run.workers))) for run in self.runs]
 
     @GetProgress.handler
     async def get_progress(self, message: GetProgress) -> RunProgress | None:
@@ -276,6 +298,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:  # noqa: ARG002
         """End the client's runs, reservations and nameless graphs. Dask calls this when a client leaves."""
+        self.notes.remove_client(client)
         self._table.release_all(client)
         self._end_turns(client)
         for run in self.runs:

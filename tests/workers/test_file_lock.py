@@ -36,6 +36,27 @@ def test_a_lock_is_held_until_its_process_dies(tmp_path: Path) -> None:
         os.kill(holder.pid, signal.SIGKILL)
         assert got.wait(60)
         waiting.join()
+    assert not path.exists()
+
+
+def test_one_process_at_a_time_has_a_lock_whose_file_is_removed_and_made_anew(tmp_path: Path) -> None:
+    path, inside, most = tmp_path / "made.lock", [0], [0]
+
+    def take() -> None:
+        for _ in range(200):
+            with file_lock.held(path):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                os.sched_yield()
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert not path.exists()
 
 
 def test_nothing_is_held_where_nothing_can_be_written(tmp_path: Path) -> None:

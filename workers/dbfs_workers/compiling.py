@@ -173,15 +173,25 @@ def prepare(wanted: Iterable[str]) -> None:
 
 
 def begin(wanted: Iterable[str]) -> None:
-    """Have kernels compiled beside other work, by processes that end with this one; ``wanted`` as of ``found``."""
+    """Have kernels compiled beside other work, by processes that end with this one; ``wanted`` as of ``found``.
+
+    The log says so.
+    """
 
     def compile_all() -> None:
-        kernels = found(wanted)
-        if any(not kernel.kept for kernel in kernels):
+        kernels, start = found(wanted), time.perf_counter()
+        missing = sum(not kernel.kept for kernel in kernels)
+        if missing:
+            logger.info("compiling kernels beside other work: %d of %d are missing here", missing, len(kernels))
+        (any_kernel,) = found(BUILDING[:1])
+        lock = Path(any_kernel.stats.cache_path, "dbfs-compiling.lock")
+        # A process that was killed left the lock.
+        if missing or lock.exists():
             # Each process imports Numba first, which takes half a second of a core: so one crew a machine.
-            (any_kernel,) = found(BUILDING[:1])
-            with file_lock.held(Path(any_kernel.stats.cache_path, "dbfs-compiling.lock")):
+            with file_lock.held(lock):
                 compile_missing(kernels, niceness=_NICE)
+        if missing:
+            logger.info("kernels compiled in %.1f s", time.perf_counter() - start)
 
     # A daemon: Python does not wait for the thread, and the processes end when their input does.
     threading.Thread(target=compile_all, daemon=True).start()
@@ -193,11 +203,8 @@ def compile_missing(kernels: Iterable[Kernel], *, niceness: int = 0) -> None:
     Another process may be compiling some: their end is awaited.
     """
     missing = [kernel for kernel in kernels if not kernel.signatures and not kernel.kept]
-    if len(missing) < _FEW:
-        return
-    start = time.perf_counter()
-    _Crew(missing, niceness).compile()
-    logger.info("%d CPU kernels compiled in %.1f s, once per machine", len(missing), time.perf_counter() - start)
+    if len(missing) >= _FEW:
+        _Crew(missing, niceness).compile()
 
 
 class _Crew:

@@ -12,6 +12,7 @@ Python would have paid for loading or compiling the kernel: a first small graph 
 import contextlib
 import dis
 import functools
+import glob
 import hashlib
 import inspect
 import logging
@@ -232,6 +233,11 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
         alone = contextlib.nullcontext() if self.kept else file_lock.held(index.with_suffix(".lock"))
         with alone, global_compiler_lock, interrupts.held():
             if self._can_compile:
+                if not self.kept:
+                    # Numba writes such files before it renames them. One that is there is of a process that was killed.
+                    with contextlib.suppress(OSError):
+                        for partial in index.parent.glob(f"{glob.escape(index.stem)}.*.tmp.*"):
+                            partial.unlink()
                 self.compile(self.signature)
                 self.disable_compile()
 

@@ -4,15 +4,17 @@ Also the folders and URLs that the configuration allows workers to write to (``d
 """
 
 import bz2
+import fcntl
 import gzip
 import lzma
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Final, cast
 
 from dbfs import config
 from dbfs.errors import InvalidOptionError, OutputError
@@ -26,6 +28,9 @@ COMPRESSIONS: dict[str, Callable[[Any], Any]] = {
     ".bz2": lambda raw: bz2.BZ2File(raw, "wb"),
 }
 """Compressors by suffix."""
+
+# Seconds after which the program that made an unfinished file has its lock.
+_LOCKED_BY_THEN: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,12 @@ class Target:
         """
         # In the same folder, because a rename replaces a file atomically only within one file system.
         part = self.path.with_name(f".dbfs-{uuid.uuid4().hex[:12]}.part")
+        _remove_abandoned(self.path.parent)
         with _explained(self.path):
             raw = part.open("xb")
+        # Until the file is whole, or the process is gone.
+        with suppress(OSError):
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             with _explained(self.path), raw:
                 stream = COMPRESSIONS[compression](raw) if compression else raw
@@ -90,6 +99,15 @@ class Target:
                 sync(self.path.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the unfinished files of programs that were killed: nobody has their locks."""
+    for part in folder.glob(".dbfs-*.part"):
+        with suppress(OSError), part.open("rb+") as raw:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - part.stat().st_mtime > _LOCKED_BY_THEN:
+                part.unlink()
 
 
 @contextmanager

@@ -255,8 +255,8 @@ def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
     with file_lock.held(path.with_suffix(".lock")):
         if not path.exists():
             cubin, _ = compile_cubin(source, arch, defines)
-            # A reader finds a whole file or none.
-            partial = path.with_suffix(f".{os.getpid()}")
+            # A reader finds a whole file or none. The lock is held: a partial file is of a process that was killed.
+            partial = path.with_suffix(".partial")
             partial.write_bytes(cubin)
             partial.replace(path)
     return path
