@@ -18,6 +18,8 @@ import pytest
 import yaml
 
 import dbfs
+from dbfs.cluster.local import MEMORY
+from dbfs_workers.storage.memory_room import usable_share
 
 # Dask's clusters leave such a coroutine behind.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited:RuntimeWarning")
@@ -57,6 +59,14 @@ def test_cluster_settings_are_settings_that_dask_has() -> None:
                 check(value, known[key])
 
     check(yaml.safe_load((CONFIGS / "cluster.yaml").read_text()), dask.config.config)
+
+
+def test_local_clusters_have_the_memory_settings_of_the_recipes() -> None:
+    recipe = yaml.safe_load((CONFIGS / "cluster.yaml").read_text())
+    assert {key: dask.config.get(key, config=recipe) for key in MEMORY} == MEMORY
+    # Dask pauses a worker above what dbfs fills, and ends the worker above that.
+    share, pause, terminate = dask.config.get("dbfs.build.memory-share"), *MEMORY.values()
+    assert usable_share(share, pause) == share < pause < terminate < 1
 
 
 @pytest.mark.full
