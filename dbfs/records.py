@@ -1,15 +1,17 @@
 """Records of graphs and runs that clients and the scheduler exchange."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
+from dbfs.units import format_bytes, format_seconds
 from dbfs_workers import backends
 from dbfs_workers.storage.id_table import INTEGERS, IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.text import LONGEST_NAME, Identifier, ShownText
+from dbfs_workers.text import LONGEST_NAME, Identifier, ShownText, printable
 
 EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp")
 EXCHANGES_OF = {
@@ -134,6 +136,58 @@ class Formed:
     hosts: tuple[int, ...] = ()
 
 
+class WorkerState(StrEnum):
+    """State of a worker, as the scheduler sees it."""
+
+    READY = "ready"
+    PAUSED = "paused"
+    LATE = "late"
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A worker at one moment, as the scheduler sees it. No worker is asked.
+
+    Attributes:
+        address: its address.
+        name: its name in Dask, which is the address unless the worker was given another.
+        host: its host.
+        state: ``paused`` by Dask for lack of memory: the worker starts no tasks; ``late``: silent for ``dbfs.silence``.
+        since: when the state began, in seconds since the epoch.
+        memory: bytes of memory of its process.
+        memory_limit: bytes that the process may use; 0 for no limit.
+        silent: seconds since the scheduler heard of the worker.
+        graphs: names of the graphs with a rank there.
+    """
+
+    address: str
+    name: str
+    host: str
+    state: WorkerState
+    since: float
+    memory: int
+    memory_limit: int
+    silent: float
+    graphs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the worker's name and address, and what keeps the worker from answering."""
+        worker = printable(self.name)
+        worker = f"worker {worker}" if worker == self.address else f"worker {worker} ({self.address})"
+        if self.state is WorkerState.LATE:
+            return f"{worker}, silent for {format_seconds(self.silent)}"
+        if self.state is WorkerState.PAUSED:
+            full = f"{format_bytes(self.memory)} of {format_bytes(self.memory_limit)}"
+            return f"{worker}, paused: {full}; release results, or give it more memory"
+        return worker
+
+
+def waits_for(workers: Iterable[WorkerStatus]) -> str:
+    """Return for which workers something waits, in words; empty if all are ready."""
+    not_ready = [str(worker) for worker in workers if worker.state is not WorkerState.READY]
+    return f"waits for {', and for '.join(not_ready)}" if not_ready else ""
+
+
 @dataclass(frozen=True)
 class GraphStatus:
     """A graph as ``dbfs.graphs()`` lists it.
@@ -152,6 +206,7 @@ class GraphStatus:
         version: number of the graph's version: 0 unless updates changed the graph.
         free_pages: pages without a row, on all ranks; 0 unless updates changed the graph.
         changes_per_second: edges and vertices that updates inserted and deleted in each of the last ten seconds.
+        not_ready: its workers that are late or paused, by rank.
     """
 
     name: str
@@ -167,6 +222,7 @@ class GraphStatus:
     version: int = 0
     free_pages: int = 0
     changes_per_second: float = 0.0
+    not_ready: tuple[WorkerStatus, ...] = ()
 
 
 @dataclass(frozen=True)

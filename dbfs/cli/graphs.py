@@ -29,7 +29,7 @@ from dbfs.cli.common import (
 from dbfs.display import tables
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, RunNotFoundError
-from dbfs.records import GraphStatus, RunStatus
+from dbfs.records import GraphStatus, RunStatus, waits_for
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import counted, printable
 
@@ -114,7 +114,7 @@ def graphs(scheduler: str, as_json: bool) -> None:
 
 def _state(status: GraphStatus) -> str:
     if not status.lost:
-        return "ready"
+        return waits_for(status.not_ready) or "ready"
     return f"lost rank{'s' * (len(status.lost) > 1)} {', '.join(map(str, status.lost))}; load it again"
 
 

@@ -23,6 +23,7 @@ from dbfs.cluster.awaiting import require_other_thread, sync
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import identified_workers, joined_workers, require_connected
 from dbfs.cluster.options import require_cluster_options
+from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
     ClientError,
     ExchangeUnavailableError,
@@ -289,4 +290,4 @@ async def _wait_for_workers(client: distributed.Client, least: int, seconds: flo
 
 
 def _addresses(client: distributed.Client) -> list[str]:
-    return sorted(joined_workers(client), key=lambda address: (len(address), address))
+    return sorted(joined_workers(client), key=rank_order)

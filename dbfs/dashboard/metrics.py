@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import prometheus_client
 from distributed.http.prometheus import PrometheusCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from dbfs.records import WorkerState
 
 if TYPE_CHECKING:
     from dbfs.service.entries import GraphEntry
@@ -33,6 +36,11 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         service = self.service
         if service is None:
             return
+        states = Counter(worker.state for worker in service.watch.statuses(service.scheduler.workers))
+        workers = GaugeMetricFamily(self.build_name("workers"), "Workers by state", labels=["state"])
+        for state in WorkerState:
+            workers.add_metric([state], states[state])
+        yield workers
         yield from self._graphs(service)
         yield from self._under_way(service)
         history = service.history

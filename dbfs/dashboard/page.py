@@ -1,4 +1,4 @@
-"""The page ``/dbfs`` beside Dask's pages: graphs, runs and their progress, rates of the last runs, failures.
+"""The page ``/dbfs`` beside Dask's pages: graphs, workers, runs and their progress, rates of the last runs, failures.
 
 The page is a Bokeh application on Dask's own server. Each open page reads the service's objects on the scheduler twice
 a second. It sends no message to workers. While no page is open there is no work.
@@ -36,16 +36,18 @@ from distributed.dashboard.core import BokehApplication
 from distributed.dashboard.scheduler import template_variables
 from tornado.ioloop import IOLoop
 
+from dbfs.cluster.worker_states import rank_order
 from dbfs.dashboard import PATH
 from dbfs.dashboard.trail import Trail, trail_of
 from dbfs.records import short_name
 from dbfs.units import format_bytes, format_seconds
+from dbfs_workers.text import printable
 
 if TYPE_CHECKING:
     import distributed
     from bokeh.document import Document
 
-    from dbfs.records import FinishedRun
+    from dbfs.records import FinishedRun, WorkerStatus
     from dbfs.service.entries import GraphEntry, RunEntry
     from dbfs.service.scheduler import SchedulerService
 
@@ -76,6 +78,16 @@ _GRAPHS: Columns = {
     "changes/s": (80, _TENTHS),
     "free pages": (80, _COUNT),
     "lost ranks": (90, _TEXT),
+}
+_WORKERS: Columns = {
+    "worker": (230, _TEXT),
+    "address": (230, _TEXT),
+    "state": (70, _TEXT),
+    "for": (80, _SECONDS),
+    "silent for": (80, _SECONDS),
+    "memory": (90, _BYTES),
+    "of": (90, _BYTES),
+    "graphs": (300, _TEXT),
 }
 _RUNS: Columns = {
     "run": (80, _TEXT),
@@ -157,6 +169,7 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         self._drawn: Trail | None = None
         self._head = Div()
         self._graphs = _table(_GRAPHS)
+        self._workers = _table(_WORKERS)
         self._runs = _table(_RUNS)
         self._finished = _table(_FINISHED)
         self._failed = _table(_FAILED)
@@ -170,6 +183,8 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
             self._head,
             _title("Graphs"),
             self._graphs,
+            _title("Workers"),
+            self._workers,
             _title("Runs under way"),
             self._runs,
             _title("Levels"),
@@ -200,6 +215,8 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         head = " · ".join(f"{name} <b>{number}</b>" for name, number in words.items())
         _write(self._head, head)
         _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in service.graphs.values()])
+        workers = service.watch.statuses(sorted(service.scheduler.workers, key=rank_order))
+        _fill(self._workers, _WORKERS, [_worker_row(worker) for worker in workers])
         _fill(self._runs, _RUNS, [_run_row(run) for run in service.runs])
         _fill(self._finished, _FINISHED, [_finished_row(run) for run in reversed(history.finished)])
         failed = [(_clock(run.ended), run.run_id[:8], run.graph, _error(run)) for run in reversed(history.failed)]
@@ -329,6 +346,13 @@ def _graph_row(graph: GraphEntry) -> tuple[Any, ...]:
         sum(info.free_pages for info in record.infos),
         ", ".join(map(str, sorted(graph.lost))),
     )
+
+
+def _worker_row(worker: WorkerStatus) -> tuple[Any, ...]:
+    # Whole seconds: a table is sent to the browser whenever a value changes.
+    times = (float(int(time.time() - worker.since)), float(int(worker.silent)))
+    head = (printable(worker.name), worker.address, str(worker.state))
+    return (*head, *times, worker.memory, worker.memory_limit, ", ".join(worker.graphs))
 
 
 def _run_row(run: RunEntry) -> tuple[Any, ...]:

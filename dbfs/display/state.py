@@ -9,26 +9,10 @@ import distributed
 from dbfs.calls import public
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
-from dbfs.cluster.gang import joined_workers
-from dbfs.records import GraphStatus, RunStatus
+from dbfs.records import GraphStatus, RunStatus, WorkerStatus
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import ListGraphs, ListRuns
+from dbfs.service.messages import ListGraphs, ListRuns, ListWorkers
 from dbfs.units import format_bytes
-
-
-@dataclass(frozen=True)
-class WorkerState:
-    """One worker of a cluster.
-
-    Attributes:
-        address: the worker's address.
-        memory: bytes of memory of its process.
-        memory_limit: bytes that the process may use; 0 for no limit.
-    """
-
-    address: str
-    memory: int
-    memory_limit: int
 
 
 @dataclass(frozen=True)
@@ -45,7 +29,7 @@ class ClusterState:
 
     scheduler: str
     dashboard: str
-    workers: tuple[WorkerState, ...]
+    workers: tuple[WorkerStatus, ...]
     graphs: tuple[GraphStatus, ...]
     runs: tuple[RunStatus, ...]
 
@@ -73,18 +57,10 @@ def cluster_state(*, client: distributed.Client | None = None) -> ClusterState:
     """
     client = current_client(client)
     service = ServiceClient.of(client)
-    workers = joined_workers(client)
     return ClusterState(
         scheduler=client.scheduler.address,
         dashboard=client.dashboard_link or "",
-        workers=tuple(
-            WorkerState(
-                address=address,
-                memory=workers[address]["metrics"].get("memory", 0),
-                memory_limit=workers[address]["memory_limit"] or 0,
-            )
-            for address in sorted(workers, key=lambda address: (len(address), address))
-        ),
+        workers=tuple(service.call(ListWorkers())),
         graphs=tuple(service.call(ListGraphs())),
         runs=tuple(service.call(ListRuns())),
     )

@@ -22,7 +22,7 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
 from dbfs.service.messages import RunEnd, UpdateReport
 from dbfs.units import format_seconds
 from dbfs_workers.turns.requests import error_of, read_answer
@@ -122,8 +122,8 @@ class GraphEntry:
             place = f", {where}" if where else ""
             raise WorkerLostError(f"{self.record.name}{place}: lost {ranks}; load the graph again")
 
-    def status(self) -> GraphStatus:
-        """Return the graph as ``dbfs.graphs()`` lists it."""
+    def status(self, not_ready: tuple[WorkerStatus, ...]) -> GraphStatus:
+        """Return the graph as ``dbfs.graphs()`` lists it, given its workers that are late or paused."""
         return GraphStatus(
             name=self.record.name,
             n=self.record.stripe.n,
@@ -138,6 +138,7 @@ class GraphEntry:
             version=self.record.version,
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,
+            not_ready=not_ready,
         )
 
 

@@ -1,7 +1,7 @@
 """The scheduler's log of graphs, runs and lost workers: one line each under ``dbfs``.
 
-A failed run and a lost worker are warnings, all other lines have level info. ``dbfs.cluster.local`` keeps the warnings
-of a local cluster from stderr.
+A failed run, a lost worker, and a worker that is late or paused are warnings, all other lines have level info.
+``dbfs.cluster.local`` keeps the warnings of a local cluster from stderr.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 
-from dbfs.records import FinishedRun, GraphRecord
+from dbfs.records import FinishedRun, GraphRecord, WorkerStatus
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import counted
@@ -72,6 +72,16 @@ def cancel_requested(run: RunEntry) -> None:
 def worker_lost(graph: GraphEntry, rank: int, address: str) -> None:
     """Log a worker that left and held a rank of a graph."""
     logger.warning("worker %s left: %s lost rank %d", address, _graph(graph.record), rank)
+
+
+def worker_not_ready(worker: WorkerStatus) -> None:
+    """Log a worker that is late or paused, and the graphs that wait for it."""
+    logger.warning("%s; graphs with a rank there: %s", worker, ", ".join(map(repr, worker.graphs)) or "none")
+
+
+def worker_ready(worker: WorkerStatus, before: WorkerStatus) -> None:
+    """Log that a worker is ready again, a warning as the line before it, which it ends."""
+    logger.warning("%s is ready again, %s for %s", worker, before.state, format_seconds(worker.since - before.since))
 
 
 def _graph(record: GraphRecord) -> str:

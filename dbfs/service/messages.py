@@ -11,21 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.cluster.worker_states import ListWorkers as ListWorkers
+from dbfs.cluster.worker_states import SchedulerMessage as SchedulerMessage
 from dbfs.errors import DbfsError
 from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs_workers.lines.line import Address
 from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import A_co, Message, Pickled
+from dbfs_workers.rpc import Pickled
 from dbfs_workers.spec import TraversalPlace
 from dbfs_workers.text import GraphName, Identifier
 from dbfs_workers.turns.requests import Answer, Work
 
 Stage = tuple[int, int, int, int]
 """Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
-
-
-class SchedulerMessage(Message[A_co]):
-    """Base of the messages to the scheduler."""
 
 
 # Graphs.

@@ -18,6 +18,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import config, dashboard
 from dbfs.cluster.gang import tidy
+from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
     DbfsError,
     GraphNotFoundError,
@@ -26,7 +27,7 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
 from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
 from dbfs.service.graph_table import GraphTable
@@ -46,6 +47,7 @@ from dbfs.service.messages import (
     Led,
     ListGraphs,
     ListRuns,
+    ListWorkers,
     OpenGraph,
     PublishLabels,
     Reserve,
@@ -57,6 +59,7 @@ from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import WorkerCalls, all_answers
+from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
 from dbfs_workers.plugin import WorkerService
@@ -77,6 +80,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         reserved: reservations for graphs that are being built, by graph id.
         runs: runs that wait or are under way, in the order of arrival.
         history: runs that are over.
+        watch: the states of the workers.
     """
 
     name = NAME
@@ -96,6 +100,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """Register the handlers and install the workers' half. Dask calls this when the plugin is installed."""
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
+        self.watch = WorkerWatch(scheduler, self.graphs)
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
         self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
@@ -158,7 +163,15 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
         """See ``ListGraphs``."""
-        return [graph.status() for graph in self.graphs.values()]
+        return [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
+
+    @ListWorkers.handler
+    async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:
+        """See ``ListWorkers``."""
+        if not message.graph_id:
+            return self.watch.statuses(sorted(self.scheduler.workers, key=rank_order))
+        graph = self.graphs.get(message.graph_id)
+        return [] if graph is None else self.watch.statuses(graph.record.addresses)
 
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dbfs.graph.counts import edges_in_words
 from dbfs.graph.tabular import Card
+from dbfs.records import waits_for
 from dbfs.units import format_bytes, format_rate, format_seconds
 from dbfs_workers.text import counted, printable
 
@@ -107,7 +108,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.PackageLoader("dbfs.display.notebook"), autoescape=True, undefined=jinja2.StrictUndefined
     )
     environment.filters.update(bytes=format_bytes, bytes_range=_bytes_range, count=_count, counted=counted)
-    environment.filters.update(seconds=format_seconds)
+    environment.filters.update(seconds=format_seconds, waits_for=waits_for)
     return environment
 
 

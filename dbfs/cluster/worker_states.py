@@ -1,0 +1,26 @@
+"""The states of workers, as the scheduler knows them: no worker is asked, so a late one delays nobody."""
+
+from dataclasses import dataclass
+
+from dbfs.records import WorkerStatus
+from dbfs_workers.rpc import A_co, Message
+
+
+class SchedulerMessage(Message[A_co]):
+    """Base of the messages to the scheduler."""
+
+
+@dataclass(frozen=True)
+class ListWorkers(SchedulerMessage[list[WorkerStatus]]):
+    """Return the workers in the order in which they become ranks.
+
+    Attributes:
+        graph_id: list the workers of this graph only, by rank; none if it was unloaded. Empty for all workers.
+    """
+
+    graph_id: str = ""
+
+
+def rank_order(address: str) -> tuple[int, str]:
+    """Return a key that sorts the addresses of workers as they become ranks: by length, then alphabetically."""
+    return len(address), address
