@@ -336,9 +336,9 @@ def test_ranks_are_those_of_the_current_client_or_of_this_machine(client: distri
 
 def test_an_estimate_is_drawn_in_notebooks() -> None:
     drawn = dbfs.estimate("kronecker:scale=22", 4, memory="8 GiB")._repr_html_()
-    for words in ("on 4 ranks", "partition", "<td>run</td>", "at most", "fits 7.20 GiB"):
+    for words in ("on 4 ranks", "partition", "<td>run</td>", "at most", "fits 6.00 GiB"):
         assert words in drawn
-    assert "more than 921.60 KiB" in dbfs.estimate("kronecker:scale=22", 1, memory="1 MiB")._repr_html_()
+    assert "more than 768.00 KiB" in dbfs.estimate("kronecker:scale=22", 1, memory="1 MiB")._repr_html_()
 
 
 @pytest.mark.parametrize("in_edges", [False, True])
