@@ -446,13 +446,14 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
     holds = f", of which it holds {held:,} as edges and ids that were read" if held else ""
     for rank, usable in enumerate(_settled(read, wanted)):
         if wanted > usable:
-            limit = limits[rank]
+            limit, address = limits[rank], gang.addresses[rank]
+            paused = ", paused by Dask" if workers.get(address, {}).get("status") == "paused" else ""
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
                 f"{name}: {what} on {counted(gang.p, 'rank')} need about {needed.peak_bytes:,} bytes "
-                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} may take {max(usable, 0):,} bytes "
-                f"more ({shares[rank]:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
-                f"Needed: {needed}"
+                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} ({address}{paused}) may take "
+                f"{max(usable, 0):,} bytes more ({shares[rank]:.0%} of {of}, less what it holds). Released results, "
+                f"unloaded graphs, more ranks or larger workers would make room. Needed: {needed}"
             )
 
 

@@ -58,11 +58,13 @@ class InnerWorker(distributed.Worker):  # type: ignore[misc]  # distributed is u
 class LocalNanny(distributed.Nanny):  # type: ignore[misc]  # distributed is untyped
     """The parent of a worker process. The settings of ``MEMORY`` hold where Dask's configuration has the defaults."""
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, *arguments: Any, config: dict[str, Any] | None = None, **keywords: Any) -> None:
         defaults = dask.config.merge(*dask.config.defaults)
         unset = {key for key in MEMORY if dask.config.get(key) == dask.config.get(key, config=defaults)}
-        with dask.config.set({key: MEMORY[key] for key in unset}):
-            super().__init__(*arguments, **keywords)
+        settings = {key: MEMORY[key] for key in unset}
+        # The parent reads one setting of its own configuration, the worker the other of the configuration given here.
+        with dask.config.set(settings):
+            super().__init__(*arguments, config={**settings, **(config or {})}, **keywords)
 
 
 class InnerCluster(distributed.LocalCluster):  # type: ignore[misc]  # distributed is untyped

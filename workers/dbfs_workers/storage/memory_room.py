@@ -1,8 +1,9 @@
 """The memory that a worker's process may take, and the return of freed memory to the system.
 
 Dask pauses a worker by the resident memory of its process: a paused worker begins no task. The C library keeps freed
-blocks of up to 32 MiB, labels among them, in its heap: a worker of 600 MiB stayed at 480 MiB and was paused after a
-client with 270 MB of labels had left, until ``malloc_trim`` returned 230 MiB.
+blocks in its heap, labels among them: blocks of up to 32 MiB, or of 128 KiB under Dask's nanny, which sets
+``MALLOC_TRIM_THRESHOLD_``. A worker of 600 MiB stayed at 480 MiB, paused, after a client with 270 MB of labels had
+left, until ``malloc_trim`` returned 230 MiB.
 """
 
 import asyncio
