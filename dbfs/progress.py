@@ -115,6 +115,10 @@ def run_reporter(
     def show(bar: Bar, run: RunProgress) -> None:
         nonlocal first
         level = f"level {run.level:,} {run.direction}, frontier {run.frontier:,}, reached {run.reached:,}"
+        if run.waits_for:
+            # Of a run that waits, the figures are old, or there are none.
+            bar.set(run.reached if traversals == 1 else run.finished, run.waits_for)
+            return
         if traversals == 1:
             bar.set(run.reached, level)
             return

@@ -242,6 +242,7 @@ class RunProgress:
         seconds: time since the run started.
         completed: of a batch under way, the sources that are completed before the batch is: swept over for betweenness,
             or traversed from one by one. Calls count them as finished.
+        waits_for: the workers, or the scheduler, that the run waits for, in words; empty if all are ready.
     """
 
     traversals: int
@@ -252,6 +253,11 @@ class RunProgress:
     reached: int
     seconds: float
     completed: int = 0
+    waits_for: str = ""
+
+
+NO_PROGRESS = RunProgress(0, 0, 0, "", 0, 0, 0.0)
+"""Of a run that no rank has told anything of."""
 
 
 @dataclass(frozen=True)
@@ -346,6 +352,7 @@ class RunStatus:
         progress: the run's progress; None while it waits, and before its first level.
         update: kind of the update that the run makes; empty for traversals.
         version: number of the graph's version at this moment.
+        waits_for: the workers that the run waits for, in words; empty if all are ready.
     """
 
     run_id: str
@@ -357,3 +364,4 @@ class RunStatus:
     progress: RunProgress | None
     update: str = ""
     version: int = 0
+    waits_for: str = ""

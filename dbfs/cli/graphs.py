@@ -174,6 +174,7 @@ def runs(scheduler: str, as_json: bool) -> None:
 def _row(status: RunStatus) -> tuple[str, ...]:
     at = status.progress
     state, seconds = "running" if status.running else "waiting", format_seconds(status.seconds)
+    state = f"{state}: {status.waits_for}" if status.waits_for else state
     if at is None:
         what = status.update or f"of {status.traversals}"
         return (status.run_id[:8], status.graph, what, state, "", "", "", "", seconds)

@@ -187,6 +187,7 @@ def outcome(wait: concurrent.futures.Future[T], client: distributed.Client) -> T
                     raise ClientError(_LOOP_ENDED) from None
                 if deadline.over:
                     raise late(scheduler.address if scheduler else "its address", deadline.seconds) from None
+                deadline.lookout.look(client)
             except concurrent.futures.CancelledError:
                 # A client that closes cancels all that runs in its loop. The coroutine's own error may have this type.
                 if wait.cancelled():

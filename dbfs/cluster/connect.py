@@ -19,9 +19,10 @@ from tornado.iostream import StreamClosedError
 from dbfs import config
 from dbfs.calls import public
 from dbfs.cluster import local
-from dbfs.cluster.awaiting import require_other_thread, sync
+from dbfs.cluster.awaiting import require_other_thread, scheduler_of, sync
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import identified_workers, joined_workers, require_connected
+from dbfs.cluster.lookout import not_ready_of
 from dbfs.cluster.options import require_cluster_options
 from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
@@ -31,7 +32,7 @@ from dbfs.errors import (
     NoWorkersError,
 )
 from dbfs.integers import whole_count
-from dbfs.records import BACKENDS
+from dbfs.records import BACKENDS, waits_for
 from dbfs_workers.text import counted
 
 logger = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ def connect(
         _require_ucx(cluster.get("protocol"))
         client = local.start(n_workers, backend, processes, cluster, set_as_default)
     try:
-        roster(client, n_workers, timeout=timeout)
+        _joined(client, n_workers, timeout)
     except NoWorkersError:
         client.close()
         raise
@@ -228,7 +229,8 @@ def current_client(client: distributed.Client | None) -> distributed.Client:
 def roster(client: distributed.Client, ranks: int | None, *, timeout: float | str | None = None) -> tuple[str, ...]:
     """Return the addresses of the workers that become ranks 0..p-1: the first ``ranks`` in order, or all if None.
 
-    The order is by length of the address, then alphabetical. Workers may join after the client: the call waits for
+    The order is by length of the address, then alphabetical. Workers that are late or paused are left out if the
+    others are enough, and if ``ranks`` is None. Workers may join after the client: the call waits for
     ``ranks`` of them. If None, it waits for the first one, and takes those that join within ``JOIN_SECONDS`` after it.
 
     Args:
@@ -243,6 +245,11 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
         InvalidOptionError: ``ranks`` is below 1.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
+    return _ready_first(client, _joined(client, ranks, timeout), ranks)
+
+
+def _joined(client: distributed.Client, ranks: int | None, timeout: float | str | None) -> list[str]:
+    """Wait for workers, and return the addresses of all in order. Arguments and errors as for ``roster``."""
     least = 1 if ranks is None else whole_count(ranks, "ranks", 1)
     workers = _addresses(client)
     if len(workers) < least:
@@ -251,7 +258,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
             sync(client, asyncio.sleep, JOIN_SECONDS)
             workers = _addresses(client)
         logger.warning("going on with %s of %d that joined", counted(len(workers[:ranks]), "worker"), len(workers))
-    return tuple(workers[:ranks])
+    return workers
 
 
 def _awaited(client: distributed.Client, least: int, found: int, timeout: float | str | None) -> list[str]:
@@ -280,6 +287,22 @@ def _awaited(client: distributed.Client, least: int, found: int, timeout: float 
         where = f"(scheduler {client.scheduler.address})"
         raise NoWorkersError(f"{wanted}, {found} found after {seconds:g} s {where}{more}") from None
     return _addresses(client)
+
+
+def _ready_first(client: distributed.Client, workers: list[str], ranks: int | None) -> tuple[str, ...]:
+    """Return the workers of a graph's ranks, without those that are late or paused if the others are enough."""
+    not_ready = {worker.address: worker for worker in sync(client, not_ready_of, scheduler_of(client), workers)}
+    if not not_ready:
+        return tuple(workers[:ranks])
+    ready = [address for address in workers if address not in not_ready]
+    ranks = ranks or len(ready) or len(workers)
+    chosen = sorted([*ready, *not_ready][:ranks], key=rank_order)
+    if waited := waits_for(not_ready[address] for address in chosen if address in not_ready):
+        logger.warning("%s, of which %d are ready; the graph %s", counted(len(workers), "worker"), len(ready), waited)
+    else:
+        left_out = ", and ".join(map(str, not_ready.values()))
+        logger.warning("going on with %s of %d, without %s", counted(ranks, "worker"), len(workers), left_out)
+    return tuple(chosen)
 
 
 async def _wait_for_workers(client: distributed.Client, least: int, seconds: float) -> None:

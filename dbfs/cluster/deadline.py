@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 from dbfs import config
+from dbfs.cluster.lookout import Lookout
 from dbfs.errors import DeadlineExceededError
 
 P = ParamSpec("P")
@@ -33,10 +34,12 @@ class Deadline:
 
     Attributes:
         seconds: the whole time, from the creation of this object, or of ``outer`` if that one ends first.
+        lookout: looks out for the processes that the operation waits for, one for each call.
     """
 
     def __init__(self, seconds: float, outer: Deadline | None = None) -> None:
         self.seconds = seconds
+        self.lookout: Lookout = Lookout() if outer is None else outer.lookout
         self._end = time.monotonic() + seconds
         if outer is not None and outer._end < self._end:
             self.seconds, self._end = outer.seconds, outer._end
@@ -77,13 +80,23 @@ def of_call(key: str = "deadline") -> Deadline:
 
 @contextlib.contextmanager
 def limit(seconds: float) -> Iterator[Deadline]:
-    """Bound all waits of this thread in the context; the deadline of a call around the context holds too."""
-    deadline = Deadline(seconds, _of_call.get())
+    """Bound all waits of this thread in the context; the deadline of a call around the context holds too.
+
+    The error of a call that met its deadline says at its end for whom the call waited, if that is known.
+    """
+    outer = _of_call.get()
+    deadline = Deadline(seconds, outer)
     token = _of_call.set(deadline)
     try:
         yield deadline
+    except DeadlineExceededError as error:
+        if outer is None and deadline.lookout.why:
+            error.args = (f"{error}; {deadline.lookout.why}",)
+        raise
     finally:
         _of_call.reset(token)
+        if outer is None:
+            deadline.lookout.close()
 
 
 def bounded(key: str = "deadline") -> Callable[[Callable[P, T]], Callable[P, T]]:

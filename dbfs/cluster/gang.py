@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import dask
 import distributed
 from dask._task_spec import Task, TaskRef
+from distributed.versions import get_versions
 
 from dbfs.cluster.awaiting import require_open, scheduler_of, sync
 from dbfs.cluster.deadline import Deadline, of_call
@@ -147,7 +148,8 @@ class Gang:
         # Wait first, then fetch: Client.gather, if cancelled during a wait, leaves tasks that log their exceptions.
         self.wait(futures, deadline, doing, watch)
         try:
-            return sync(self.client, self._fetch, futures, deadline, doing)
+            with of_call().lookout.over(self.addresses):
+                return sync(self.client, self._fetch, futures, deadline, doing)
         except ExchangeUnavailableError as error:
             # Memory that can't be mapped may belong to a lost worker.
             self.check(_text(doing), error)
@@ -171,11 +173,13 @@ class Gang:
     ) -> None:
         """Wait until futures are done. Arguments and errors as for ``gather``."""
         try:
-            while not sync(self.client, self._done, futures, deadline.interval()):
-                self.check(_text(doing))
-                deadline.enforce(doing)
-                if watch is not None:
-                    watch()
+            with of_call().lookout.over(self.addresses):
+                while not sync(self.client, self._done, futures, deadline.interval()):
+                    self.check(_text(doing))
+                    of_call().lookout.look(self.client)
+                    deadline.enforce(doing)
+                    if watch is not None:
+                        watch()
         except DbfsError:
             raise
         except Exception as error:
@@ -288,7 +292,8 @@ def run_on(
         OSError: the connection to a worker broke.
         Exception: the function raised it.
     """
-    return sync(client, functools.partial(client.run, function, *arguments, workers=list(workers), **options))
+    with of_call().lookout.over(workers):
+        return sync(client, functools.partial(client.run, function, *arguments, workers=list(workers), **options))
 
 
 async def run_within(
@@ -368,6 +373,34 @@ async def identified_workers(client: distributed.Client) -> Mapping[str, Mapping
     identity: Mapping[str, Any] = await scheduler_of(client).identity(n_workers=-1)
     workers: Mapping[str, Mapping[str, Any]] = identity["workers"]
     return workers
+
+
+async def versions_of(client: distributed.Client, packages: Sequence[str]) -> dict[str, Any]:
+    """Return the versions of some packages as ``Client.get_versions``, of the workers that answer soon.
+
+    ``Client.get_versions`` waits for each worker without an end. Raise ``OSError`` if the scheduler is lost.
+    """
+    scheduler = scheduler_of(client)
+
+    async def of_worker(address: str) -> dict[str, Any]:
+        asked = {"op": "versions", "packages": list(packages)}
+        answer: dict[str, Any] = await scheduler.broadcast(msg=asked, workers=[address], on_error="ignore")
+        return answer
+
+    asking = {asyncio.ensure_future(of_worker(address)) for address in await identified_workers(client)}
+    workers: dict[str, Any] = {}
+    try:
+        while asking:
+            done, asking = await asyncio.wait(asking, timeout=_ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
+            for answered in done:
+                workers |= answered.result()
+        own = get_versions(packages=packages)
+        return {"client": own, "scheduler": await scheduler.versions(packages=packages), "workers": workers}
+    finally:
+        for late in asking:
+            late.cancel()
 
 
 SPAN: Final = "dbfs"

@@ -55,16 +55,18 @@ class RankCalls(Generic[A]):
 
         Errors as for ``Gang.gather``, and that of a worker's handler.
         """
-        gang, doing = self._gang, self._doing
+        gang, doing, lookout = self._gang, self._doing, of_call().lookout
         try:
             # Also before the wait: the answers of a traversal's levels may each come at once.
             check_cancelled()
-            while not concurrent.futures.wait([self._waiting], self._deadline.interval()).done:
-                check_cancelled()
-                gang.check(doing)
-                self._deadline.enforce(doing)
-                if watch is not None:
-                    watch()
+            with lookout.over([gang.addresses[rank] for rank in self._messages]):
+                while not concurrent.futures.wait([self._waiting], self._deadline.interval()).done:
+                    check_cancelled()
+                    gang.check(doing)
+                    lookout.look(gang.client)
+                    self._deadline.enforce(doing)
+                    if watch is not None:
+                        watch()
         finally:
             self._waiting.cancel()
         answers, received = {}, outcome(self._waiting, gang.client)

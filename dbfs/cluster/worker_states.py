@@ -15,7 +15,8 @@ class ListWorkers(SchedulerMessage[list[WorkerStatus]]):
     """Return the workers in the order in which they become ranks.
 
     Attributes:
-        graph_id: list the workers of this graph only, by rank; none if it was unloaded. Empty for all workers.
+        graph_id: a graph: then the late and the paused workers that its runs wait for, and no others. Empty for all
+            workers.
     """
 
     graph_id: str = ""

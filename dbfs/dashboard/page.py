@@ -39,7 +39,7 @@ from tornado.ioloop import IOLoop
 from dbfs.cluster.worker_states import rank_order
 from dbfs.dashboard import PATH
 from dbfs.dashboard.trail import Trail, trail_of
-from dbfs.records import short_name
+from dbfs.records import short_name, waits_for
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers.text import printable
 
@@ -100,6 +100,7 @@ _RUNS: Columns = {
     "reached": (110, _COUNT),
     "of the graph": (90, _RIGHT),
     "for": (80, _SECONDS),
+    "waits": (230, _TEXT),
 }
 _FINISHED: Columns = {
     "ended": (80, _TEXT),
@@ -217,7 +218,7 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in service.graphs.values()])
         workers = service.watch.statuses(sorted(service.scheduler.workers, key=rank_order))
         _fill(self._workers, _WORKERS, [_worker_row(worker) for worker in workers])
-        _fill(self._runs, _RUNS, [_run_row(run) for run in service.runs])
+        _fill(self._runs, _RUNS, [_run_row(run, service) for run in service.runs])
         _fill(self._finished, _FINISHED, [_finished_row(run) for run in reversed(history.finished)])
         failed = [(_clock(run.ended), run.run_id[:8], run.graph, _error(run)) for run in reversed(history.failed)]
         _fill(self._failed, _FAILED, failed)
@@ -355,15 +356,16 @@ def _worker_row(worker: WorkerStatus) -> tuple[Any, ...]:
     return (*head, *times, worker.memory, worker.memory_limit, ", ".join(worker.graphs))
 
 
-def _run_row(run: RunEntry) -> tuple[Any, ...]:
+def _run_row(run: RunEntry, service: SchedulerService) -> tuple[Any, ...]:
     at = run.progress
     seconds = time.time() - (run.started or run.queued)
+    why = waits_for(service.blocking(run.workers))
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")
     if at is None:
-        return (*head, run.update or f"of {run.traversals:,}", None, "", None, None, "", seconds)
+        return (*head, run.update or f"of {run.traversals:,}", None, "", None, None, "", seconds, why)
     traversal = f"{min(at.finished + 1, run.traversals):,} of {run.traversals:,}"
     share = f"{at.reached / max(1, run.graph.record.stripe.n):.1%}"
-    return (*head, traversal, at.level, at.direction, at.frontier, at.reached, share, seconds)
+    return (*head, traversal, at.level, at.direction, at.frontier, at.reached, share, seconds, why)
 
 
 def _finished_row(run: FinishedRun) -> tuple[Any, ...]:

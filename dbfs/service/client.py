@@ -6,7 +6,8 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import distributed
@@ -26,7 +27,7 @@ from dbfs.cluster.awaiting import (
 )
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
-from dbfs.cluster.gang import require_connected, scheduler_lost
+from dbfs.cluster.gang import require_connected, scheduler_lost, versions_of
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
@@ -36,8 +37,17 @@ from dbfs.errors import (
     OutcomeUnknownError,
     VersionMismatchError,
 )
-from dbfs.records import RunProgress
-from dbfs.service.messages import CancelRun, DropLabels, ExplainLoss, FreeAll, GetProgress, SchedulerMessage
+from dbfs.records import NO_PROGRESS, RunProgress
+from dbfs.service.messages import (
+    AddGraph,
+    CancelRun,
+    ChooseBackend,
+    DropLabels,
+    ExplainLoss,
+    FreeAll,
+    GetProgress,
+    SchedulerMessage,
+)
 from dbfs.units import format_seconds
 from dbfs_workers import rpc
 from dbfs_workers.rpc import A
@@ -67,6 +77,7 @@ _services: weakref.WeakKeyDictionary[distributed.Client, "ServiceClient"] = weak
 def install(client: distributed.Client | None = None) -> None:
     """Install dbfs's plugins on a cluster's scheduler and on all its workers, later ones included.
 
+    A worker that does not answer is not waited for: the plugin is installed when the worker answers again.
     ``load``, ``open``, ``graphs`` and ``runs`` do this themselves. Call ``install`` first to check a cluster.
 
     Args:
@@ -164,7 +175,8 @@ class ServiceClient:
         client, deadline = self.client, of_call()
         scheduler = scheduler_of(client)
         try:
-            return sync_to_end(client, rpc.send, scheduler, message, deadline.last)
+            with deadline.lookout.over(_whom(message)):
+                return sync_to_end(client, rpc.send, scheduler, message, deadline.last)
         except TimeoutError as error:
             raise late(scheduler.address, deadline.seconds) from error
         except OSError as error:
@@ -185,14 +197,16 @@ class ServiceClient:
         scheduler = scheduler_of(client)
         sending = functools.partial(rpc.send, scheduler, message, deadline.last)
         try:
-            if progress is None:
-                answer = sync(client, sending)
-            else:
-                request = begin(sending, client.loop.asyncio_loop)
-                while not concurrent.futures.wait([request], timeout=min(PROGRESS_SECONDS, deadline.last)).done:
-                    check_cancelled()
-                    self.look(run_id, progress)
-                answer = outcome(request, client)
+            with deadline.lookout.over(_whom(message)):
+                if progress is None:
+                    answer = sync(client, sending)
+                else:
+                    request = begin(sending, client.loop.asyncio_loop)
+                    while not concurrent.futures.wait([request], timeout=min(PROGRESS_SECONDS, deadline.last)).done:
+                        check_cancelled()
+                        deadline.lookout.look(client)
+                        self.look(run_id, progress)
+                    answer = outcome(request, client)
         except TimeoutError as error:
             raise LateError(f"run {run_id}: {late(scheduler.address, deadline.seconds)}") from error
         except OSError as error:
@@ -214,10 +228,10 @@ class ServiceClient:
             raise
 
     def look(self, run_id: str, progress: Callable[[RunProgress], None]) -> None:
-        """Call ``progress`` with the latest look at a run, if there is one."""
-        latest = self.call(GetProgress(run_id))
-        if latest is not None:
-            progress(latest)
+        """Call ``progress`` with the latest look at a run, if there is one, and with whom the run waits for."""
+        latest, why = self.call(GetProgress(run_id)), of_call().lookout.why
+        if latest is not None or why:
+            progress(replace(latest or NO_PROGRESS, waits_for=why))
 
     def why_lost(self, graph_id: str) -> str:
         """Return why ranks of a graph lost their workers, in words; empty if the scheduler does not know."""
@@ -278,6 +292,13 @@ def with_times(error: DeadlineExceededError, waited: str, began: float) -> Deadl
     return DeadlineExceededError(f"{error} ({waited}, ran {format_seconds(time.monotonic() - began)})")
 
 
+def _whom(message: SchedulerMessage[Any]) -> Sequence[str] | str:
+    """Return for whom the scheduler may wait before it answers a message: see ``Lookout.over``."""
+    if isinstance(message, AddGraph):
+        return message.record.addresses
+    return message.addresses if isinstance(message, ChooseBackend) else getattr(message, "graph_id", ())
+
+
 async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
     """Send a message whose answer nobody waits for."""
     # The end of the client cuts the connection off: OSError, or RuntimeError if Dask has no connections any more.
@@ -287,7 +308,7 @@ async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
 
 def _check_versions(client: distributed.Client) -> None:
     # Without this check the scheduler or a worker would fail to unpickle something, with a message that does not help.
-    found = sync(client, functools.partial(client.get_versions, packages=["dbfs"]))
+    found = sync(client, versions_of, client, ["dbfs"])
     wanted = found["client"]["packages"]["dbfs"]
     servers = {f"the scheduler {client.scheduler.address}": found["scheduler"]}
     servers |= {f"the worker {address}": versions for address, versions in found["workers"].items()}

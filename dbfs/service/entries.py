@@ -250,8 +250,8 @@ class RunEntry:
             error, where = self.stopped.result(), "" if self.started else ", waiting for its turn"
             raise type(error)(f"run {self.run_id}{where}: {error}")
 
-    def status(self) -> RunStatus:
-        """Return the run as ``dbfs.runs()`` lists it."""
+    def status(self, waits_for: str) -> RunStatus:
+        """Return the run as ``dbfs.runs()`` lists it, given whom it waits for, in words."""
         return RunStatus(
             run_id=self.run_id,
             graph=self.graph.record.name,
@@ -262,6 +262,7 @@ class RunEntry:
             progress=self.progress,
             update=self.update,
             version=self.graph.record.version,
+            waits_for=waits_for,
         )
 
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import distributed
 from tornado.ioloop import PeriodicCallback
 
-from dbfs.records import RunProgress
+from dbfs.records import RunProgress, WorkerState
 from dbfs.service.entries import RunEntry
 from dbfs.service.worker_calls import WorkerCalls
+from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.messages import GetRankProgress
 from dbfs_workers.reports import RankProgress
 from dbfs_workers.spec import direction_name
@@ -27,13 +28,15 @@ _PAUSE_SECONDS_PER_RANK = 0.01
 _ANSWER_SECONDS = 1.0
 
 
-def watch(scheduler: distributed.Scheduler, runs: Sequence[RunEntry], workers: WorkerCalls) -> None:
+def watch(
+    scheduler: distributed.Scheduler, runs: Sequence[RunEntry], workers: WorkerCalls, states: WorkerWatch
+) -> None:
     """Look at the runs under way, again and again, until the scheduler closes. A look updates a run's ``progress``."""
     looks: dict[str, asyncio.Task[None]] = {}
 
     async def look_at(run: RunEntry) -> None:
         try:
-            await update_progress(run, workers)
+            await update_progress(run, workers, states)
             await asyncio.sleep(_PAUSE_SECONDS_PER_RANK * len(run.workers))
         finally:
             del looks[run.run_id]
@@ -50,8 +53,10 @@ def watch(scheduler: distributed.Scheduler, runs: Sequence[RunEntry], workers: W
     every.start()
 
 
-async def update_progress(run: RunEntry, workers: WorkerCalls) -> None:
-    """Ask the ranks for their progress, and note the run's if all ranks have one."""
+async def update_progress(run: RunEntry, workers: WorkerCalls, states: WorkerWatch) -> None:
+    """Ask the ranks for their progress, and note the run's if all ranks have one. A late rank is not asked."""
+    if any(worker.state is WorkerState.LATE for worker in states.not_ready(run.workers)):
+        return
     message = GetRankProgress(run.graph.record.graph_id, run.number)
 
     async def of_rank(address: str) -> RankProgress | None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import distributed
 
-from dbfs.cluster.awaiting import can_be_cancelled, check_cancelled, scheduler_of
-from dbfs.cluster.deadline import GRACE_SECONDS, Deadline
+from dbfs.cluster.awaiting import check_cancelled, scheduler_of
+from dbfs.cluster.deadline import GRACE_SECONDS, Deadline, of_call
 from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
 from dbfs.records import RunProgress
-from dbfs.service.client import PROGRESS_SECONDS, ServiceClient, with_times
+from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.entries import values_of
 from dbfs.service.messages import Enqueue, TurnGrant, UpdateReport
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
@@ -200,7 +200,7 @@ class RunSender:
         try:
             turn.line.send(pickle.dumps(request, protocol=5), min(_OPEN_SECONDS, deadline.last))
             while answer is None or not answer.last:
-                answer = self._receive(turn, request, end, progress)
+                answer = self._receive(turn, graph_id, request, end, progress)
                 over = answer.over
                 if answer.ranks:
                     yield answer
@@ -214,20 +214,26 @@ class RunSender:
                 # Rank 0 ends a run whose line is closed.
                 turn.line.close()
 
-    def _receive(self, turn: "_HeldTurn", request: Request, end: float, progress: Progress | None) -> Answer:
+    def _receive(
+        self, turn: "_HeldTurn", graph_id: str, request: Request, end: float, progress: Progress | None
+    ) -> Answer:
         """Return rank 0's next answer; ``end`` is when to give up, in seconds of ``time.monotonic()``.
 
         Raises:
             LateError, OutcomeUnknownError: no answer came.
             LineClosedError: the line broke.
         """
-        if progress is not None or can_be_cancelled():
-            while not turn.line.readable(PROGRESS_SECONDS) and time.monotonic() < end:
-                check_cancelled()
-                if progress is not None:
-                    self._service.look(request.run_id, progress)
+
+        def look() -> None:
+            check_cancelled()
+            lookout.look(self._service.client)
+            if progress is not None:
+                self._service.look(request.run_id, progress)
+
+        lookout = of_call().lookout
         try:
-            frame = turn.line.receive(end)
+            with lookout.over(graph_id):
+                frame = turn.line.receive(end, look)
         except TimeoutError:
             late = f"run {request.run_id}: not done after {request.deadline:g} s; no answer from rank 0"
             if isinstance(request.work, Change):

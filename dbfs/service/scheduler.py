@@ -27,7 +27,7 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
+from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
 from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
 from dbfs.service.graph_table import GraphTable
@@ -109,9 +109,10 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             scheduler.handlers.update(handlers(service))
         dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
-        run_watch.watch(scheduler, self.runs, self._workers)
+        run_watch.watch(scheduler, self.runs, self._workers, self.watch)
         on_workers = WorkerService(float(config.get("build.memory-share")))
-        await scheduler.register_worker_plugin(None, pickle.dumps(on_workers), name=NAME, idempotent=True)
+        if NAME not in scheduler.worker_plugins:
+            await self._workers.install(pickle.dumps(on_workers), self.watch)
 
     @Reserve.handler
     async def reserve(self, message: Reserve) -> None:
@@ -171,7 +172,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         if not message.graph_id:
             return self.watch.statuses(sorted(self.scheduler.workers, key=rank_order))
         graph = self.graphs.get(message.graph_id)
-        return [] if graph is None else self.watch.statuses(graph.record.addresses)
+        return [] if graph is None else list(self.blocking(frozenset(graph.record.addresses)))
+
+    def blocking(self, workers: frozenset[str]) -> tuple[WorkerStatus, ...]:
+        """Return the workers that keep a run from its end: late or paused ones of its own, or of a run before it."""
+        ahead = [run.workers for run in self.runs if run.started is not None and run.workers & workers]
+        return self.watch.not_ready(sorted(workers.union(*ahead), key=rank_order))
 
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:
@@ -231,8 +237,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
         """See ``ListRuns``."""
         running = [run for run in self.runs if run.started is not None and not run.of_tasks]
-        await asyncio.gather(*(run_watch.update_progress(run, self._workers) for run in running))
-        return [run.status() for run in self.runs]
+        await asyncio.gather(*(run_watch.update_progress(run, self._workers, self.watch) for run in running))
+        return [run.status(waits_for(self.blocking(run.workers))) for run in self.runs]
 
     @GetProgress.handler
     async def get_progress(self, message: GetProgress) -> RunProgress | None:

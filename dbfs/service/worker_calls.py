@@ -1,6 +1,7 @@
 """The scheduler's calls to workers."""
 
 import asyncio
+import functools
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -8,6 +9,8 @@ from typing import Any, Protocol
 import distributed
 
 from dbfs.errors import LateError, UnreachableError
+from dbfs.records import WorkerState
+from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers import rpc
 from dbfs_workers.messages import DisconnectExchange, LeaveGang, WorkerMessage
 from dbfs_workers.rpc import A
@@ -32,6 +35,31 @@ class WorkerCalls:
 
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
+        # By address, the installation of the plugin on a worker that has not answered yet.
+        self._installing: dict[str, asyncio.Future[Any]] = {}
+
+    async def install(self, plugin: bytes, watch: WorkerWatch) -> None:
+        """Install the workers' half on all workers, later ones included; wait for those that are not late.
+
+        ``Scheduler.register_worker_plugin`` waits for all of them without an end.
+        """
+        self._scheduler.worker_plugins[rpc.NAME] = plugin
+        for address in self._scheduler.workers:
+            adding = {"op": "plugin-add", "plugin": plugin, "name": rpc.NAME}
+            installing = asyncio.ensure_future(
+                self._scheduler.broadcast(msg=adding, workers=[address], on_error="ignore")
+            )
+            installing.add_done_callback(functools.partial(self._installed, address))
+            self._installing[address] = installing
+        while waited := [
+            self._installing[worker.address]
+            for worker in watch.statuses(self._installing)
+            if worker.state is not WorkerState.LATE
+        ]:
+            await asyncio.wait(waited, timeout=_LOOK_SECONDS)
+
+    def _installed(self, address: str, _: asyncio.Future[Any]) -> None:
+        del self._installing[address]
 
     async def call(self, address: str, message: WorkerMessage[A], seconds: float) -> A:
         """Send a message to a worker and return the answer.
@@ -41,7 +69,7 @@ class WorkerCalls:
             UnreachableError: the connection broke, or the worker left the cluster.
             Exception: the worker's handler raised it.
         """
-        sending = asyncio.ensure_future(rpc.send(self._scheduler.rpc(address), message, seconds))
+        sending = asyncio.ensure_future(self._send(address, message, seconds))
         try:
             # Dask tries for half a minute to connect to a worker that has left.
             while not (await asyncio.wait({sending}, timeout=_LOOK_SECONDS))[0]:
@@ -55,6 +83,15 @@ class WorkerCalls:
         finally:
             sending.cancel()
         return rpc.unpack(address, message, answer)
+
+    async def _send(self, address: str, message: WorkerMessage[Any], seconds: float) -> rpc.Envelope | None:
+        """Send a message to a worker, once the worker has the plugin; errors as of ``rpc.send``."""
+        installing = self._installing.get(address)
+        if installing is not None:
+            began = time.monotonic()
+            await asyncio.wait([installing], timeout=seconds)
+            seconds = max(1e-3, seconds - (time.monotonic() - began))
+        return await rpc.send(self._scheduler.rpc(address), message, seconds)
 
     def until(self, end: float) -> WorkerCall:
         """Return the calls that wait for answers until ``end``, in seconds of ``time.monotonic()``.

@@ -38,8 +38,8 @@ class WorkerWatch:
         # By address, as of the last look, and when the log said last that the worker is not ready.
         self._seen: dict[str, WorkerStatus] = {}
         self._said: dict[str, float] = {}
-        # From then on the scheduler itself has listened. Times are in seconds since the epoch, as Dask's.
-        self._listening = self._looked = time.time()
+        # When the scheduler itself was stopped last. Times are in seconds since the epoch, as Dask's.
+        self._listening, self._looked = 0.0, time.time()
         # The scheduler stops these when it closes.
         looks = PeriodicCallback(self.look, 1e3 * min(_LOOK_SECONDS, self._silence / 4))
         scheduler.periodic_callbacks["dbfs-workers"] = looks

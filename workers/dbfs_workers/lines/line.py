@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from typing import Final
 
 from dbfs_workers.errors import ExchangeUnavailableError
@@ -33,6 +34,8 @@ _LENGTH = struct.Struct("<Q")
 _JOINED = 1 << 16
 # TCP keepalive: seconds of silence before the system probes the other host, and seconds that it waits for the answer.
 _SILENT_SECONDS = 1
+# Seconds between two looks of the end that waits for a frame.
+_LOOK_SECONDS = 0.25
 # Most bytes of a large frame that are received at once.
 _LARGEST_PART = 1 << 20
 
@@ -138,11 +141,12 @@ class Line:
         except OSError as error:
             raise LineClosedError(f"the line broke: {error}") from error
 
-    def receive(self, end: float | None) -> bytes:
+    def receive(self, end: float | None, look: Callable[[], None] | None = None) -> bytes:
         """Return the next frame.
 
         Args:
             end: when to give up, in seconds of ``time.monotonic()``; None to wait until the line closes.
+            look: called every ``_LOOK_SECONDS`` until a frame begins; an error that it raises ends the wait.
 
         Raises:
             TimeoutError: no frame came in time. The line can't be used any more.
@@ -153,7 +157,7 @@ class Line:
             while not self.readable(0) and time.monotonic() < asleep:
                 pass
         try:
-            length: int = _LENGTH.unpack(self._take(_LENGTH.size, end))[0]
+            length: int = _LENGTH.unpack(self._take_length(end, look))[0]
             if length > LARGEST_FRAME:
                 raise LineClosedError(f"a frame of {length:,} bytes was announced; at most {LARGEST_FRAME:,} may come")
             return self._take(length, end)
@@ -161,6 +165,19 @@ class Line:
             raise
         except OSError as error:
             raise LineClosedError(f"the line broke: {error}") from error
+
+    def _take_length(self, end: float | None, look: Callable[[], None] | None) -> bytes:
+        """Return the bytes of the next frame's length; arguments and errors as of ``receive``."""
+        while look is not None:
+            pause = time.monotonic() + _LOOK_SECONDS
+            if end is not None and end <= pause:
+                break
+            try:
+                # What has arrived of the length is kept.
+                return self._take(_LENGTH.size, pause)
+            except TimeoutError:
+                look()
+        return self._take(_LENGTH.size, end)
 
     def _take(self, size: int, end: float | None) -> bytes:
         """Return the next bytes; arguments and errors as of ``_read``."""
