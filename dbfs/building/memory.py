@@ -12,7 +12,9 @@ import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
+from dbfs.cluster.awaiting import scheduler_of, sync
 from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
+from dbfs.cluster.lookout import not_ready_of
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
 from dbfs.units import format_bytes
@@ -447,11 +449,12 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
     for rank, usable in enumerate(_settled(read, wanted)):
         if wanted > usable:
             limit, address = limits[rank], gang.addresses[rank]
-            paused = ", paused by Dask" if workers.get(address, {}).get("status") == "paused" else ""
+            not_ready = sync(gang.client, not_ready_of, scheduler_of(gang.client), [address])
+            worker = str(not_ready[0]) if not_ready else address
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
                 f"{name}: {what} on {counted(gang.p, 'rank')} need about {needed.peak_bytes:,} bytes "
-                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} ({address}{paused}) may take "
+                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} ({worker}) may take "
                 f"{max(usable, 0):,} bytes more ({shares[rank]:.0%} of {of}, less what it holds). Released results, "
                 f"unloaded graphs, more ranks or larger workers would make room. Needed: {needed}"
             )
