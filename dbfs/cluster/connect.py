@@ -85,7 +85,8 @@ def connect(
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
             ``protocol`` of ``dbfs.cluster.protocol``; port 8787 of the loopback for
             ``dashboard_address`` (any free port if that is taken), because the dashboard has no password.
-            ``dashboard_address=":8787"`` opens the dashboard to other machines.
+            ``dashboard_address=":8787"`` opens the dashboard to other machines. Worker processes are paused at 95 % of
+            their memory, and ended at 98 %, unless Dask's configuration changes its defaults.
 
     Raises:
         MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.
