@@ -31,10 +31,17 @@ from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
 from dbfs_workers.turns.requests import Answer
 
 
+class Graph(SimpleNamespace):
+    """A graph's entry, of which sets have one for each object."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
 def run_on(workers: str) -> RunEntry:
     """Return a run of a gang whose workers have one letter each. Called within an event loop."""
     record = SimpleNamespace(addresses=tuple(workers), name=workers)
-    graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), require_whole=lambda: None)
+    graph: Any = Graph(record=record, numbers=itertools.count(1), require_whole=lambda: None, stuck=False)
     return RunEntry(graph, "client", f"run on {workers}", 1, 5.0)
 
 
@@ -49,6 +56,7 @@ def run_graph() -> Any:
         revoked=-math.inf,
         must_recover=False,
         recovers=False,
+        stuck=False,
         runs=0,
     )
 
@@ -62,6 +70,29 @@ def queue(revoke: Callable[[RunEntry], bool] = lambda _: False) -> RunQueue:
 def started(runs: list[RunEntry]) -> list[bool]:
     """Return which of some runs have started."""
     return [run.started is not None for run in runs]
+
+
+def test_a_run_that_waits_for_a_late_rank_holds_up_its_own_graph_only() -> None:
+    async def check() -> None:
+        waiting, runs = queue(), [run_on(workers) for workers in ("ab", "bc", "bc", "cd")]
+        runs[2].graph = runs[1].graph
+        waiting.runs += runs
+        waiting.start_runs()
+        assert started(runs) == [True, False, False, False]
+        # Worker a is late.
+        runs[0].graph.stuck = True
+        waiting.start_runs()
+        assert started(runs) == [True, True, False, False]
+        # And then d, but the last run is behind another one's worker c.
+        runs[3].graph.stuck = True
+        waiting.start_runs()
+        assert started(runs) == [True, True, False, False]
+        # Nor do two runs of one graph start at once.
+        runs[1].graph.stuck = True
+        waiting.start_runs()
+        assert started(runs) == [True, True, False, True]
+
+    asyncio.run(check())
 
 
 def test_no_run_overtakes_one_that_waits_for_the_same_worker() -> None:

@@ -76,7 +76,7 @@ def test_a_late_worker_is_told_once_again_each_minute_and_when_it_is_back(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     scheduler = fake(clock, "one", "two")
-    watch = WorkerWatch(scheduler, {})
+    watch = WorkerWatch(scheduler, {}, lambda: None)
     begun = clock.now
     while clock.now < begun + 80:
         clock.now += 1
@@ -102,7 +102,7 @@ def test_a_paused_worker_is_told_and_a_worker_that_leaves_is_forgotten(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     scheduler = fake(clock, "one")
-    watch = WorkerWatch(scheduler, {})
+    watch = WorkerWatch(scheduler, {}, lambda: None)
     worker = scheduler.workers["tcp://one:1"]
     worker.status = Status.paused
     watch.look()
@@ -121,7 +121,7 @@ def test_a_paused_worker_is_told_and_a_worker_that_leaves_is_forgotten(
 
 def test_a_scheduler_that_was_stopped_itself_calls_nobody_late(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     scheduler = fake(clock, "one")
-    watch = WorkerWatch(scheduler, {})
+    watch = WorkerWatch(scheduler, {}, lambda: None)
     watch.look()
     clock.now += 100
     watch.look()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from dbfs.cli.common import connect, json_option, plain, print_answer, print_jso
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.connect import roster
 from dbfs.cluster.doctor import CheckState, MachineReport, examine
-from dbfs.cluster.gang import joined_workers, run_on
+from dbfs.cluster.gang import joined_workers, run_on, versions_of
 from dbfs.cluster.kernels import warm_up as compile_all
 from dbfs.errors import DbfsError
 from dbfs.units import format_bytes
@@ -176,8 +175,8 @@ class ClusterReport:
 
 def examine_cluster(client: distributed.Client) -> ClusterReport:
     """Describe a client's cluster. Loads a small graph on all workers, and unloads it."""
-    found = sync(client, functools.partial(client.get_versions, packages=list(_PACKAGES)))
-    addresses = roster(client, None)
+    found, present = sync(client, versions_of, client, _PACKAGES), roster(client, None)
+    addresses = [address for address in present if address in found["workers"]]
     infos = joined_workers(client)
     mine, scheduler = _versions(found["client"]), _versions(found["scheduler"])
     versions = {address: _versions(info) for address, info in found["workers"].items() if address in addresses}
@@ -196,6 +195,7 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
     )
     backend = exchange = None
     advice = [*_differences(mine, "scheduler", [scheduler]), *_differences(mine, "workers", versions.values())]
+    advice += [f"worker {address} does not answer" for address in present if address not in addresses]
     try:
         with dbfs.load(f"path:n={64 * len(workers)}", client=client, ranks=len(workers), progress=False) as graph:
             backend, exchange = graph.backend, graph.exchange

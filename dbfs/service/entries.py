@@ -68,6 +68,8 @@ class GraphEntry:
         lines: the turn in which rank 0 opened its lines to the other ranks; 0 if the next turn is to open them.
         last_client: id of the client of the last run.
         revoked: when a client's turn on the gang was last revoked, in seconds of ``time.monotonic()``.
+        stuck: whether a rank on CPU cores is late. The other ranks of its run sleep until then, so that other graphs'
+            runs may use their workers. A rank that waits on a GPU keeps the GPU.
     """
 
     def __init__(self, record: GraphRecord) -> None:
@@ -84,6 +86,7 @@ class GraphEntry:
         self.lines = 0
         self.last_client = ""
         self.revoked = -math.inf
+        self.stuck = False
 
     def decide(self, batch_id: str, report: UpdateReport) -> UpdateReport:
         """Make the version of an update the graph's; keep the report, and return it."""

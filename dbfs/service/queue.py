@@ -1,7 +1,7 @@
 """The queue of runs on the scheduler: one for all graphs, since graphs share workers.
 
 A run starts when its workers are free and no earlier run waits for any of them. So any number of clients may traverse
-at once, and no two gangs wait for each other.
+at once, and no two gangs wait for each other. A run that waits for a late rank keeps other graphs' runs from no worker.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dbfs import config
 from dbfs.errors import DeadlineExceededError, QueueFullError
 from dbfs.service import log
-from dbfs.service.entries import RunEntry
+from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 
 
@@ -60,10 +60,12 @@ class RunQueue:
     def start_runs(self) -> None:
         """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
+        stuck: set[GraphEntry] = set()
         for run in self.runs:
             if run.noted:
                 continue
-            if run.started is None and not run.stopped.done() and not wanted & run.workers:
+            free = not wanted & run.workers and run.graph not in stuck
+            if run.started is None and not run.stopped.done() and free:
                 if self._revoke(run):
                     # The end of the turn starts the run.
                     wanted |= run.workers
@@ -71,7 +73,10 @@ class RunQueue:
                 run.started = time.time()
                 run.turn.set_result(None)
                 log.run_started(run)
-            wanted |= run.workers
+            if run.graph.stuck:
+                stuck.add(run.graph)
+            else:
+                wanted |= run.workers
 
     def _require_place(self, run_id: str) -> None:
         """Check that no more runs wait than the configuration allows."""

@@ -100,7 +100,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """Register the handlers and install the workers' half. Dask calls this when the plugin is installed."""
         self.scheduler = scheduler
         self._workers = WorkerCalls(scheduler)
-        self.watch = WorkerWatch(scheduler, self.graphs)
+        self.watch = WorkerWatch(scheduler, self.graphs, self._queue.start_runs)
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
         self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)

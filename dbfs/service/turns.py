@@ -140,8 +140,15 @@ class Turns:
         return Led(answer, TurnGrant(turn.serial, begun.address, token), run.waited())
 
     def revoke(self, run: RunEntry) -> bool:
-        """Begin to end the turns that hold any of a run's workers; return whether there are any."""
-        held = [turn for turn in self._held.values() if run.workers & set(turn.graph.record.addresses)]
+        """Begin to end the turns that hold any of a run's workers; return whether there are any.
+
+        The turn of another graph that waits for a late rank holds none.
+        """
+        held = [
+            turn
+            for turn in self._held.values()
+            if run.workers & set(turn.graph.record.addresses) and (turn.graph is run.graph or not turn.graph.stuck)
+        ]
         for turn in held:
             turn.graph.revoked = time.monotonic() if turn.held else turn.graph.revoked
             if turn.ending is None:

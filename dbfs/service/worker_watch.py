@@ -5,7 +5,7 @@ A worker sends heartbeats to the scheduler, so nobody has to ask it. Dask itself
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import distributed
@@ -28,12 +28,16 @@ class WorkerWatch:
 
     Args:
         scheduler: the scheduler.
-        graphs: the graphs by graph id.
+        graphs: the graphs by graph id. A look sets whether each is ``stuck``.
+        start_runs: starts the runs that waited behind those of a graph that is stuck.
     """
 
-    def __init__(self, scheduler: distributed.Scheduler, graphs: Mapping[str, GraphEntry]) -> None:
+    def __init__(
+        self, scheduler: distributed.Scheduler, graphs: Mapping[str, GraphEntry], start_runs: Callable[[], None]
+    ) -> None:
         self._scheduler = scheduler
         self._graphs = graphs
+        self._start_runs = start_runs
         self._silence = config.seconds("silence")
         # By address, as of the last look, and when the log said last that the worker is not ready.
         self._seen: dict[str, WorkerStatus] = {}
@@ -71,6 +75,10 @@ class WorkerWatch:
                 self._said[worker.address] = now
                 log.worker_not_ready(worker)
         self._seen = seen
+        late = {worker.address for worker in seen.values() if worker.state is WorkerState.LATE}
+        for graph in self._graphs.values():
+            graph.stuck = graph.formed.backend == "cpu" and not late.isdisjoint(graph.record.addresses)
+        self._start_runs()
         self._said = {address: said for address, said in self._said.items() if address in seen}
 
     def _status(self, address: str) -> WorkerStatus:
