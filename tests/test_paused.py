@@ -1,7 +1,9 @@
 """Memory that clients left behind returns to the system, and a worker that Dask pauses is told by name."""
 
+import importlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import dask
 import distributed
@@ -137,6 +139,19 @@ def test_a_full_worker_refuses_a_graph_by_name() -> None:
         client.run(set_pause, 0.9)
         with dbfs.load("path:n=40", client=client, ranks=1) as graph:
             assert graph.bfs(0).depth == 39
+
+
+def test_a_first_load_asks_for_states_when_the_scheduler_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = []
+
+    def look(client: distributed.Client, *arguments: Any, **options: Any) -> tuple[str, ...]:
+        known.append("dbfs_list_workers" in client.cluster.scheduler.handlers)
+        return roster(client, *arguments, **options)
+
+    monkeypatch.setattr(importlib.import_module("dbfs.graph.load"), "roster", look)
+    with dbfs.connect(n_workers=1, backend="cpu", processes=False, dashboard_address=None) as client:
+        dbfs.load("path:n=9", client=client).unload()
+    assert known == [True]
 
 
 def states(client: distributed.Client) -> dict[str, WorkerState]:

@@ -170,6 +170,8 @@ def load(
     listed = with_mapping(listed, mapped, shared=client.cluster is None)
     given = "given" if ids == "string" else ids
     options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
+    # Without the service, the scheduler does not know which workers are ready.
+    ServiceClient.of(client)
     gang = Gang(client, roster(client, ranks, timeout=deadline))
     chosen = choose_backend(gang, backend)
     options = _laid_out(listed, gang, options, chosen, mutable=mutable)
