@@ -12,7 +12,7 @@ import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
-from dbfs.cluster.awaiting import scheduler_of, sync
+from dbfs.cluster.awaiting import sync
 from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
 from dbfs.cluster.lookout import not_ready_of
 from dbfs.edges.edge_list import DistinctIds, EdgeList
@@ -449,7 +449,7 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
     for rank, usable in enumerate(_settled(read, wanted)):
         if wanted > usable:
             limit, address = limits[rank], gang.addresses[rank]
-            not_ready = sync(gang.client, not_ready_of, scheduler_of(gang.client), [address])
+            not_ready = sync(gang.client, not_ready_of, gang.client, [address])
             worker = str(not_ready[0]) if not_ready else address
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
