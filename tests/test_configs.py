@@ -21,8 +21,9 @@ import yaml
 import dbfs
 from dbfs.cluster import ports
 from dbfs.cluster.gang import joined_workers
-from dbfs.cluster.local import _WORKER_THREADS
+from dbfs.cluster.local import _WORKER_THREADS, MEMORY
 from dbfs_workers.ports import Reach
+from dbfs_workers.storage.memory_room import usable_share
 from tests.support.recipes import commands, every_command, option
 
 # Dask's clusters leave such a coroutine behind.
@@ -104,6 +105,14 @@ def test_the_pods_are_closed_to_strangers() -> None:
     labels = [peer["podSelector"]["matchLabels"] for peer in own["from"]]
     assert labels == [label, job["spec"]["template"]["metadata"]["labels"]]
     assert {entry["port"] for entry in operator["ports"]} == {8786, 8787}
+
+
+def test_local_clusters_have_the_memory_settings_of_the_recipes() -> None:
+    recipe = yaml.safe_load((CONFIGS / "cluster.yaml").read_text())
+    assert {key: dask.config.get(key, config=recipe) for key in MEMORY} == MEMORY
+    # Dask pauses a worker above what dbfs fills, and ends the worker above that.
+    share, pause, terminate = dask.config.get("dbfs.build.memory-share"), *MEMORY.values()
+    assert usable_share(share, pause) == share < pause < terminate < 1
 
 
 @pytest.mark.full

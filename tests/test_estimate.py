@@ -94,6 +94,15 @@ def test_a_worker_may_take_a_share_of_its_limit() -> None:
     assert dbfs.estimate("path:n=1000", 2).fits is None
 
 
+def test_an_estimate_leaves_a_worker_below_the_share_at_which_dask_pauses_it() -> None:
+    peak = dbfs.estimate("path:n=1000", 2).peak_bytes
+    with dask.config.set({"distributed.worker.memory.pause": 0.55}):
+        assert dbfs.estimate("path:n=1000", 2, memory=2 * peak).fits is True
+        assert dbfs.estimate("path:n=1000", 2, memory=2 * peak - 2).fits is False
+    with dask.config.set({"distributed.worker.memory.pause": False}):
+        assert dbfs.estimate("path:n=1000", 2, memory=int(peak / 0.9) + 2).fits is True
+
+
 def test_results_that_fit() -> None:
     def results(memory: str | None, **layout: bool | str) -> int | None:
         options = BuildOptions(**layout)  # type: ignore[arg-type]
@@ -189,7 +198,7 @@ def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch
     # On CPU cores there are no turns.
     (tmp_path / "headed.graph").write_text("3 2\n2\n1 3\n2\n")
     read = estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--memory", "1GB", "--order", "degree")
-    assert re.search(r"It fits 858.31 MiB. The build reads all edges twice. Clients .* [\d,]+ results .*\n$", read)
+    assert re.search(r"It fits 715.26 MiB. The build reads all edges twice. Clients .* [\d,]+ results .*\n$", read)
     assert json.loads(estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--directed", "--json"))["peak"] > 0
 
 
@@ -327,9 +336,9 @@ def test_ranks_are_those_of_the_current_client_or_of_this_machine(client: distri
 
 def test_an_estimate_is_drawn_in_notebooks() -> None:
     drawn = dbfs.estimate("kronecker:scale=22", 4, memory="8 GiB")._repr_html_()
-    for words in ("on 4 ranks", "partition", "<td>run</td>", "at most", "fits 7.20 GiB"):
+    for words in ("on 4 ranks", "partition", "<td>run</td>", "at most", "fits 6.00 GiB"):
         assert words in drawn
-    assert "more than 921.60 KiB" in dbfs.estimate("kronecker:scale=22", 1, memory="1 MiB")._repr_html_()
+    assert "more than 768.00 KiB" in dbfs.estimate("kronecker:scale=22", 1, memory="1 MiB")._repr_html_()
 
 
 @pytest.mark.parametrize("in_edges", [False, True])

@@ -26,7 +26,7 @@ RESULT = label_bytes(STRIPE, predecessors=True)
 
 @pytest.mark.parametrize(
     ("fractions", "share"),
-    [((0.7, 0.8), 0.7), ((False, 0.8), 0.8), ((False, False), 0.9), ((0.95, 0.98), 0.9)],
+    [((0.7, 0.8), 0.7), ((False, 0.8), 0.75), ((0.78, 0.8), 0.75), ((False, False), 0.9), ((0.95, 0.95), 0.9)],
 )
 def test_labels_stay_below_what_makes_dask_spill_or_pause(fractions: tuple[Any, Any], share: float) -> None:
     manager = SimpleNamespace(memory_limit=100, memory_spill_fraction=fractions[0], memory_pause_fraction=fractions[1])
@@ -86,10 +86,10 @@ def test_later_parts_of_a_run_are_not_checked_again() -> None:
     member._following = 11
     with pytest.raises(NoRoomForLabelsError, match="the labels of 12 traversals"):
         member.require_room(STRIPE, repeated(spec, 1))
-    # The refused run was not counted.
+    # The refused run was not counted. The room was read again before the refusal, after freed memory had returned.
     member._following = 0
     member.require_room(STRIPE, repeated(spec, 3))
-    assert len(asked) == 4
+    assert len(asked) == 5
 
 
 @pytest.mark.parametrize("exchange", ["shared_memory", pytest.param("tcp", marks=pytest.mark.full)])

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
+from dbfs.cluster.awaiting import sync
 from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
+from dbfs.cluster.lookout import not_ready_of
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
 from dbfs.units import format_bytes
@@ -21,10 +24,12 @@ from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.levels import level_table
 from dbfs_workers.storage import grid, grid_scratch, row_versions, scratch
 from dbfs_workers.storage.labels import label_bytes
+from dbfs_workers.storage.memory_room import free_bytes, usable_share
 from dbfs_workers.storage.pieces import batches_of
-from dbfs_workers.storage.reading import free_bytes
 from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
 from dbfs_workers.text import counted
+
+T = TypeVar("T")
 
 # An id of ten letters that came later, in Python's list and dictionary: see ``storage.id_table.LaterIds``.
 _LATER_ID_BYTES = 200
@@ -215,15 +220,14 @@ def estimate_bytes(
         if ordered:
             # The first validation places the order on each rank.
             run["placed order"] = 8 * stripe.n
-    share = float(config.get("build.memory-share"))
     # As ``LabelRoom.of`` on a worker.
-    fractions = [dask.config.get(f"distributed.worker.memory.{what}") or 1.0 for what in ("spill", "pause")]
+    spill = dask.config.get("distributed.worker.memory.spill") or 1.0
     return Estimate(
         partition,
         build,
         run,
         result=label_bytes(stripe, predecessors=True),
-        label_share=min(share, *fractions) / share,
+        label_share=min(1.0, spill / max(_worker_share(), spill)),
         process=_PROCESS_BYTES,
         layout=layout,
     )
@@ -362,7 +366,7 @@ def fewest_turns(by_turns: Sequence[Estimate], memory: int | None) -> Estimate:
 
 
 def usable_bytes(memory: int | str, backend: str) -> int:
-    """Return the bytes that a graph may take of a worker's memory limit (``build.memory-share``), or of a GPU.
+    """Return the bytes that a graph may take of a worker's memory limit, or of a GPU; see ``usable_share``.
 
     Args:
         memory: bytes of the limit or the GPU, or a text such as ``80GB`` or ``139 GiB``.
@@ -377,7 +381,12 @@ def usable_bytes(memory: int | str, backend: str) -> int:
         size = 0
     if size <= 0:
         raise InvalidOptionError(f"memory must be bytes, or a text such as '80GB' or '139 GiB', not {memory!r}")
-    return size if backend == "cuda" else int(float(config.get("build.memory-share")) * size)
+    return size if backend == "cuda" else int(_worker_share() * size)
+
+
+def _worker_share() -> float:
+    """Return the share of its memory limit that a worker with this process's configuration of Dask may take."""
+    return usable_share(float(config.get("build.memory-share")), dask.config.get("distributed.worker.memory.pause"))
 
 
 def hosts_of(gang: Gang) -> Hosts:
@@ -418,31 +427,36 @@ def _shared_validation(stripe: Stripe) -> int:
 def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 0) -> None:
     """Refuse a graph whose build or run takes more memory than the workers may still take.
 
-    A worker's process may take ``build.memory-share`` of its memory limit, other graphs included. Workers without a
-    limit divide that share of what their machine has free. Of the bytes needed, each rank holds ``held`` already.
-    ``what`` says in the message how large the graph is. Errors as for ``build``.
+    A worker's process may take ``build.memory-share`` of its memory limit, other graphs included, and less if Dask
+    would pause the worker before. Workers without a limit divide that share of what their machine has free. Of the
+    bytes needed, each rank holds ``held`` already. ``what`` says in the message how large the graph is. Errors as for
+    ``build``.
     """
     workers = joined_workers(gang.client)
     share = float(config.get("build.memory-share"))
     limits = [workers.get(address, {}).get("memory_limit") for address in gang.addresses]
     hosts = Counter(host_of(address) for address, limit in zip(gang.addresses, limits, strict=True) if not limit)
 
-    def read() -> list[int]:
-        found = _on_ranks(gang, partial(free_bytes, share), "reading its free memory")
-        pairs = zip(found, gang.addresses, limits, strict=True)
-        return [free if limit else free // hosts[host_of(address)] for free, address, limit in pairs]
+    wanted, shares = needed.peak_bytes - held, [share] * gang.p
 
-    wanted = needed.peak_bytes - held
+    def read() -> list[int]:
+        found = _on_ranks(gang, partial(free_bytes, share, wanted), "reading its free memory")
+        shares[:] = [of_limit for _, of_limit in found]
+        pairs = zip(found, gang.addresses, limits, strict=True)
+        return [free if limit else free // hosts[host_of(address)] for (free, _), address, limit in pairs]
+
     holds = f", of which it holds {held:,} as edges and ids that were read" if held else ""
     for rank, usable in enumerate(_settled(read, wanted)):
         if wanted > usable:
-            limit = limits[rank]
+            limit, address = limits[rank], gang.addresses[rank]
+            not_ready = sync(gang.client, not_ready_of, gang.client, [address])
+            worker = str(not_ready[0]) if not_ready else address
             of = f"its limit of {format_bytes(limit)}" if limit else "its machine's memory"
             raise GraphTooLargeError(
                 f"{name}: {what} on {counted(gang.p, 'rank')} need about {needed.peak_bytes:,} bytes "
-                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} may take {max(usable, 0):,} bytes "
-                f"more ({share:.0%} of {of}, less what it holds). More ranks or larger workers would hold it. "
-                f"Needed: {needed}"
+                f"({format_bytes(needed.peak_bytes)}) per rank{holds}; rank {rank} ({worker}) may take "
+                f"{max(usable, 0):,} bytes more ({shares[rank]:.0%} of {of}, less what it holds). Released results, "
+                f"unloaded graphs, more ranks or larger workers would make room. Needed: {needed}"
             )
 
 
@@ -475,7 +489,7 @@ def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
     return free
 
 
-def _on_ranks(gang: Gang, function: Callable[..., int], doing: str) -> list[int]:
+def _on_ranks(gang: Gang, function: Callable[..., T], doing: str) -> list[T]:
     """Call a function on each rank's worker; return its results by rank. A lost worker is a ``WorkerLostError``."""
     try:
         found = run_on(gang.client, function, workers=gang.addresses)

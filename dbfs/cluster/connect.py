@@ -19,7 +19,7 @@ from tornado.iostream import StreamClosedError
 from dbfs import config
 from dbfs.calls import public
 from dbfs.cluster import local
-from dbfs.cluster.awaiting import require_other_thread, scheduler_of, sync
+from dbfs.cluster.awaiting import require_other_thread, sync
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import identified_workers, joined_workers, require_connected
 from dbfs.cluster.lookout import not_ready_of
@@ -85,7 +85,8 @@ def connect(
         cluster: further arguments of ``distributed.LocalCluster`` (or ``dask_cuda.LocalCUDACluster``). Defaults:
             ``protocol`` of ``dbfs.cluster.protocol``; port 8787 of the loopback for
             ``dashboard_address`` (any free port if that is taken), because the dashboard has no password.
-            ``dashboard_address=":8787"`` opens the dashboard to other machines.
+            ``dashboard_address=":8787"`` opens the dashboard to other machines. Worker processes are paused at 95 % of
+            their memory, and ended at 98 %, unless Dask's configuration changes its defaults.
 
     Raises:
         MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.
@@ -290,7 +291,7 @@ def _awaited(client: distributed.Client, least: int, found: int, timeout: float 
 
 def _ready_first(client: distributed.Client, workers: list[str], ranks: int | None) -> tuple[str, ...]:
     """Return the workers of a graph's ranks, without those that are late or paused if the others are enough."""
-    not_ready = {worker.address: worker for worker in sync(client, not_ready_of, scheduler_of(client), workers)}
+    not_ready = {worker.address: worker for worker in sync(client, not_ready_of, client, workers)}
     if not not_ready:
         return tuple(workers[:ranks])
     ready = [address for address in workers if address not in not_ready]

@@ -8,8 +8,9 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
+import dask
 import distributed
 from dask.system import CPU_COUNT
 from distributed.utils import LoopRunner, format_dashboard_link
@@ -42,12 +43,28 @@ _WORKERS_A_CORE = 4
 _DASHBOARD_PORT = 8787
 
 
+MEMORY: Final = {"distributed.worker.memory.pause": 0.95, "distributed.worker.memory.terminate": 0.98}
+"""Dask's settings of a local cluster's worker processes, as in ``configs/cluster.yaml``, which has the reasons."""
+
+
 class InnerWorker(distributed.Worker):  # type: ignore[misc]  # distributed is untyped
     """A worker within the process, whose web server listens on the loopback; Dask's own choice is all addresses."""
 
     def start_http_server(self, routes: Any, dashboard_address: str | None, *arguments: Any, **keywords: Any) -> None:
         """Start the web server. Dask calls this when the worker starts."""
         super().start_http_server(routes, dashboard_address or f"{LOOPBACK}:0", *arguments, **keywords)
+
+
+class LocalNanny(distributed.Nanny):  # type: ignore[misc]  # distributed is untyped
+    """The parent of a worker process. The settings of ``MEMORY`` hold where Dask's configuration has the defaults."""
+
+    def __init__(self, *arguments: Any, config: dict[str, Any] | None = None, **keywords: Any) -> None:
+        defaults = dask.config.merge(*dask.config.defaults)
+        unset = {key for key in MEMORY if dask.config.get(key) == dask.config.get(key, config=defaults)}
+        settings = {key: MEMORY[key] for key in unset}
+        # The parent reads one setting of its own configuration, the worker the other of the configuration given here.
+        with dask.config.set(settings):
+            super().__init__(*arguments, config={**settings, **(config or {})}, **keywords)
 
 
 class InnerCluster(distributed.LocalCluster):  # type: ignore[misc]  # distributed is untyped
@@ -108,6 +125,9 @@ def start(
         logger.info("a local cluster on GPUs: %s", ", ".join(gpus[:n_workers]))
         kernels.begin_on_gpus(len(gpus[:n_workers]))
         a_worker_each = {"CUDA_VISIBLE_DEVICES": gpus[:n_workers], "threads_per_worker": 1}
+        if not options.get("log_spilling"):
+            # dask-cuda logs what it spills by a worker class of its own.
+            a_worker_each["worker_class"] = LocalNanny
         return _client(LocalCUDACluster, {**a_worker_each, **options}, set_as_default)
     if backend == "auto":
         logger.info("a local cluster on CPU cores: %s", lacking)
@@ -122,7 +142,7 @@ def start(
     if backend == "cpu" and gpus:
         # Hide the GPUs: all workers see the same one, and a graph of one rank would use it.
         options = {"env": {"CUDA_VISIBLE_DEVICES": ""}, **options}
-    return _client(distributed.LocalCluster, options, set_as_default)
+    return _client(distributed.LocalCluster, {"worker_class": LocalNanny, **options}, set_as_default)
 
 
 def _has_many_cores() -> bool:

@@ -9,8 +9,9 @@ import concurrent.futures
 import contextlib
 import logging
 import time
+import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import distributed
 
@@ -21,6 +22,9 @@ from dbfs.units import format_seconds
 from dbfs_workers import rpc
 
 logger = logging.getLogger(__name__)
+
+# Clients that have installed dbfs on their scheduler.
+_served: weakref.WeakSet[distributed.Client] = weakref.WeakSet()
 
 # Seconds that a call waits before it asks, and between two questions.
 _ASK_SECONDS: Final = 2.0
@@ -65,7 +69,7 @@ class Lookout:
             return
         if self._asking is None:
             if now - self._since >= pause:
-                asking = not_ready_of(scheduler, self._whom)
+                asking = not_ready_of(client, self._whom)
                 try:
                     self._asking = asyncio.run_coroutine_threadsafe(asking, client.loop.asyncio_loop)
                 except RuntimeError:
@@ -96,11 +100,23 @@ class Lookout:
             logger.warning("%s", words)
 
 
-async def not_ready_of(scheduler: Any, whom: Sequence[str] | str) -> list[WorkerStatus]:
+def note_service(client: distributed.Client) -> None:
+    """Note that a client's scheduler has the service, and so knows the states of the workers."""
+    _served.add(client)
+
+
+async def not_ready_of(client: distributed.Client, whom: Sequence[str] | str) -> list[WorkerStatus]:
     """Return those workers that are late or paused; ``whom`` as of ``Lookout.over``. ``OSError`` without an answer."""
+    scheduler = client.scheduler
+    if scheduler is None:
+        return []
+    if client not in _served:
+        # Dask's scheduler logs a traceback for a message that it does not know.
+        await asyncio.wait_for(scheduler.identity(n_workers=0), _ANSWER_SECONDS)
+        return []
     message = ListWorkers(whom) if isinstance(whom, str) else ListWorkers()
     answer = await rpc.send(scheduler, message, _ANSWER_SECONDS)
-    # A scheduler without the service has no such handler.
+    # A scheduler that was started anew has no such handler.
     workers = [] if answer is None else rpc.unpack(scheduler.address, message, answer)
     among = None if isinstance(whom, str) else set(whom)
     return [

@@ -36,6 +36,7 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.load import choose_backend, load
 from dbfs.graph500.output import block, statistics
 from dbfs.integers import whole_count
+from dbfs.service.client import ServiceClient
 from dbfs.units import format_seconds
 from dbfs.validation.validate import validate
 
@@ -163,6 +164,7 @@ def graph500(
     if whole_count(roots, "roots") == 0:
         raise InvalidOptionError("roots must be at least 1, not 0")
     client = current_client(client)
+    ServiceClient.of(client)
     gang = Gang(client, roster(client, ranks))
     backend = choose_backend(gang, backend)
     _require_fit(edges, scale, edgefactor, gang, backend, order)

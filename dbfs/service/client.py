@@ -32,6 +32,7 @@ from dbfs.cluster.awaiting import (
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
 from dbfs.cluster.gang import require_connected, scheduler_id, scheduler_lost, versions_of
+from dbfs.cluster.lookout import note_service
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
@@ -139,6 +140,7 @@ class ServiceClient:
                         raise scheduler_lost(client, "installing dbfs on the cluster") from error
             service = _services.setdefault(client, cls(client))
             service._scheduler = scheduler
+            note_service(client)
             if local.ends_with_process(client):
                 local.free_before_close(client, service.free_all)
             service.call(_introduction(client.id))

@@ -253,7 +253,7 @@ def test_pieces_of_several_types_are_refused() -> None:
 
 
 def test_ids_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs_workers.storage.reading.room", lambda limit, share: 100)
+    monkeypatch.setattr("dbfs_workers.storage.reading.MemoryRoom.free_bytes", lambda room: 100)
     with pytest.raises(GraphTooLargeError, match="mine: numbering its ids takes about"):
         tasks.unite_ids([np.arange(9)], 0.9, "mine")
 

@@ -49,6 +49,7 @@ from dbfs_workers.rpc import NAME, Pickled, handlers
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.grid import bin_entries
 from dbfs_workers.storage.labels import RankLabels, label_key
+from dbfs_workers.storage.memory_room import start_returning, stop_returning
 from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tasks import delivering
@@ -100,9 +101,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             worker.handlers.update(handlers(service))
         worker.handlers[DaskTransport.OPERATION] = self.deliver
         worker.handlers[delivering.OPERATION] = delivering.take_edges
+        start_returning(worker, self._memory_share)
 
     def teardown(self, worker: distributed.Worker) -> None:
         """Leave all gangs. Dask calls this when the worker closes."""
+        stop_returning(worker)
         self.turns.close()
         for member in self.members.values():
             member.close()

@@ -5,7 +5,6 @@ Also, for tables in binary files: errors of the libraries, and the memory for a 
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
 from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, InvalidOptionError, UnreadableFileError
+from dbfs_workers.storage.memory_room import return_freed
 from dbfs_workers.storage.pieces import IdEdges, Piece
 from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
 
@@ -223,17 +223,10 @@ class _SystemPool:
                 self._readers -= 1
                 if not self._readers:
                     pa.set_memory_pool(self._before)
-            _return_freed()
+            return_freed()
 
 
 SYSTEM_POOL = _SystemPool()
-
-
-def _return_freed() -> None:
-    """Make the C library return memory that it keeps for itself; does nothing if the library can't (glibc can)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def require_rows(where: str, rows: int, columns: int, limits: ReadLimits) -> None:

@@ -5,51 +5,29 @@ a worker that keeps too many, and all graphs of the worker would be lost.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Self
 
 import distributed
-from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import NoRoomForLabelsError
 from dbfs_workers.spec import RunSpec
 from dbfs_workers.storage.batch import batch_bytes
 from dbfs_workers.storage.labels import RankLabels, label_bytes
-from dbfs_workers.storage.reading import room
+from dbfs_workers.storage.memory_room import MemoryRoom, room_for
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.text import counted
 
 
-@dataclass(frozen=True)
-class LabelRoom:
-    """The memory of a worker that labels may fill.
-
-    Attributes:
-        limit: the worker's memory limit, in bytes; None for none.
-        share: share of the limit (of the machine's memory, if there is none) that the worker's process may take.
-    """
-
-    limit: int | None = None
-    share: float = 1.0
+class LabelRoom(MemoryRoom):
+    """The memory of a worker that labels may fill: less than what makes Dask write partitions to disk."""
 
     @classmethod
-    def of(cls, worker: distributed.Worker, share: float) -> "LabelRoom":
+    def of(cls, worker: distributed.Worker, share: float) -> Self:
         """Return the room on a Dask worker; ``share`` is the largest share that may be taken."""
-        manager: Any = worker.memory_manager
-        # Workers that are threads of one process have a limit each, while the process has the memory of all of them.
-        if not manager.memory_limit or worker.address.startswith("inproc://"):
-            return cls(None, share)
-        # Above the one fraction Dask writes the worker's partitions to disk, above the other it runs no tasks.
-        fractions = (manager.memory_spill_fraction, manager.memory_pause_fraction)
-        return cls(manager.memory_limit, min(share, *(fraction or 1.0 for fraction in fractions)))
-
-    def total_bytes(self) -> int:
-        """Return the bytes that the worker's process may take."""
-        return int(self.share * (self.limit or MEMORY_LIMIT))
-
-    def free_bytes(self) -> int:
-        """Return the bytes that labels in the worker's memory may still take; below 0 if too much is taken already."""
-        return room(self.limit, self.share)
+        room = super().of(worker, share)
+        spill = worker.memory_manager.memory_spill_fraction
+        return replace(room, share=min(room.share, spill)) if room.limit and spill else room
 
 
 def require(
@@ -95,10 +73,10 @@ def require(
     if needed <= pooled and not labels_only:
         return
     # The pool of a CPU rank serves labels only.
-    free = free_bytes() - (pooled if labels_only else 0)
+    free = room_for(needed, lambda: free_bytes() - (pooled if labels_only else 0))
     if needed > free:
         raise NoRoomForLabelsError(
             f"{where}: {what} need {needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps "
             f"{held:,} bytes of {len(kept):,} results of the graph. Release results (result.release()), have Dask "
-            f"spill them to disk (result.publish()), unload graphs, or {way}"
+            f"spill them to disk (result.publish(), if distributed.worker.memory.spill is on), unload graphs, or {way}"
         )

@@ -15,10 +15,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import distributed
-import psutil
-from distributed.system import MEMORY_LIMIT
 
 from dbfs_workers.errors import DeadlineExceededError, FormatError, GraphTooLargeError, RunCancelledError
+from dbfs_workers.storage.memory_room import MemoryRoom, room_for
 from dbfs_workers.text import counted
 
 IDLE_BYTES = 1 << 24
@@ -119,11 +118,12 @@ def require_room(needed: int, memory_share: float, what: str) -> None:
     Raises:
         GraphTooLargeError: with the bytes needed, and those free; ``what`` begins the message.
     """
-    free = room(_memory_limit(_current_task()[0]), memory_share)
+    room = MemoryRoom.of(_current_task()[0], memory_share)
+    free = room_for(needed, room.free_bytes)
     if needed > free:
         raise GraphTooLargeError(
             f"{what} takes about {needed:,} bytes, and this worker may take {max(free, 0):,} more "
-            f"({memory_share:.0%} of its memory, less what it holds). More or larger workers would hold it"
+            f"({room.share:.0%} of its memory, less what it holds). More or larger workers would hold it"
         )
 
 
@@ -173,11 +173,6 @@ def read_ahead(items: Iterable[T], read: Callable[[T], R], threads: int) -> Iter
                 waiting.cancel()
 
 
-def free_bytes(memory_share: float, dask_worker: Any) -> int:
-    """Return the bytes that a worker may still take. Clients run this on workers (``Client.run``)."""
-    return room(_memory_limit(dask_worker), memory_share)
-
-
 def _current_task() -> tuple[Any, str]:
     """Return the worker whose task runs in this thread, and the task's key; None and an empty key outside a task.
 
@@ -194,23 +189,3 @@ def _task_of_thread() -> tuple[Any, str]:
         return worker, worker.get_current_task()
     except (ValueError, KeyError):
         return None, ""
-
-
-def _memory_limit(worker: Any) -> int | None:
-    """Return a worker's memory limit; None if it has none, or shares this process with its client."""
-    if worker is None or worker.address.startswith("inproc://"):
-        return None
-    limit: int | None = worker.memory_manager.memory_limit
-    return limit
-
-
-def room(limit: int | None, share: float) -> int:
-    """Return the bytes that this process may still take: below 0 if the process has more than its share already.
-
-    Args:
-        limit: the process's memory limit; None or 0 for none. Then the machine's memory, or the container's, is the
-            limit.
-        share: share of the limit, and of the machine's available memory, that the process may take.
-    """
-    own = int(share * (limit or MEMORY_LIMIT)) - int(psutil.Process().memory_info().rss)
-    return min(own, int(share * psutil.virtual_memory().available))
