@@ -34,7 +34,7 @@ from dbfs_workers.turns.requests import Answer
 class Graph(SimpleNamespace):
     """A graph's entry, of which sets have one for each object."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # its base can not be hashed
     __eq__ = object.__eq__
 
 

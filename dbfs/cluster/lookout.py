@@ -53,10 +53,10 @@ class Lookout:
     def over(self, whom: Sequence[str] | str) -> Iterator[None]:
         """Say for whom the block waits: the addresses of workers, or a graph's id for the workers of its runs."""
         before, self._whom = self._whom, whom
+        if whom:
+            self.why = ""
         try:
             yield
-            if whom:
-                self.why = ""
         finally:
             self._whom = before
 

@@ -50,13 +50,13 @@ class Processes:
 
 
 @contextlib.contextmanager
-def processes(workers: int = RANKS) -> Iterator[Processes]:
-    """Start a scheduler and workers; end them, stopped or not, with the context."""
+def processes(workers: int = RANKS, **environment: str) -> Iterator[Processes]:
+    """Start a scheduler and workers with more environment; end them, stopped or not, with the context."""
     dask = [sys.executable, "-m", "dask"]
     started: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder) / "scheduler.json"
-        environment = os.environ | {"DASK_DBFS__WRITE__FOLDERS": "['/']"}
+        environment = os.environ | {"DASK_DBFS__WRITE__FOLDERS": "['/']"} | environment
         nowhere = subprocess.DEVNULL
         quiet: dict[str, Any] = {"stdout": nowhere, "stderr": nowhere, "cwd": folder, "env": environment}
         command = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(at)]
@@ -142,7 +142,7 @@ def _plain(call: Call, ready: Callable[[Graph], None] = lambda graph: None) -> C
 
 
 def _load(graph: Graph, deadline: float) -> object:
-    return dbfs.load("path:n=500", client=graph.gang.client, deadline=deadline)
+    return dbfs.load("path:n=500", client=graph.gang.client, ranks=graph.ranks, deadline=deadline)
 
 
 def _save(graph: Graph, deadline: float) -> object:
@@ -153,7 +153,7 @@ def _save(graph: Graph, deadline: float) -> object:
 def _load_saved(graph: Graph) -> Call:
     folder = tempfile.mkdtemp()
     graph.save(folder, replace=True)
-    return lambda graph, deadline: dbfs.load(folder, client=graph.gang.client, deadline=deadline)
+    return lambda graph, deadline: dbfs.load(folder, client=graph.gang.client, ranks=graph.ranks, deadline=deadline)
 
 
 def _parquet(result: dbfs.BFSResult) -> object:
@@ -277,10 +277,10 @@ def check(there: Processes, graph: Graph, name: str) -> Graph:
     return graph
 
 
-def made_anew(there: Processes) -> Graph:
-    """Load a mutable path under a new name."""
+def made_anew(there: Processes, ranks: int = RANKS) -> Graph:
+    """Load a mutable path under a new name, on the first workers."""
     RunSender.of(there.client)._unreachable.clear()
-    return dbfs.load(f"path:n={N}", client=there.client, name=f"stalls-{uuid.uuid4().hex}", mutable=True)
+    return dbfs.load(f"path:n={N}", client=there.client, ranks=ranks, name=f"stalls-{uuid.uuid4().hex}", mutable=True)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Lines, doors, and the halves of a turn that need no cluster."""
 
+import itertools
 import pickle
 import socket
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from dbfs_workers.errors import ExchangeUnavailableError, LateError, RunAbortedError, RunCancelledError, StaleRunError
 from dbfs_workers.exchange.protocol import Cause
+from dbfs_workers.lines import line as line_module
 from dbfs_workers.lines.door import Door
 from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
 from dbfs_workers.lines.worker_door import ports_of
@@ -114,6 +116,31 @@ def test_a_frame_that_does_not_come_is_a_timeout(door: Door, awake: float) -> No
     with closing(opened(door, token)) as line, pytest.raises(TimeoutError):
         line.awake_seconds = awake
         line.receive(time.monotonic() + 0.05)
+
+
+def test_a_thread_that_waits_looks_until_a_frame_begins(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has arrived of the frame's length before a look is not lost."""
+    monkeypatch.setattr(line_module, "_LOOK_SECONDS", 0.001)
+    token, seen, looks = new_token(), threading.Event(), itertools.count()
+
+    def send(line: Line) -> None:
+        length = (5).to_bytes(8, "little")
+        line._connection.sendall(length[:3])
+        seen.wait(5)
+        line._connection.sendall(length[3:] + b"frame")
+        seen.clear()
+
+    def look() -> None:
+        if next(looks) == 3:
+            seen.set()
+
+    door.admit(token, send)
+    with closing(opened(door, token)) as line:
+        assert line.receive(time.monotonic() + 5, look) == b"frame"
+    assert next(looks) > 3
+    door.admit(token, lambda _line: time.sleep(1))
+    with closing(opened(door, token)) as line, pytest.raises(ZeroDivisionError):
+        line.receive(time.monotonic() + 5, lambda: 1 // 0)  # type: ignore[arg-type]
 
 
 def test_a_thread_that_stays_awake_sees_the_other_end_close(door: Door) -> None:
