@@ -53,8 +53,8 @@ FAULTS = (
     ),
     Fault(
         "dbfs/service/queue.py",
-        "                log.run_started(run)\n            wanted |= run.workers\n",
-        "                log.run_started(run)\n                wanted |= run.workers\n",
+        "            else:\n                wanted |= run.workers\n",
+        "            elif run.started is not None:\n                wanted |= run.workers\n",
         ("tests/test_queue.py::test_no_run_overtakes_one_that_waits_for_the_same_worker",),
     ),
     Fault(
@@ -208,9 +208,9 @@ FAULTS = (
         ("tests/test_deadline.py::test_a_bounded_call_has_its_own_name_and_deadline",),
     ),
     Fault(
-        "dbfs/display/state.py",
-        '["metrics"].get("memory", 0)',
-        '["metrics"].get("memory", 0) // 1024',
+        "dbfs/service/worker_watch.py",
+        'worker.metrics.get("memory", 0)',
+        'worker.metrics.get("memory", 0) // 1024',
         ("tests/test_notebook.py::test_the_state_of_a_cluster",),
     ),
     Fault(
