@@ -32,6 +32,8 @@ pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compile
 ROOMY = Tuning(
     threads=THREADS,
     most_blocks=3,
+    growth=1,
+    least_behind=4,
     vertex_queue=32,
     edge_queue=32,
     two_phase_from=100,
@@ -188,6 +190,8 @@ def test_random_graphs_in_random_orders(
     taken = {name: data.draw(st.sampled_from(CHOICES[name])) for name in STRATEGIES[strategy].options}
     if strategy == "expand-contract" and taken["tiles"] == "order":
         del taken["tiles"]
+    if taken.get("tiles") == "oversubscribe":
+        del taken["grid"]
     text = f"{strategy}:{','.join(f'{name}={value}' for name, value in taken.items())}"
     arrays = graphs.random(n, int(degree * n), seed)
     traverse(arrays, data.draw(st.integers(0, n - 1)), text, directed=directed, seed=seed)
@@ -285,6 +289,44 @@ def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles:
             steps = np.flatnonzero(np.diff(ids) != 1)
             assert steps.size < len(lengths) / (32 if kernel == "expand" else THREADS) + 1
             assert sorted(ids) == leaves.tolist()
+
+
+def _leaves(size: int) -> graphs.Arrays:
+    """Return a tree of so many vertices below the root, with a leaf each."""
+    first = 1 + np.arange(size)
+    return 1 + 2 * size, np.concatenate([np.zeros_like(first), first]), np.arange(1, 1 + 2 * size)
+
+
+def test_oversubscription_launches_a_block_for_each_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[tuple[str, int]] = []
+    launch = EmulatedGpu.launch
+
+    def recording(self: EmulatedGpu, source: str, kernel: str, blocks: int, **options: Any) -> None:
+        launched.append((kernel, blocks))
+        launch(self, source, kernel, blocks, **options)
+
+    monkeypatch.setattr(EmulatedGpu, "launch", recording)
+    traverse(_leaves(10 * THREADS), 0, "two-phase:tiles=oversubscribe")
+    assert ("dbfs_lab_expand", 10) in launched
+    launched.clear()
+    traverse(_leaves(10 * THREADS), 0, "two-phase:tiles=share")
+    assert max(blocks for _, blocks in launched) == 3
+
+
+@pytest.mark.parametrize(("tiles", "together"), [("share", 16), ("steal", 2)])
+def test_a_block_takes_neighbouring_tiles(tiles: str, together: int) -> None:
+    """48 tiles of 64 vertices, on three blocks: one range a block, or runs of an eighth of a share."""
+    first = 1 + np.arange(48 * THREADS)
+    for seed in range(3):
+        written = recorded(_leaves(first.size), f"two-phase:tiles={tiles}", ROOMY, seed)
+        vertices = next(ids for kernel, ids in written if kernel == "contract")
+        _, leaves = [ids for kernel, ids in written if kernel == "expand"]
+        tile_of = {first.size + vertex: at // THREADS for at, vertex in enumerate(vertices)}
+        order = [tile_of[leaf] for leaf in leaves[::THREADS]]
+        assert sorted(order) == list(range(48))
+        places = np.argsort(order).reshape(-1, together)
+        assert (np.diff(places) > 0).all()
+        assert (np.diff(places.ravel()) < 0).any()
 
 
 def test_contracted_vertices_keep_the_order_of_their_edges() -> None:

@@ -45,13 +45,15 @@ class Culling(enum.IntEnum):
 class Tiles(enum.IntEnum):
     """How blocks take the tiles of an input queue, and where in the output queue a tile's entries go.
 
-    SHARE and STEAL are Merrill 2012, section 4.1: an even share, or the next tile that no block has taken; places are
-    reserved as blocks come. ORDER is STEAL with places in the order of the tiles.
+    SHARE, STEAL and OVERSUBSCRIBE reserve places as blocks come: a block takes one range of tiles, or the next
+    neighbouring tiles that no block has taken, or one tile (Merrill 2012, section 4.1). With ORDER a block takes the
+    next tile, and places are in the order of the tiles.
     """
 
     SHARE = 0
     STEAL = 1
     ORDER = 2
+    OVERSUBSCRIBE = 3
 
 
 class Storage(enum.IntEnum):

@@ -308,7 +308,8 @@ def parse(text: str) -> Policy:
 
     Raises:
         InvalidOptionError: no strategy has the name, or the strategy has no such option, or the option no such value;
-            or a block of the strategy reserves places more than once for a tile, so that tiles have no order.
+            or two options exclude each other; or a block of the strategy reserves places more than once for a tile, so
+            that tiles have no order.
     """
     name, _, options = text.partition(":")
     if name not in STRATEGIES:
@@ -329,5 +330,10 @@ def parse(text: str) -> Policy:
         raise InvalidOptionError(
             "strategy expand-contract: tiles=order needs one reservation for a tile, and this strategy makes one for "
             "each batch of neighbours; choose tiles=share or tiles=steal, or strategy two-phase"
+        )
+    if (policy.tiles, policy.grid) == ("oversubscribe", "c2050"):
+        raise InvalidOptionError(
+            f"strategy {name}: tiles=oversubscribe launches a block for each tile, and grid=c2050 allows 84 blocks; "
+            "choose tiles=steal, by which 84 blocks take the next tiles, or grid=device"
         )
     return policy

@@ -22,6 +22,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand_contra
       label(a, batch, tally);
       append(a, batch, s.gather.block);
     });
-  });
+  }, tiles(a));
   tally.add_to(a.counters);
 }
