@@ -1,7 +1,7 @@
 """Rates over many graphs and numbers of ranks: the corpus of Merrill 2012, and the scaling of Krajecki 2016.
 
 A strong series runs one graph on more and more ranks. In a weak series the graph grows with the number of ranks. The
-corpus is a strong series of each graph: Merrill's tables 1 and 2 have graphs and rates, figure 10 the redundant work,
+corpus is a strong series of each graph: Merrill's tables 1 and 2 have graphs and rates, figure 7 the redundant work,
 figure 11 several ranks beside one, and figure 3 the frontiers by level.
 """
 

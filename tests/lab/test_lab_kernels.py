@@ -270,7 +270,7 @@ def test_the_frontiers_of_merrills_first_figure() -> None:
 
 
 @pytest.mark.parametrize("gathering", GATHERING)
-@pytest.mark.parametrize("tiles", TILES)
+@pytest.mark.parametrize("tiles", [*TILES[:3], pytest.param("oversubscribe", marks=pytest.mark.full)])
 def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles: str) -> None:
     """Lists of 2, 1, 0 and 3 neighbours, as in Merrill's second figure, and lists for a warp and for the block."""
     lengths = [2, 1, 0, 3, 40, 1, 70, 300, 0, 33, 5] * 30
@@ -289,6 +289,25 @@ def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles:
             steps = np.flatnonzero(np.diff(ids) != 1)
             assert steps.size < len(lengths) / (32 if kernel == "expand" else THREADS) + 1
             assert sorted(ids) == leaves.tolist()
+
+
+@pytest.mark.parametrize("gathering", ["warp", "scan+warp+cta"])
+def test_a_warp_gathers_the_lists_of_its_own_lanes(gathering: str) -> None:
+    """Two lanes of the first warp have 40 neighbours each. The second warp does not take one of these lists."""
+    src, dst = [0, 0, *[1] * 40, *[2] * 40], np.arange(1, 83)
+    written = recorded((83, np.array(src), dst), f"atomic-queue:gathering={gathering}", replace(ROOMY, most_blocks=1))
+    assert written[-1] == ("atomic_queue", list(range(3, 83)))
+
+
+def test_expand_contract_may_cull_its_neighbours_too() -> None:
+    """Vertices of one tile share all their neighbours: one of each goes on."""
+    src, dst = [0] * 20 + list(np.repeat(np.arange(1, 21), 30)), [*range(1, 21), *list(range(21, 51)) * 20]
+    arrays = 51, np.array(src), np.array(dst)
+    found = {}
+    for neighbours in ("pass", "cull"):
+        run = traverse(arrays, 0, f"expand-contract:neighbours={neighbours}", directed=True, accesses_a_turn=1)
+        found[neighbours] = dict(run.counters)["duplicates"]
+    assert found["cull"] < found["pass"] / 2
 
 
 def _leaves(size: int) -> graphs.Arrays:

@@ -56,6 +56,13 @@ class Tiles(enum.IntEnum):
     OVERSUBSCRIBE = 3
 
 
+class Neighbours(enum.IntEnum):
+    """Whether expand-contract drops duplicates among gathered neighbours too, not only in its queue."""
+
+    PASS = 0
+    CULL = 1
+
+
 class Storage(enum.IntEnum):
     """Where a vertex's neighbours lie: in a range of the columns, or on linked pages (Tödling 2019, section 7)."""
 
@@ -144,6 +151,7 @@ _ARGUMENTS: Final = Struct(
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
         Field("tiles", "u32", "a Tiles"),
+        Field("neighbours", "u32", "a Neighbours"),
         Field("storage", "u32", "a Storage"),
         Field("width", "u32", "lanes of a virtual warp"),
         Field("launch", "u32", "a number, above the start's, that no other launch of the last 2^22 has"),
@@ -166,7 +174,7 @@ HEADER: Final = header(
         "START_DISTANCE": START_DISTANCE,
         "START_LAUNCH": START_LAUNCH,
     },
-    scoped=(Gathering, Status, Culling, Tiles, Storage),
+    scoped=(Gathering, Status, Culling, Tiles, Neighbours, Storage),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),
 )

@@ -102,7 +102,7 @@ class Ahead:
         self.levels = min(2 * self.levels, self._most) if calm else 1
 
 
-_NUMBERED: Final = ("gathering", "status", "culling", "tiles", "storage")
+_NUMBERED: Final = ("gathering", "status", "culling", "tiles", "neighbours", "storage")
 
 
 def policy_numbers(policy: Policy) -> dict[str, int]:
