@@ -219,7 +219,7 @@ def test_claims_leave_no_duplicates(strategy: str) -> None:
     """Duplicates pass the culling, but an atomic operation lets one of them go on."""
     culled = 0
     for seed in range(3):
-        arrays = graphs.random(64, 2000, seed)
+        arrays = graphs.random(256, 4000, seed)
         counters = dict(
             traverse(arrays, 0, f"{strategy}:status=claims,culling=none", seed=seed, accesses_a_turn=1).counters
         )
