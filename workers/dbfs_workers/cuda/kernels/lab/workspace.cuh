@@ -53,15 +53,16 @@ __device__ __forceinline__ void for_each_number(const LabArguments& a, u64 count
   }
 }
 
-// Call `work(valid, place, number)` for the entries of the input queue, one a thread, and the number of their tile. Only
-// Merrill's strategies take tiles by the policy.
+// Call `work(valid, place, number)` for the entries of the input queue, one a thread, and the number of their tile. The
+// entries of a small tile lie apart, so that each warp has its part of the lists. Only Merrill's strategies take tiles by the
+// policy.
 template <class Work>
 __device__ __forceinline__ void for_each_tile(const LabArguments& a, u64 size, Work work,
                                               Tiles how = Tiles::kOversubscribe) {
   const u64 tile = tile_of(size);
   for_each_number(a, (size + tile - 1) / tile, how, [&](u64 number) {
-    const u64 first = number * tile, place = first + threadIdx.x;
-    work(place < first + tile && place < size, place, number);
+    const u64 first = number * tile, apart = kThreads / tile, place = first + threadIdx.x / apart;
+    work(threadIdx.x % apart == 0 && place < first + tile && place < size, place, number);
   });
 }
 
