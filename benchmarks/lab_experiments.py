@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import time
@@ -38,7 +39,6 @@ from dbfs_workers.lab.strategies import GATHERING, Policy
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.storage.building import bin_edges, build_partition
 from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
-from dbfs_workers.storage.labels import UNREACHED
 from dbfs_workers.storage.partition import Csr
 from dbfs_workers.storage.stripe import Stripe
 
@@ -60,7 +60,7 @@ class Experiment:
     Attributes:
         graph: the generator's spec or the file.
         gathering: how a block gathers.
-        levels: levels that were measured: those with the most edges.
+        levels: levels that were measured: all, or those with the most edges.
         edges: neighbours in all lists of these levels.
         seconds: seconds of ``expand`` and of each of ``KERNELS`` over these levels, of each level the least.
         rates: edges a second of each, in millions.
@@ -88,19 +88,19 @@ def measure(
     columns: NDArray[np.uint32],
     source: int,
     *,
-    levels: int = 16,
+    levels: int | None = None,
     repeats: int = 4,
     device: Callable[[Policy], Device] | None = None,
     tuning: Tuning | None = None,
 ) -> list[Experiment]:
-    """Run the experiments on the levels of a traversal that have the most edges.
+    """Run the experiments on each level of a traversal.
 
     Args:
         graph: the graph's name.
         offsets: int64[rows + 1], index of each row's first column.
         columns: uint32, rows of the neighbours.
         source: row of the source.
-        levels: the most levels.
+        levels: the most levels: those that have the most edges; None for all.
         repeats: launches of each kernel on a level. The first one of all compiles the kernel.
         device: makes the place where a policy's kernels run; None for the current GPU.
         tuning: sizes; None for the usual ones.
@@ -116,32 +116,29 @@ def measure(
     )
     distances, done = run.labels.distances, []
     degrees = lists[0][1:] - lists[0][:-1]
+    ends = np.bincount(first.read(distances) + 1).cumsum().tolist()
+    order = first.xp.argsort(distances, kind="stable")
+    edges = [int(degrees[order[start:end]].sum()) for start, end in itertools.pairwise(ends)]
+    largest = np.sort(np.argsort(edges)[::-1][:levels]).tolist()
     for gathering in GATHERING:
         where = make(Policy("two-phase", gathering=gathering))
         problem = Problem(where, lists[0], lists[1], in_edges=None, predecessors=False, tuning=tuning)
-        one, queue = Experiment(graph, gathering), problem.edge_queue().ids
-        for level in _largest(where, distances, degrees, levels):
-            _level(where, problem, queue, one, int(level), distances, degrees, repeats)
+        one, queue, known = Experiment(graph, gathering), problem.edge_queue().ids, ends[0]
+        for level in largest:
+            new = order[known : ends[level + 1]]
+            problem.labels[new] = distances[new]
+            known = ends[level + 1]
+            _level(where, problem, queue, one, order[ends[level] : known].astype(np.uint32), edges[level], repeats)
         done.append(one)
     return done
 
 
-def _largest(where: Device, distances: Any, degrees: Any, levels: int) -> Any:
-    """Return the levels with the most edges, in their order."""
-    reached = distances >= 0
-    edges = np.bincount(where.read(distances[reached]), weights=where.read(degrees[reached]))
-    return np.sort(np.argsort(edges)[::-1][:levels])
-
-
 def _level(
-    where: Device, problem: Problem, queue: Any, one: Experiment, level: int, distances: Any, degrees: Any, repeats: int
+    where: Device, problem: Problem, queue: Any, one: Experiment, frontier: Any, edges: int, repeats: int
 ) -> None:
     """Add a level to an experiment; ``queue`` has room for its edges."""
     xp: Any = where.xp
-    xp.copyto(problem.labels, xp.where(distances <= level, distances, UNREACHED))
     problem.bitmask[: -(-problem.rows // 8)] = xp.packbits(problem.labels >= 0, bitorder="little")
-    frontier = xp.flatnonzero(distances == level).astype(np.uint32)
-    edges = int(degrees[frontier].sum())
     counters = xp.zeros(COUNTERS, np.uint64)
     given = where.arguments
     numbers = policy_numbers(Policy("two-phase", gathering=one.gathering))
@@ -226,7 +223,7 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--levels", type=int, default=16)
+    parser.add_argument("--levels", type=int)
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--counted", type=Path, nargs=2)
     parser.add_argument("graphs", nargs="*")

@@ -55,9 +55,11 @@ PUBLISHED = {
     "random.2Mv.128Me": Published(3.0, 29, 2.4, 23, 1.2),
     "rmat.2Mv.128Me": Published(3.3, 22, 2.6, 17, 1.3),
 }
-_SHARES = ("bitmask_culled", "label_culled", "warp_culled", "history_culled", "duplicates")
+# What drops a visited neighbour that the bitmask let pass, in the order of the kernels.
+_PASSED = ("label_culled", "warp_culled", "history_culled", "claim_culled")
 _WAYS = ("expand-contract", "contract-expand", "two-phase", "hybrid")
 # The C2050's number of threads, with one neighbour each; the plan has contract-expand with two.
+_CLAIMS = "hybrid:status=claims,grid=c2050,items=1"
 _SMALL = {way: f"{way}:grid=c2050{'' if way == 'contract-expand' else ',items=1'}" for way in _WAYS}
 
 
@@ -109,7 +111,7 @@ def tables(rates: Rates, predecessors: Rates, uniform: Rates, experiments: Seque
         ("Table 2: rates in GTEPS, predecessors", _predecessors(rates, predecessors)),
         ("Redundant expansion: edges looked at, over edges", _expansion(rates)),
         ("Figure 7: redundant expansion of two-phase by what drops duplicates", _culling(rates)),
-        ("Figure 8: of 100 neighbours, those that two-phase drops, and the duplicates that pass", _shares(rates)),
+        ("Figure 8: false negatives, in percent of m - n", _false_negatives(rates)),
         ("Figures 5, 6 and 9: the two halves of an expansion", _halves(experiments)),
         ("Figure 12: uniform random graphs, GTEPS of hybrid / expand-contract / the engine", _uniform(uniform)),
     )
@@ -117,13 +119,14 @@ def tables(rates: Rates, predecessors: Rates, uniform: Rates, experiments: Seque
 
 
 def _distances(rates: Rates) -> str:
-    names = [*_BESIDE, "expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"]
+    names = [*_BESIDE, "sources", "expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"]
     ours = ("expand-contract", "hybrid:status=claims", "warp-centric")
     return markdown_table(
         names,
         (
             [
                 *rates.beside(graph, paper.rate, paper.cores),
+                *rates.cells(graph, ["hybrid"], lambda rate: str(rate.sources)),
                 *rates.cells(graph, ours, _gteps),
                 f"{paper.quadratic:g}",
                 *rates.cells(graph, ["resident"], _gteps),
@@ -172,22 +175,27 @@ def _culling(rates: Rates) -> str:
     )
 
 
-def _shares(rates: Rates) -> str:
+def _false_negatives(rates: Rates) -> str:
+    """Claims leave each level's frontier without duplicates, so that those of one level alone are counted."""
     rows, found = [], []
     for graph in PUBLISHED:
-        for strategy, threads in (("two-phase", "device"), (_SMALL["two-phase"], "C2050")):
+        for strategy, threads in (("hybrid:status=claims", "device"), (_CLAIMS, "C2050")):
             rate = rates.find(graph, strategy)
             name = f"`{graph}`" if threads == "device" else ""
-            if rate is None or rate.missing:
-                rows.append([name, threads, "overflow" if rate else "", *[""] * (len(_SHARES) - 1)])
+            if rate is None:
                 continue
-            shares = [100 * rate.counters[share] / rate.counters["edges"] for share in _SHARES]
+            if rate.missing:
+                rows.append([name, threads, *[rate.missing] * len(_PASSED)])
+                continue
+            visited = rate.counters["edges"] - rate.counters["labelled"]
+            shares = [100 * sum(rate.counters[by] for by in _PASSED[at:]) / visited for at in range(len(_PASSED))]
             rows.append([name, threads, *(f"{share:.2f}" for share in shares)])
             found.append((threads, shares))
-    for threads in ("device", "C2050"):
+    for threads in dict.fromkeys(by for by, _ in found):
         means = (fmean(column) for column in zip(*(shares for by, shares in found if by == threads), strict=True))
-        rows.append(["mean" if threads == "device" else "", threads, *(f"{mean:.2f}" for mean in means)])
-    return markdown_table(["graph", "threads", "bitmask", "labels", "warp", "history", "duplicates"], rows)
+        rows.append(["mean", threads, *(f"{mean:.2f}" for mean in means)])
+    rows.append(["mean of the paper", "C2050", "6.4", "4.0", "", ""])
+    return markdown_table(["graph", "threads", "bitmask", "and labels", "and warp", "and history"], rows)
 
 
 def _halves(experiments: Sequence[Experiment]) -> str:
@@ -199,10 +207,11 @@ def _halves(experiments: Sequence[Experiment]) -> str:
         *("lookup: bytes an edge", "fused: bytes an edge", "instructions a byte"),
     ]
     return markdown_table(
-        ["graph", "gathering", *names],
+        ["graph", "levels", "gathering", *names],
         (
             [
                 f"`{one.graph.removeprefix('corpus:')}`" if one.gathering == "serial" else "",
+                str(one.levels) if one.gathering == "serial" else "",
                 f"`{one.gathering}`",
                 *(f"{one.rates[kernel] / 1e3:.3g}" for kernel in kernels),
                 f"{one.bytes_per_edge['gather_alone']:.1f}",

@@ -32,6 +32,8 @@ pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compile
 ROOMY = Tuning(
     threads=THREADS,
     most_blocks=3,
+    growth=1,
+    least_behind=4,
     vertex_queue=32,
     edge_queue=32,
     two_phase_from=100,
@@ -188,6 +190,8 @@ def test_random_graphs_in_random_orders(
     taken = {name: data.draw(st.sampled_from(CHOICES[name])) for name in STRATEGIES[strategy].options}
     if strategy == "expand-contract" and taken["tiles"] == "order":
         del taken["tiles"]
+    if taken.get("tiles") == "oversubscribe":
+        del taken["grid"]
     text = f"{strategy}:{','.join(f'{name}={value}' for name, value in taken.items())}"
     arrays = graphs.random(n, int(degree * n), seed)
     traverse(arrays, data.draw(st.integers(0, n - 1)), text, directed=directed, seed=seed)
@@ -215,13 +219,20 @@ def test_claims_leave_no_duplicates(strategy: str) -> None:
     """Duplicates pass the culling, but an atomic operation lets one of them go on."""
     culled = 0
     for seed in range(3):
-        arrays = graphs.random(64, 2000, seed)
+        arrays = graphs.random(256, 4000, seed)
         counters = dict(
             traverse(arrays, 0, f"{strategy}:status=claims,culling=none", seed=seed, accesses_a_turn=1).counters
         )
         assert counters["duplicates"] == 0
         culled += counters["claim_culled"]
     assert culled > 0
+
+
+@pytest.mark.parametrize("strategy", CULLING_ONES)
+def test_culling_without_atomics_leaves_hardly_an_edge_to_be_looked_at_twice(strategy: str) -> None:
+    """Merrill 2012, section 4.2: a factor below 1.05 where frontiers are larger than the threads that run at once."""
+    run = traverse(graphs.random(1000, 15_000, 3), 0, strategy, accesses_a_turn=2, predecessors=False)
+    assert dict(run.counters)["edges"] < 1.05 * run.edges
 
 
 class RecordingGpu(EmulatedGpu):
@@ -266,7 +277,7 @@ def test_the_frontiers_of_merrills_first_figure() -> None:
 
 
 @pytest.mark.parametrize("gathering", GATHERING)
-@pytest.mark.parametrize("tiles", TILES)
+@pytest.mark.parametrize("tiles", [*TILES[:3], pytest.param("oversubscribe", marks=pytest.mark.full)])
 def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles: str) -> None:
     """Lists of 2, 1, 0 and 3 neighbours, as in Merrill's second figure, and lists for a warp and for the block."""
     lengths = [2, 1, 0, 3, 40, 1, 70, 300, 0, 33, 5] * 30
@@ -285,6 +296,63 @@ def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles:
             steps = np.flatnonzero(np.diff(ids) != 1)
             assert steps.size < len(lengths) / (32 if kernel == "expand" else THREADS) + 1
             assert sorted(ids) == leaves.tolist()
+
+
+@pytest.mark.parametrize("gathering", ["warp", "scan+warp+cta"])
+def test_a_warp_gathers_the_lists_of_its_own_lanes(gathering: str) -> None:
+    """Two lanes of the first warp have 40 neighbours each. The second warp does not take one of these lists."""
+    src, dst = [0, 0, *[1] * 40, *[2] * 40], np.arange(1, 83)
+    written = recorded((83, np.array(src), dst), f"atomic-queue:gathering={gathering}", replace(ROOMY, most_blocks=1))
+    assert written[-1] == ("atomic_queue", list(range(3, 83)))
+
+
+def test_expand_contract_may_cull_its_neighbours_too() -> None:
+    """Vertices of one tile share all their neighbours: one of each goes on."""
+    src, dst = [0] * 20 + list(np.repeat(np.arange(1, 21), 30)), [*range(1, 21), *list(range(21, 51)) * 20]
+    arrays = 51, np.array(src), np.array(dst)
+    found = {}
+    for neighbours in ("pass", "cull"):
+        run = traverse(arrays, 0, f"expand-contract:neighbours={neighbours}", directed=True, accesses_a_turn=1)
+        found[neighbours] = dict(run.counters)["duplicates"]
+    assert found["cull"] < found["pass"] / 2
+
+
+def _leaves(size: int) -> graphs.Arrays:
+    """Return a tree of so many vertices below the root, with a leaf each."""
+    first = 1 + np.arange(size)
+    return 1 + 2 * size, np.concatenate([np.zeros_like(first), first]), np.arange(1, 1 + 2 * size)
+
+
+def test_oversubscription_launches_a_block_for_each_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[tuple[str, int]] = []
+    launch = EmulatedGpu.launch
+
+    def recording(self: EmulatedGpu, source: str, kernel: str, blocks: int, **options: Any) -> None:
+        launched.append((kernel, blocks))
+        launch(self, source, kernel, blocks, **options)
+
+    monkeypatch.setattr(EmulatedGpu, "launch", recording)
+    traverse(_leaves(10 * THREADS), 0, "two-phase:tiles=oversubscribe")
+    assert ("dbfs_lab_expand", 10) in launched
+    launched.clear()
+    traverse(_leaves(10 * THREADS), 0, "two-phase:tiles=share")
+    assert max(blocks for _, blocks in launched) == 3
+
+
+@pytest.mark.parametrize(("tiles", "runs"), [("share", [16] * 3), ("steal", [8] * 3 + [4] * 3 + [2] * 3 + [1] * 6)])
+def test_a_block_takes_neighbouring_tiles(tiles: str, runs: list[int]) -> None:
+    """48 tiles of 64 vertices, on three blocks: one range a block, or in each round of runs half of what is left."""
+    first = 1 + np.arange(48 * THREADS)
+    for seed in range(3):
+        written = recorded(_leaves(first.size), f"two-phase:tiles={tiles}", ROOMY, seed)
+        vertices = next(ids for kernel, ids in written if kernel == "contract")
+        _, leaves = [ids for kernel, ids in written if kernel == "expand"]
+        tile_of = {first.size + vertex: at // THREADS for at, vertex in enumerate(vertices)}
+        order = [tile_of[leaf] for leaf in leaves[::THREADS]]
+        assert sorted(order) == list(range(48))
+        places = np.argsort(order)
+        assert all((np.diff(run) > 0).all() for run in np.split(places, np.cumsum(runs)[:-1]))
+        assert (np.diff(places) < 0).any()
 
 
 def test_contracted_vertices_keep_the_order_of_their_edges() -> None:

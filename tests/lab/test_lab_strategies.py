@@ -31,6 +31,7 @@ def test_options_of_a_strategy_are_parsed() -> None:
         ("sequential:culling=warp", "strategy sequential has no option 'culling'; it takes none"),
         ("hybrid:culling=all", r"culling=all is not a choice; choose one of none, warp, history, warp\+history"),
         ("hybrid:culling", "culling= is not a choice"),
+        ("hybrid:tiles=oversubscribe,grid=c2050", "grid=c2050 allows 84 blocks; choose tiles=steal"),
     ],
 )
 def test_a_wrong_strategy_or_option_is_named(text: str, words: str) -> None:

@@ -45,13 +45,22 @@ class Culling(enum.IntEnum):
 class Tiles(enum.IntEnum):
     """How blocks take the tiles of an input queue, and where in the output queue a tile's entries go.
 
-    SHARE and STEAL are Merrill 2012, section 4.1: an even share, or the next tile that no block has taken; places are
-    reserved as blocks come. ORDER is STEAL with places in the order of the tiles.
+    SHARE, STEAL and OVERSUBSCRIBE reserve places as blocks come: a block takes one range of tiles, or the next
+    neighbouring tiles that no block has taken, or one tile (Merrill 2012, section 4.1). With ORDER a block takes the
+    next tile, and places are in the order of the tiles.
     """
 
     SHARE = 0
     STEAL = 1
     ORDER = 2
+    OVERSUBSCRIBE = 3
+
+
+class Neighbours(enum.IntEnum):
+    """Whether expand-contract drops duplicates among gathered neighbours too, not only in its queue."""
+
+    PASS = 0
+    CULL = 1
 
 
 class Storage(enum.IntEnum):
@@ -142,6 +151,7 @@ _ARGUMENTS: Final = Struct(
         Field("status", "u32", "a Status"),
         Field("culling", "u32", "a Culling"),
         Field("tiles", "u32", "a Tiles"),
+        Field("neighbours", "u32", "a Neighbours"),
         Field("storage", "u32", "a Storage"),
         Field("width", "u32", "lanes of a virtual warp"),
         Field("launch", "u32", "a number, above the start's, that no other launch of the last 2^22 has"),
@@ -164,7 +174,7 @@ HEADER: Final = header(
         "START_DISTANCE": START_DISTANCE,
         "START_LAUNCH": START_LAUNCH,
     },
-    scoped=(Gathering, Status, Culling, Tiles, Storage),
+    scoped=(Gathering, Status, Culling, Tiles, Neighbours, Storage),
     indexes=(LabCounter,),
     structs=(_ARGUMENTS,),
 )

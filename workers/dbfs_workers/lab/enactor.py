@@ -102,7 +102,7 @@ class Ahead:
         self.levels = min(2 * self.levels, self._most) if calm else 1
 
 
-_NUMBERED: Final = ("gathering", "status", "culling", "tiles", "storage")
+_NUMBERED: Final = ("gathering", "status", "culling", "tiles", "neighbours", "storage")
 
 
 def policy_numbers(policy: Policy) -> dict[str, int]:
@@ -218,7 +218,7 @@ class Enactor:
         """
         steps = [step for level in levels for step in level]
         launches = [
-            (step.source, step.kernel, self._at_most(self._blocks(step, size, first=not at and len(levels) == 1)))
+            (step.source, step.kernel, self._blocks(step, size, first=not at and len(levels) == 1))
             for at, step in enumerate(steps)
         ]
         self._begin(len(steps), size, distance)
@@ -325,17 +325,21 @@ class Enactor:
         return 0 if array is None else self._device.address(array)
 
     def _blocks(self, step: Step, size: int, *, first: bool) -> int:
-        """Return the blocks of a step's launch: one for 32 entries of the queue.
+        """Return the blocks of a step's launch: one for 32 entries of the queue, as far as the policy allows.
 
         The host knows the queue of the first step of a chain. For the steps behind it the queue may have grown.
         """
-        tuning = self.problem.tuning
+        tuning, threads = self.problem.tuning, self._device.threads
         if step.rows:
-            return -(-self.problem.rows // self._device.threads)
-        if first:
-            return -(-size // _LANES)
-        # Powers of two, so that chains are alike.
-        return max(1 << (tuning.growth * size // _LANES).bit_length(), tuning.least_behind)
+            return self._at_most(-(-self.problem.rows // threads))
+        blocks = -(-size // _LANES)
+        if not first:
+            # Powers of two, so that chains are alike.
+            grown = min(tuning.growth * size, step.arguments["in_size"])
+            blocks = max(1 << (grown // _LANES).bit_length(), tuning.least_behind)
+        if self.policy.tiles == "oversubscribe":
+            return max(self._at_most(blocks), -(-blocks * _LANES // threads))
+        return self._at_most(blocks)
 
     def _begin(self, rows: int, size: int, distance: int) -> None:
         """Clear ``rows`` rows of counters, and say how many entries the first queue has and which label follows."""

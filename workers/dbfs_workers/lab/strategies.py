@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from dbfs_workers.cuda.lab_layout import Culling, Gathering, Status, Storage, Tiles
+from dbfs_workers.cuda.lab_layout import Culling, Gathering, Neighbours, Status, Storage, Tiles
 from dbfs_workers.errors import InvalidOptionError
 
 
@@ -17,6 +17,7 @@ GATHERING: Final = _words(Gathering)
 STATUS: Final = _words(Status)
 CULLING: Final = _words(Culling)
 TILES: Final = _words(Tiles)
+NEIGHBOURS: Final = _words(Neighbours)
 GRID: Final = ("device", "c2050")
 WIDTH: Final = ("32", "16", "8", "4")
 ITEMS: Final = ("2", "1", "4")
@@ -31,6 +32,7 @@ CHOICES: Final = {
     "status": STATUS,
     "culling": CULLING,
     "tiles": TILES,
+    "neighbours": NEIGHBOURS,
     "grid": GRID,
     "width": WIDTH,
     "items": ITEMS,
@@ -86,7 +88,7 @@ _LIST: Final = (
         "One launch per level turns the vertex queue into the next vertex queue; neighbours never go through memory.",
         "the least memory traffic of the four",
         "Merrill 2012, section 5.1",
-        _ALL,
+        (*_ALL, "neighbours"),
     ),
     Strategy(
         "contract-expand",
@@ -275,6 +277,7 @@ class Policy:
         status: where a kernel looks whether a vertex was visited, and how it labels one, of ``STATUS``.
         culling: which duplicates a block drops, one of ``CULLING``.
         tiles: how blocks take tiles, and where their output goes, one of ``TILES``.
+        neighbours: whether ``expand-contract`` culls its gathered neighbours too, one of ``NEIGHBOURS``.
         grid: threads of a launch at most, one of ``GRID``: as many as the device runs at once, or as Merrill's GPU did.
         width: lanes of a virtual warp, one of ``WIDTH``.
         items: entries or neighbours that a thread holds at a time, one of ``ITEMS``: the more, the more reads are under
@@ -292,6 +295,7 @@ class Policy:
     status: str = "bitmask"
     culling: str = "warp+history"
     tiles: str = "share"
+    neighbours: str = "pass"
     grid: str = "device"
     width: str = "32"
     items: str = "2"
@@ -308,7 +312,8 @@ def parse(text: str) -> Policy:
 
     Raises:
         InvalidOptionError: no strategy has the name, or the strategy has no such option, or the option no such value;
-            or a block of the strategy reserves places more than once for a tile, so that tiles have no order.
+            or two options exclude each other; or a block of the strategy reserves places more than once for a tile, so
+            that tiles have no order.
     """
     name, _, options = text.partition(":")
     if name not in STRATEGIES:
@@ -329,5 +334,10 @@ def parse(text: str) -> Policy:
         raise InvalidOptionError(
             "strategy expand-contract: tiles=order needs one reservation for a tile, and this strategy makes one for "
             "each batch of neighbours; choose tiles=share or tiles=steal, or strategy two-phase"
+        )
+    if (policy.tiles, policy.grid) == ("oversubscribe", "c2050"):
+        raise InvalidOptionError(
+            f"strategy {name}: tiles=oversubscribe launches a block for each tile, and grid=c2050 allows 84 blocks; "
+            "choose tiles=steal, by which 84 blocks take the next tiles, or grid=device"
         )
     return policy

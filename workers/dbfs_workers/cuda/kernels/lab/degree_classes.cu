@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(cons
     const bool valid = lane() == 0 && first + warp() < a.in_size;
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[first + warp()]) : no_list();
-    gather_by_warps<true>(a, list, s.gather, [&](Batch batch) {
+    gather_by_warps<true>(a, list, [&](Batch batch) {
       claim_unvisited(a, batch, tally);
       append_found(a, batch, s);
     });

@@ -22,6 +22,12 @@ __device__ __forceinline__ bool any_left(bool left) {
   return kTogether ? bool(__syncthreads_or(left)) : left;
 }
 
+// The list that one lane of the warp holds.
+__device__ __forceinline__ List list_of_lane(const List& own, u32 from) {
+  return List{__shfl_sync(kAll, own.begin, from), __shfl_sync(kAll, own.end, from), __shfl_sync(kAll, own.place, from),
+              __shfl_sync(kAll, own.vertex, from), __shfl_sync(kAll, own.page, from)};
+}
+
 // Every thread walks its own list. The longest list of the block holds up all threads.
 template <bool kTogether, class Visit>
 __device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
@@ -43,19 +49,16 @@ __device__ __forceinline__ void gather_serially(const LabArguments& a, List list
   }
 }
 
-// The warps take the block's lists by turns, whichever threads hold them. Short lists leave lanes idle. On pages, a warp goes
-// to a page together (Tödling 2019, section 7).
+// Each warp takes the lists of its own lanes one after another. Short lists leave lanes idle, and a warp with long lists
+// holds up the block. On pages, a warp goes to a page together (Tödling 2019, section 7).
 template <bool kTogether, class Visit>
-__device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, GatherScratch& s, Visit visit) {
-  u64 total;
-  const u64 at = block_sums(own.size() > 0, s.block, total);
-  if (own.size() > 0) s.lists[at] = own;
-  __syncthreads();
+__device__ __forceinline__ void gather_by_warps(const LabArguments& a, const List& own, Visit visit) {
+  u32 rest = __ballot_sync(kAll, own.size() > 0);
   List list = no_list();
-  for (u32 next = warp();;) {
-    if (list.size() <= 0 && next < total) {
-      list = s.lists[next];
-      next += kWarps;
+  for (;;) {
+    if (list.size() <= 0 && rest) {
+      list = list_of_lane(own, __ffs(rest) - 1);
+      rest &= rest - 1;
     }
     if (!any_left<kTogether>(list.size() > 0)) return;
     if (on_pages(a)) {
@@ -144,7 +147,7 @@ __device__ __forceinline__ void gather(const LabArguments& a, List list, GatherS
       gather_serially<kTogether>(a, list, visit);
       break;
     case Gathering::kWarp:
-      gather_by_warps<kTogether>(a, list, s, visit);
+      gather_by_warps<kTogether>(a, list, visit);
       break;
     case Gathering::kScan:
       gather_by_scan(a, list, s, visit);
@@ -152,7 +155,7 @@ __device__ __forceinline__ void gather(const LabArguments& a, List list, GatherS
     case Gathering::kScanWarpCta: {
       gather_by_block(a, list, s, visit);
       const bool long_list = list.size() >= kLanes;
-      if (__syncthreads_or(long_list)) gather_by_warps<kTogether>(a, long_list ? list : no_list(), s, visit);
+      gather_by_warps<kTogether>(a, long_list ? list : no_list(), visit);
       gather_by_scan(a, long_list ? no_list() : list, s, visit);
       break;
     }

@@ -16,6 +16,7 @@
 #define DBFS_LAB_STATUS a.status
 #define DBFS_LAB_CULLING a.culling
 #define DBFS_LAB_TILES a.tiles
+#define DBFS_LAB_NEIGHBOURS a.neighbours
 #define DBFS_LAB_STORAGE a.storage
 #endif
 
@@ -34,6 +35,9 @@ __device__ __forceinline__ u32 gathering(const LabArguments& a) { return DBFS_LA
 __device__ __forceinline__ u32 status(const LabArguments& a) { return DBFS_LAB_STATUS; }
 __device__ __forceinline__ u32 culling(const LabArguments& a) { return DBFS_LAB_CULLING; }
 __device__ __forceinline__ Tiles tiles(const LabArguments& a) { return Tiles(DBFS_LAB_TILES); }
+__device__ __forceinline__ bool culls_neighbours(const LabArguments& a) {
+  return Neighbours(DBFS_LAB_NEIGHBOURS) == Neighbours::kCull;
+}
 __device__ __forceinline__ bool on_pages(const LabArguments& a) { return Storage(DBFS_LAB_STORAGE) == Storage::kPages; }
 
 __device__ __forceinline__ u32 lane() { return threadIdx.x % kLanes; }

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand(const 
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
     with_places(a, tile, [&](auto start) { expand_lists(a, list, s, start); });
-  });
+  }, tiles(a));
   tally.add_to(a.counters);
 }
 

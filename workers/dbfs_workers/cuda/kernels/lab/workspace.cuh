@@ -18,8 +18,8 @@ __device__ __forceinline__ u64 tile_of(u64 size) {
   return share < kLanes ? kLanes : share < kThreads ? share : kThreads;
 }
 
-// The number of the next tile that no block has taken. All threads of a block call it.
-static __device__ __forceinline__ u64 take_tile(const LabArguments& a) {
+// The number of this block's turn to take tiles. All threads of a block call it.
+static __device__ __forceinline__ u64 take_turn(const LabArguments& a) {
   __shared__ u64 taken;
   __syncthreads();
   if (threadIdx.x == 0) taken = atomicAdd(a.counters + kTiles, u64(1));
@@ -27,24 +27,42 @@ static __device__ __forceinline__ u64 take_tile(const LabArguments& a) {
   return taken;
 }
 
-// Call `work(number)` for each tile (Merrill 2012, section 4.1): those that fall to this block if tiles are shared evenly,
-// else the next one that no block has taken. All threads of a block call it together.
+// Call `work(number)` for each tile that falls to this block, in ascending order (Merrill 2012, section 4.1). A duplicate
+// often lies in a neighbouring tile. So a share is one range of tiles, and a block steals runs: it then sees the duplicate
+// after the status of the first is written. With a block a tile, blocks begin in the order of their tiles; blocks that are
+// too few take further tiles. All threads of a block call it together.
 template <class Work>
-__device__ __forceinline__ void for_each_number(const LabArguments& a, u64 count, Work work) {
-  if (tiles(a) == Tiles::kShare || count == 1) {
+__device__ __forceinline__ void for_each_number(const LabArguments& a, u64 count, Tiles how, Work work) {
+  if (how == Tiles::kShare) {
+    const u64 end = count * (blockIdx.x + 1) / gridDim.x;
+    for (u64 number = count * blockIdx.x / gridDim.x; number < end; ++number) work(number);
+  } else if (how == Tiles::kOversubscribe || count == 1) {
     for (u64 number = blockIdx.x; number < count; number += gridDim.x) work(number);
-    return;
+  } else {
+    // In each round of turns the blocks take half of the tiles that are left, and in the end a tile a turn. Tiles in order
+    // wait for the tiles before them, so no block may hold several.
+    const u64 blocks = gridDim.x;
+    u64 rounds = 0;
+    while (how == Tiles::kSteal && count >> (rounds + 1) >= blocks) ++rounds;
+    for (u64 number = 0; number < count;) {
+      const u64 turn = take_turn(a), round = turn / blocks < rounds ? turn / blocks : rounds, at = turn - round * blocks;
+      const u64 left = count >> round, taken = round < rounds ? left - (left >> 1) : blocks;
+      const u64 end = count - left + taken * (at + 1) / blocks;
+      for (number = count - left + taken * at / blocks; number < end && number < count; ++number) work(number);
+    }
   }
-  for (u64 number = take_tile(a); number < count; number = take_tile(a)) work(number);
 }
 
-// Call `work(valid, place, number)` for the entries of the input queue, one a thread, and the number of their tile.
+// Call `work(valid, place, number)` for the entries of the input queue, one a thread, and the number of their tile. The
+// entries of a small tile lie apart, so that each warp has its part of the lists. Only Merrill's strategies take tiles by the
+// policy.
 template <class Work>
-__device__ __forceinline__ void for_each_tile(const LabArguments& a, u64 size, Work work) {
+__device__ __forceinline__ void for_each_tile(const LabArguments& a, u64 size, Work work,
+                                              Tiles how = Tiles::kOversubscribe) {
   const u64 tile = tile_of(size);
-  for_each_number(a, (size + tile - 1) / tile, [&](u64 number) {
-    const u64 first = number * tile, place = first + threadIdx.x;
-    work(place < first + tile && place < size, place, number);
+  for_each_number(a, (size + tile - 1) / tile, how, [&](u64 number) {
+    const u64 first = number * tile, apart = kThreads / tile, place = first + threadIdx.x / apart;
+    work(threadIdx.x % apart == 0 && place < first + tile && place < size, place, number);
   });
 }
 
@@ -53,7 +71,7 @@ __device__ __forceinline__ void for_each_tile(const LabArguments& a, u64 size, W
 template <u32 kSize, class Work>
 __device__ __forceinline__ void for_each_batch(const LabArguments& a, Tally& tally, Work work) {
   const u64 size = in_size(a), tile = u64(kThreads) * kSize;
-  for_each_number(a, (size + tile - 1) / tile, [&](u64 number) {
+  for_each_number(a, (size + tile - 1) / tile, tiles(a), [&](u64 number) {
     BatchOf<kSize> batch;
 #pragma unroll
     for (u32 item = 0; item < kSize; ++item) {
