@@ -18,12 +18,12 @@ __device__ __forceinline__ void for_each_list(const LabArguments& a, u64 size, T
 
 // Claim the neighbours of the block's lists, as the policy gathers them, and append those that were claimed.
 __device__ __forceinline__ void claim_neighbours(const LabArguments& a, const List& list, GatherScratch& s, Tally& tally) {
-  const auto append = [&](const Finds& finds) { append_finds(a, finds, s.block); };
+  const auto append = [&](const auto& finds) { append_finds(a, finds, s.block); };
   if (Gathering(gathering(a)) == Gathering::kSerial) {
     claim_alone(a, list, tally, append);
     return;
   }
-  RegisterQueue queue;
+  QueueTogether queue;
   gather(a, list, s, [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
   queue.flush(append);
 }

@@ -6,7 +6,7 @@ namespace dbfs {
 namespace lab {
 
 constexpr u32 kClassBits = 16;  // of a packed count: a block appends fewer than 2^16 vertices at a time
-static_assert(kThreads * kFinds < 1 << kClassBits, "a count of a block must fit its bits");
+static_assert(kThreads * kFindsAlone < 1 << kClassBits, "a count of a block must fit its bits");
 constexpr u64 kClassMask = (1u << kClassBits) - 1;
 
 struct ClassScratch {
@@ -51,7 +51,8 @@ __device__ __forceinline__ void append_by_class(const LabArguments& a, const Bat
 }
 
 // Sort finds while exploring, if their classes are written; else append them to one queue, which a pass sorts.
-__device__ __forceinline__ void append_found(const LabArguments& a, const Finds& finds, ClassScratch& s) {
+template <u32 kFinds>
+__device__ __forceinline__ void append_found(const LabArguments& a, const BatchOf<kFinds>& finds, ClassScratch& s) {
   if (a.flags) {
     append_by_class(a, finds, s);
   } else {

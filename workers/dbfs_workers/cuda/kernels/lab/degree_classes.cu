@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(co
   __shared__ ClassScratch s;
   Tally tally;
   for_each_list(a, a.in_size, tally, [&](const List& list) {
-    claim_alone(a, list, tally, [&](const Finds& finds) { append_found(a, finds, s); });
+    claim_alone(a, list, tally, [&](const auto& finds) { append_found(a, finds, s); });
   });
   tally.add_to(a.counters);
 }
@@ -28,8 +28,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(co
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  RegisterQueue queue;
-  const auto append = [&](const Finds& finds) { append_found(a, finds, s); };
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_found(a, finds, s); };
   for (u64 first = u64(blockIdx.x) * kWarps; first < a.in_size; first += u64(gridDim.x) * kWarps) {
     const bool valid = lane() == 0 && first + warp() < a.in_size;
     tally.looked_at += valid;
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_sort_by_class
 
 // One of `parts` blocks walks its part of a list.
 template <class Append>
-__device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32 part, u32 parts, RegisterQueue& queue,
+__device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32 part, u32 parts, QueueTogether& queue,
                                           Tally& tally, Append append) {
   const bool counts = part == 0 && threadIdx.x == 0;
   tally.looked_at += counts;
@@ -61,8 +61,8 @@ __device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_blocks(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  RegisterQueue queue;
-  const auto append = [&](const Finds& finds) { append_found(a, finds, s); };
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_found(a, finds, s); };
   for (u64 place = blockIdx.x; place < a.in_size; place += gridDim.x) {
     walk_part(a, a.in_ids[place], 0, 1, queue, tally, append);
   }
@@ -73,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_blocks(con
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_grid(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  RegisterQueue queue;
-  const auto append = [&](const Finds& finds) { append_found(a, finds, s); };
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_found(a, finds, s); };
   for (u64 place = 0; place < a.in_size; ++place) {
     walk_part(a, a.in_ids[place], blockIdx.x, gridDim.x, queue, tally, append);
   }

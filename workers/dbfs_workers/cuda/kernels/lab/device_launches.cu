@@ -20,8 +20,8 @@ using namespace dbfs::lab;
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_large_list(const LabArguments a, u32 vertex) {
   __shared__ BlockScratch s;
   Tally tally;
-  RegisterQueue queue;
-  const auto append = [&](const Finds& finds) { append_finds(a, finds, s); };
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_finds(a, finds, s); };
   gather_part(a, list_of(a, vertex), blockIdx.x, gridDim.x,
               [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
   queue.flush(append);

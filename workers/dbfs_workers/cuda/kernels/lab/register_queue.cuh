@@ -7,12 +7,13 @@
 namespace dbfs {
 namespace lab {
 
-constexpr u32 kFinds = 8;  // vertices that a thread keeps; the paper prints no number
+// Vertices that a thread keeps; the paper prints no number. With more of them fewer blocks fit a multiprocessor: where
+// threads share lists, and none finds many vertices, 8 were slower than 4 on audikw1, by 1.3 times on an H200.
+constexpr u32 kFindsAlone = 8, kFindsTogether = 2 * kItems;
 
-using Finds = BatchOf<kFinds>;
-
+template <u32 kFinds>
 struct RegisterQueue {
-  Finds finds;  // the first places, without a gap
+  BatchOf<kFinds> finds;  // the first places, without a gap
 
   __device__ __forceinline__ bool full() const { return __popc(finds.valid) + kItems > kFinds; }
 
@@ -44,10 +45,12 @@ struct RegisterQueue {
   }
 };
 
+using QueueTogether = RegisterQueue<kFindsTogether>;
+
 // Each thread walks its list alone, and claims the neighbours. The block appends once, and earlier where a queue is full.
 template <class Append>
 __device__ __forceinline__ void claim_alone(const LabArguments& a, List list, Tally& tally, Append append) {
-  RegisterQueue queue;
+  RegisterQueue<kFindsAlone> queue;
   do {
     while (list.size() > 0 && !queue.full()) queue.claim(a, take_some(a, list), tally);
     queue.flush(append);
@@ -55,7 +58,8 @@ __device__ __forceinline__ void claim_alone(const LabArguments& a, List list, Ta
 }
 
 // Append the finds of all threads to the output queue, those of a thread behind one another.
-__device__ __forceinline__ void append_finds(const LabArguments& a, const Finds& finds, BlockScratch& s) {
+template <u32 kFinds>
+__device__ __forceinline__ void append_finds(const LabArguments& a, const BatchOf<kFinds>& finds, BlockScratch& s) {
   u64 total;
   const u64 first = block_sums(__popc(finds.valid), s, total, Behind{a});
 #pragma unroll
