@@ -83,7 +83,7 @@ SMALL_KERNELS = {
     "lab/bitmap_queue.cu": {"dbfs_lab_bitmap_queue"},
     "lab/matrix_vector.cu": {"dbfs_lab_matrix_vector"},
     "lab/hierarchical.cu": {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
-    "lab/pages.cu": {f"dbfs_lab_{name}" for name in ("fill_pages", "plan_insertion", "insert", "delete")},
+    "lab/pages.cu": {f"dbfs_lab_{name}" for name in ("fill_pages", "read_pages", "plan_batch", "insert", "delete")},
     "lab/phases.cu": {"dbfs_lab_gather_alone", "dbfs_lab_look_up_alone", "dbfs_lab_gather_and_look_up"},
     "lab/degree_classes.cu": {
         f"dbfs_lab_{name}"
