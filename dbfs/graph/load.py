@@ -28,7 +28,9 @@ from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
+from dbfs.graph.living import Updates
 from dbfs.integers import whole_count
+from dbfs.lab import CHOICES
 from dbfs.progress import ProgressOption, build_reporter
 from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient, error_words
@@ -70,6 +72,7 @@ def load(
     keep_edges: bool = False,
     mutable: bool = False,
     room: int = 0,
+    storage: str = "csr",
     layout: str = "1d",
     backend: str = "auto",
     deadline: float | str | None = None,
@@ -124,6 +127,10 @@ def load(
             first update needs memory for a copy of the graph, to move the rows to pages; on GPUs each update does.
         room: vertices that ``Graph.insert_vertices``, or new ids in ``Graph.insert_edges``, may add to those of the
             edges.
+        storage: ``pages`` keeps the rows of a graph on one GPU on linked pages, as faimGraph does (Tödling 2019).
+            Updates change them in place, and strategies with ``storage=pages`` traverse them. All other calls read a
+            CSR, which is copied from the pages once for each version that they read. It needs ``mutable=True`` and
+            ``ranks=1``, and goes without ``in_edges``.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
             its column only, and fewer bytes are sent with many ranks. It is for the resident engine; each edge is
@@ -174,6 +181,7 @@ def load(
         gang = Gang(client, roster(client, ranks, timeout=deadline))
         chosen = choose_backend(gang, backend)
         options = _laid_out(listed, gang, options, chosen, mutable=mutable)
+        _require_storage(storage, gang.p, chosen, mutable=mutable)
         shown = listed.name if name is None else name
         with _reserved(gang, graph_id, name, replace):
             if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
@@ -210,7 +218,14 @@ def load(
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
         logger.warning(words, record.name, formed.exchange, formed.slower)
-    return Graph(record, formed, client)
+    graph = Graph(record, formed, client)
+    if storage == "pages":
+        try:
+            Updates(graph).change("link")
+        except BaseException:
+            graph.unload()
+            raise
+    return graph
 
 
 @public
@@ -300,6 +315,26 @@ def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, 
         words = f"layout='2d' with backend={backend!r}"
         _require_exchange(words, EXCHANGES_OF_GRIDS[backend], config.choice("exchange", EXCHANGES))
     return options
+
+
+def _require_storage(storage: str, p: int, backend: str, *, mutable: bool) -> None:
+    """Refuse a storage that the other options do not go with. Errors as for ``load``."""
+    if storage not in CHOICES["storage"]:
+        raise InvalidOptionError(f"unknown storage {storage!r}; choose one of {', '.join(CHOICES['storage'])}")
+    if storage == "csr":
+        return
+    if not mutable:
+        raise InvalidOptionError(
+            "storage='pages' is for graphs that updates may change: it needs mutable=True. A strategy with "
+            "storage=pages copies other graphs to pages itself"
+        )
+    if (p, backend) != (1, "cuda"):
+        here = f"{p} rank{'s' if p > 1 else ''} with backend={backend!r}"
+        raise InvalidOptionError(
+            f"storage='pages' needs one GPU, dbfs.load(..., ranks=1, backend='cuda'), not {here}; mutable=True alone "
+            "takes updates on any ranks"
+        )
+    _require_exchange("storage='pages'", ("auto", "cuda_ipc"), config.choice("exchange", EXCHANGES))
 
 
 @contextlib.contextmanager

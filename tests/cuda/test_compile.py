@@ -27,6 +27,9 @@ from dbfs_workers.cuda.module import (
 )
 from dbfs_workers.cuda.summary import SHARED_BINS, SHARED_BYTES
 from dbfs_workers.errors import BackendUnavailableError
+from dbfs_workers.lab.device import defines
+from dbfs_workers.lab.enactor import policy_constants
+from dbfs_workers.lab.strategies import parse
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheels here are for Linux"),
@@ -80,7 +83,7 @@ SMALL_KERNELS = {
     "lab/bitmap_queue.cu": {"dbfs_lab_bitmap_queue"},
     "lab/matrix_vector.cu": {"dbfs_lab_matrix_vector"},
     "lab/hierarchical.cu": {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
-    "lab/pages.cu": {f"dbfs_lab_{name}" for name in ("fill_pages", "plan_insertion", "insert", "delete")},
+    "lab/pages.cu": {f"dbfs_lab_{name}" for name in ("fill_pages", "read_pages", "plan_batch", "insert", "delete")},
     "lab/phases.cu": {"dbfs_lab_gather_alone", "dbfs_lab_look_up_alone", "dbfs_lab_gather_and_look_up"},
     "lab/degree_classes.cu": {
         f"dbfs_lab_{name}"
@@ -149,6 +152,23 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
     found = functions(log)
     assert set(found) == SMALL_KERNELS[source]
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "policy"),
+    [
+        ("lab/atomic_queue.cu", "atomic-queue:gathering=serial"),
+        ("lab/atomic_queue.cu", "atomic-queue:gathering=serial,items=4,threads=512,storage=pages"),
+        ("lab/atomic_queue.cu", "atomic-queue:items=4"),
+        ("lab/degree_classes.cu", "degree-classes:items=4,threads=512"),
+    ],
+)
+def test_queues_in_registers_take_no_local_memory(source: str, policy: str) -> None:
+    parsed = parse(policy)
+    _, log = compile_cubin(source, "sm_90", defines(int(parsed.threads), policy_constants(parsed)), verbose=True)
+    found = functions(log)
+    assert set(found) == SMALL_KERNELS[source]
+    assert {name: (one.stack, one.spilled) for name, one in found.items() if one.stack or one.spilled} == {}
 
 
 @pytest.mark.matrix

@@ -115,6 +115,22 @@ def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
         assert dict(run.counters)["expanded"] == run.reached
 
 
+@pytest.mark.parametrize("policy", ["atomic-queue:gathering=serial", "child-kernels:gathering=serial"])
+@pytest.mark.parametrize("storage", ["csr", "pages"])
+def test_a_block_appends_what_its_threads_kept_at_once(policy: str, storage: str) -> None:
+    """Lists of up to 8 neighbours fill no queue of a thread, so that a tile's finds lie in the order of its lists."""
+    for most, whole in ((8, True), (60, False)):
+        lengths = np.random.default_rng(most).integers(0, most + 1, 3 * THREADS)
+        first = 1 + np.arange(lengths.size)
+        leaves = int(first[-1]) + 1 + np.arange(lengths.sum())
+        src = np.concatenate([np.zeros(lengths.size, int), np.repeat(first, lengths)])
+        arrays = 1 + lengths.size + leaves.size, src, np.concatenate([first, leaves])
+        written = recorded(arrays, f"{policy},storage={storage}", replace(ROOMY, child_degree=1 << 20))
+        (ids,) = [ids for _, ids in written if len(ids) == leaves.size]
+        assert sorted(ids) == leaves.tolist()
+        assert (np.flatnonzero(np.diff(ids) != 1).size <= 3) == whole
+
+
 @pytest.mark.parametrize("options", ["", ":classes=3", ":sorting=pass", ":classes=3,sorting=pass", ":storage=pages"])
 @pytest.mark.parametrize("degrees", [(3, 40), (100, 299)])
 def test_every_class_walks_its_lists(degrees: tuple[int, int], options: str) -> None:

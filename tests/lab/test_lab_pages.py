@@ -54,7 +54,7 @@ def lists_of(keys: NDArray[np.uint64]) -> Arrays:
 
 def held(pages: LinkedPages) -> NDArray[np.uint64]:
     """Return the edges on the pages, ascending. Every page is in one list or free; all but a row's last are full."""
-    lists, pool, free = (pages._device.read(array) for array in (pages.lists, pages.pool, pages._free_pages))
+    lists, pool, free = (pages.device.read(array) for array in (pages.lists, pages.pool, pages._free_pages))
     seen, keys = [], []
     for row, (head, degree) in enumerate(zip(lists >> np.uint64(32), lists & np.uint64(2**32 - 1), strict=True)):
         page = int(head)
@@ -105,10 +105,31 @@ def gpu(_seed: int) -> Device:
 )
 def test_batches_change_rows_in_place(device: Callable[[int], Device], seed: int) -> None:
     pages, there = changed(device(seed), seed)
-    everything = pages._device.xp.asarray(there)
+    everything = pages.device.xp.asarray(there)
     assert pages.insert(everything[:0]) == pages.delete(everything[:0]) == 0
     assert pages.delete(everything) == there.size
     assert (held(pages).size, pages.free) == (0, pages.pool.shape[0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_grows_and_its_rows_come_back_as_a_csr(seed: int) -> None:
+    pages, there = changed(EmulatedGpu(seed), seed)
+    for more in (1, 1000):
+        before, wanted = pages.free, pages.free + more
+        assert pages.reserve(before) == 0
+        needed = pages.reserve(wanted)
+        pages.grow(before)
+        assert pages.free == before
+        pages.grow(wanted)
+        assert pages.free >= wanted
+        assert needed == pages.pool.nbytes + 32 * 128 + pages._free_pages.nbytes - 4 + 4 * 32
+        np.testing.assert_array_equal(held(pages), there)
+        for array, expected in zip(pages.csr(), lists_of(there), strict=True):
+            np.testing.assert_array_equal(array, expected)
+    everything = keys_of(np.repeat(np.arange(ROWS), ROWS), np.tile(np.arange(ROWS), ROWS))
+    pages.insert(everything)
+    np.testing.assert_array_equal(held(pages), everything)
+    assert (pages.edges, pages.csr()[0][-1]) == (ROWS**2, ROWS**2)
 
 
 @pytest.mark.parametrize("policy", VERSIONS)

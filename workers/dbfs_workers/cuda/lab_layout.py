@@ -138,7 +138,7 @@ _ARGUMENTS: Final = Struct(
             "tile_sums",
             "u64*",
             "[tiles] a word for each tile of the input queue, see InOrder in block.cuh; or [owners][blocks] entries, "
-            "or their running sums",
+            "or their running sums; or [edges] how often a batch's edges are there; or keys of all edges",
         ),
         Field("in_size", "u64", "entries of the input queue; with `before`, entries that it holds"),
         Field("out_capacity", "u64", "entries that the output queue holds"),

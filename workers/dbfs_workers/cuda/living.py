@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.cuda import building, device_memory
+from dbfs_workers.errors import InvalidOptionError
 from dbfs_workers.storage.edge_bins import BinStore
 from dbfs_workers.storage.living import Updated, with_ids, with_vertices
 from dbfs_workers.storage.pages import Changes, Order
@@ -23,8 +24,8 @@ _SUMS: Final = 7
 _NO_KEY: Final = 2**64 - 1
 # Of a key: its index (8), the columns that it adds (8), and their sums and the sums' copy (16).
 _PLAN_BYTES: Final = 32
-# Keys of a batch whose changes are logged. With more of them, a new traversal takes less time than a repair.
-_MOST_LOGGED: Final = 1 << 16
+MOST_LOGGED: Final = 1 << 16
+"""Keys of a batch whose changes are logged. With more of them, a new traversal takes less time than a repair."""
 
 
 def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, where: str) -> tuple[Csr, Changes]:
@@ -55,7 +56,7 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
     building.launch(_SOURCE, "dbfs_plan_changes", keys.size, plan)
     # Before each key, the columns of the keys before it.
     before = cupy.cumsum(amounts)
-    effective = cupy.asnumpy(keys[amounts[1:] > 0]) if keys.size <= _MOST_LOGGED else None
+    effective = cupy.asnumpy(keys[amounts[1:] > 0]) if keys.size <= MOST_LOGGED else None
     del amounts
     sign = -1 if delete else 1
     total = sign * int(before[-1])
@@ -90,6 +91,8 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
     import cupy
 
     partition = partition.on(cupy)
+    if spec.kind == "link":
+        raise InvalidOptionError("storage='pages' needs exchange='cuda_ipc', on a GPU of the worker's own")
     if spec.kind in ("compact", "freeze", "thaw"):
         # A CSR has no free pages, and takes updates as it is.
         return Updated(partition)
@@ -100,14 +103,14 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         return Updated(replace(partition, stripe=stripe, deleted=deleted, version=version), vertices=vertices)
     stripe, later, fresh = with_ids(partition, spec)
     order, delete = Order(stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
-    keys = _keys(order, spec, edges, where, reverse=False)
+    keys = keys_of_batch(order, spec, edges, where, reverse=False)
     if not delete and partition.deleted.size:
         require_present(partition, np.concatenate(order.ends(cupy.asnumpy(keys))))
     directed = partition.directed
     out, changes = merged(partition.out_edges, keys, order, directed=directed, delete=delete, where=where)
     into = partition.in_edges
     if into is not None:
-        in_keys = _keys(order, spec, in_edges, where, reverse=True)
+        in_keys = keys_of_batch(order, spec, in_edges, where, reverse=True)
         into, _ = merged(into, in_keys, order, directed=True, delete=delete, where=where)
     vertices = np.setdiff1d(spec.vertices, partition.deleted)
     following = replace(
@@ -154,7 +157,7 @@ def _own_keys(partition: Partition, src: Any, dst: Any, *, symmetrise: bool, whe
     return binned.keys if stripe.p == 1 else binned.keys[first:end].copy()
 
 
-def _keys(order: Order, spec: UpdateSpec, edges: BatchEdges, where: str, *, reverse: bool) -> Any:
+def keys_of_batch(order: Order, spec: UpdateSpec, edges: BatchEdges, where: str, *, reverse: bool) -> Any:
     """Return the keys of a batch's edges, or of their reverses, on the GPU; the spec itself may have the edges."""
     import cupy
 

@@ -53,7 +53,7 @@ def traverse(
     """Traverse a graph of one rank by a strategy.
 
     Args:
-        offsets: int64[rows + 1], in the device's memory.
+        offsets: int64[rows + 1], in the device's memory; None with ``pages``, as are the columns.
         columns: uint32, rows of the neighbours, there too.
         source: row of the source.
         policy: the strategy and its options.

@@ -368,7 +368,7 @@ class Enactor:
         choose = "" if self.policy.status == "claims" else "status=claims" if culls else f"culling={CULLING[-1]}"
         return QueueOverflowError(
             f"strategy {self.policy.strategy}, level {max(0, distance - 1)}: the queue needs {needed} entries and has "
-            f"{capacity} for {self.problem.rows} vertices and {self.problem.columns.size} edges; duplicates "
+            f"{capacity} for {self.problem.rows} vertices and {self.problem.edges} edges; duplicates "
             f"fill it with status={self.policy.status},culling={self.policy.culling}{choose and f': choose {choose}'}"
         )
 

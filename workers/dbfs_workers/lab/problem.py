@@ -36,7 +36,7 @@ class Problem:
 
     Args:
         device: where the arrays are.
-        offsets: int64[rows + 1].
+        offsets: int64[rows + 1]; None on pages, as are the columns.
         columns: uint32, rows of the neighbours.
         in_edges: offsets and columns of the in-edges; None if the graph has none.
         predecessors: whether parents are recorded.
@@ -45,6 +45,7 @@ class Problem:
 
     Attributes:
         degrees: int64[rows], the neighbours of each row.
+        edges: neighbours of all rows.
         labels: int32[rows], -1 unreached.
         parents: uint32[rows], ``NO_VERTEX`` unreached; None without predecessors.
         bitmask: uint8, bits of visited rows in whole words of 32; those of Merrill 2012 are best-effort.
@@ -67,15 +68,16 @@ class Problem:
         self.offsets, self.columns = offsets, columns
         self.pages = pages
         self.degrees = offsets[1:] - offsets[:-1] if pages is None else pages.degrees()
+        self.edges = int(columns.size) if pages is None else pages.edges
         self._in_edges = in_edges
-        self.rows = int(offsets.size) - 1
+        self.rows = int(self.degrees.size)
         self.tuning = tuning
         self.nbytes = 0
         self.labels = self._counted(self._xp.full(self.rows, UNREACHED, np.int32))
         self.parents = self._counted(self._xp.full(self.rows, NO_VERTEX, np.uint32)) if predecessors else None
         self.bitmask = self._counted(self._xp.zeros(4 * (self.rows // 32 + 1), np.uint8))
         # A tile has as many entries as a block has threads, or there are at most as many tiles as blocks.
-        longest = max(self._room(tuning.vertex_queue, self.rows), self._room(tuning.edge_queue, int(columns.size)))
+        longest = max(self._room(tuning.vertex_queue, self.rows), self._room(tuning.edge_queue, self.edges))
         self.tile_sums = self._counted(self._xp.zeros(tuning.most_blocks + longest // tuning.threads + 1, np.uint64))
 
     def in_edges(self) -> tuple[Any, Any]:
@@ -93,7 +95,7 @@ class Problem:
 
     def edge_queue(self) -> Queue:
         """Return a new queue of edges."""
-        room = self._room(self.tuning.edge_queue, int(self.columns.size))
+        room = self._room(self.tuning.edge_queue, self.edges)
         parents = None if self.parents is None else self._counted(self._xp.empty(room, np.uint32))
         return Queue(self._counted(self._xp.empty(room, np.uint32)), parents)
 

@@ -177,7 +177,8 @@ _LIST: Final = (
         "atomic-queue",
         _QUEUES,
         "gpu",
-        "Threads claim neighbours atomically; a prefix sum and one atomic per block give them places in the queue.",
+        "Threads claim neighbours atomically and keep them in registers; a prefix sum and one atomic per block give "
+        "them places in the queue, once for a tile of vertices.",
         "what exact claims cost, compared with culling that lets some duplicates pass",
         "Tödling 2019, the queue",
         ("gathering", "wait", "storage", "items", "threads"),

@@ -7,6 +7,7 @@ from dbfs_workers.cuda.device_graph import DeviceGraph
 from dbfs_workers.errors import DeadlineExceededError
 from dbfs_workers.exchange.protocol import Exchange
 from dbfs_workers.lab import baselines, enact
+from dbfs_workers.lab.pages import LinkedPages
 from dbfs_workers.lab.strategies import parse
 from dbfs_workers.reports import RankRun
 from dbfs_workers.spec import TraversalSpec
@@ -48,12 +49,12 @@ class BaselineTraversal:
 
 
 def traverse_on_gpu(
-    graph: DeviceGraph, spec: TraversalSpec, deadline: float, raise_if_stopped: Callable[[str], None]
+    graph: DeviceGraph | LinkedPages, spec: TraversalSpec, deadline: float, raise_if_stopped: Callable[[str], None]
 ) -> RankRun:
     """Traverse a graph of one rank on its GPU.
 
     Args:
-        graph: the rank's slice, which is the graph.
+        graph: the rank's slice, which is the graph; or the graph on linked pages, for ``storage=pages``.
         spec: the traversal.
         deadline: its end, in seconds of ``time.monotonic()``.
         raise_if_stopped: raises the error of a run that was aborted; called with the place that the run reached.
@@ -64,12 +65,14 @@ def traverse_on_gpu(
     """
 
     def watch(level: int, _frontier: int) -> None:
-        where = f"rank {graph.rank}, level {level}, strategy {spec.strategy}"
+        where = f"rank 0, level {level}, strategy {spec.strategy}"
         raise_if_stopped(where)
         if time.monotonic() > deadline:
             raise DeadlineExceededError(f"run {spec.run_id}: {where}: the deadline passed")
 
     policy, source = parse(spec.strategy), spec.sources[0]
+    if isinstance(graph, LinkedPages):
+        return enact.traverse(None, None, source, policy, watch, predecessors=spec.predecessors, pages=graph)
     return enact.traverse(
         *(graph.row_offsets, graph.columns, source, policy, watch),
         predecessors=spec.predecessors,

@@ -33,10 +33,12 @@ from dbfs_workers.errors import (
     StaleRunError,
 )
 from dbfs_workers.exchange.protocol import Abort, Cause, abort_error
+from dbfs_workers.lab.pages import LinkedPages
+from dbfs_workers.lab.strategies import parse
 from dbfs_workers.levels.batch_words import MappedMemory
 from dbfs_workers.levels.traversals import Watch
 from dbfs_workers.lines.line import GPU_AWAKE_SECONDS
-from dbfs_workers.members import laboratory
+from dbfs_workers.members import laboratory, linked
 from dbfs_workers.members.gpu_versions import MemberOnGpu
 from dbfs_workers.reports import RankProgress, RankRun
 from dbfs_workers.spec import RunSpec, TraversalSpec
@@ -97,6 +99,10 @@ class CudaMember(MemberOnGpu):
         super().__init__(rank, partition_key)
         self._graph_id = graph_id
         self._graph: DeviceGraph | None = None
+        # Of a graph on linked pages: the pages, and the latest version with its totals if the engines have yet to read
+        # it, from a copy.
+        self._pages: LinkedPages | None = None
+        self._ahead: tuple[Partition, GraphTotals] | None = None
         self._engines: list[ResidentKernel] = []
         self._infos: Infos | None = None
         self._connected = False
@@ -128,6 +134,8 @@ class CudaMember(MemberOnGpu):
             device_memory.require(sum(needed.values()) + uploaded, where)
             device_memory.release_pool()
             self._graph = on_device(partition.on(cupy))
+            if isinstance(partition, linked.LinkedPartition):
+                self._pages = partition.out_pages.latest.pages
             self._summary = Summary(self._graph)
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
@@ -210,17 +218,41 @@ class CudaMember(MemberOnGpu):
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
     ) -> "Updated":
         """See ``Member``."""
+        where = f"rank {self.rank}, changing its edges"
+        if spec.kind == "link" or isinstance(partition, linked.LinkedPartition):
+            with failures.typed_errors(where):
+                return linked.updated(partition, spec, edges, where)
         following = super().updated(partition, spec, edges, in_edges)
-        with failures.typed_errors(f"rank {self.rank}, changing its edges"):
+        with failures.typed_errors(where):
             return replace(following, facts=on_device(following.partition))
 
-    def take_over(self, partition: Partition, totals: GraphTotals, facts: DeviceGraph) -> None:
+    def take_over(self, partition: Partition, totals: GraphTotals, facts: "DeviceGraph | linked.Prepared") -> None:
         """See ``Member``."""
         with failures.typed_errors(f"rank {self.rank}, taking version {partition.version} over"):
-            self._graph = facts
-            self._summary = Summary(self._graph)
-            for engine in self._engines:
-                engine.take_over(self._graph, totals)
+            if isinstance(facts, DeviceGraph):
+                self._read_graph(facts, totals)
+                return
+            assert self._graph is not None
+            assert isinstance(partition, linked.LinkedPartition)
+            self._pages = linked.commit(partition, facts)
+            if self._ahead or facts.batch or self._graph.stripe != partition.stripe:
+                self._ahead = partition, totals
+
+    def _read_graph(self, graph: DeviceGraph, totals: GraphTotals) -> None:
+        """Have the engines read a version."""
+        self._graph = graph
+        self._summary = Summary(graph)
+        for engine in self._engines:
+            engine.take_over(graph, totals)
+
+    def _catch_up(self) -> DeviceGraph:
+        """Return the graph that the engines read: that of the latest version, of which linked pages are copied."""
+        if self._ahead is not None:
+            partition, totals = self._ahead
+            self._read_graph(on_device(partition), totals)
+            self._ahead = None
+        assert self._graph is not None
+        return self._graph
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """Stop this rank's kernel. The caller aborts each peer by itself, since kernels do not stop each other."""
@@ -333,6 +365,7 @@ class CudaMember(MemberOnGpu):
             for spec in specs:
                 yield self._traverse_by_strategy(number, spec, deadline)
             return
+        self._catch_up()
         engine = self._engines[int(specs.options.predecessors)]
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
         alone = specs.options.targets or max(map(len, specs.sources)) > layout.FEW_SOURCES
@@ -361,9 +394,8 @@ class CudaMember(MemberOnGpu):
     def _repair(self, partition: Partition, number: int, spec: TraversalSpec, deadline: float) -> RankRun:
         """Repair the labels of an earlier traversal, or make a new one."""
         self._raise_if_stopped(number, f"rank {self.rank}, before a repair")
-        assert self._graph is not None
         kept = self.kept.get(spec.repairs or ("", 0))
-        repaired = self._repaired(self._graph, partition, spec, kept)
+        repaired = self._repaired(self._catch_up(), partition, spec, kept)
         if repaired is None:
             (run,) = self._traverse_all(number, RunSpec.single(spec), deadline)
             return self._of_version(run, spec, partition, kept)
@@ -407,9 +439,9 @@ class CudaMember(MemberOnGpu):
 
     def _traverse_by_strategy(self, number: int, spec: TraversalSpec, deadline: float) -> RankRun:
         """Make a traversal by a strategy of the laboratory."""
-        assert self._graph is not None
+        pages = self._pages if parse(spec.strategy).storage == "pages" else None
         return laboratory.traverse_on_gpu(
-            self._graph, spec, deadline, lambda where: self._raise_if_stopped(number, where)
+            pages or self._catch_up(), spec, deadline, lambda where: self._raise_if_stopped(number, where)
         )
 
     def _raise_if_stopped(self, number: int, where: str) -> None:
@@ -457,7 +489,7 @@ class CudaMember(MemberOnGpu):
         if self._barrier is not None:
             self._barrier.close()
         self._engines = []
-        self._graph = self._summary = None
+        self._graph = self._summary = self._pages = self._ahead = None
         if not shared:
             cupy.get_default_memory_pool().free_all_blocks()
 

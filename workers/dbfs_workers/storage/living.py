@@ -95,6 +95,11 @@ class LivingPartition(Partition):
         return None if self.in_pages is None else self.in_pages.rows
 
     @property
+    def has_parents(self) -> bool:
+        """See ``Partition``."""
+        return not self.directed or self.in_pages is not None
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the rows and of their pages."""
         return self.out_pages.nbytes + (0 if self.in_pages is None else self.in_pages.nbytes)

@@ -118,6 +118,11 @@ class Partition:
         return self.in_edges if self.directed else self.out_edges
 
     @property
+    def has_parents(self) -> bool:
+        """Whether ``parents`` is not None, without a look at the edges."""
+        return not self.directed or self.in_edges is not None
+
+    @property
     def rows(self) -> Rows:
         """The edges that start in this rank's rows, as CPU kernels read them."""
         return self.out_edges.rows
@@ -209,7 +214,7 @@ def describe(partition: Partition) -> PartitionInfo:
         duplicates=partition.duplicates,
         input_edges=partition.input_edges,
         max_degree=partition.max_degree,
-        has_parents=partition.parent_rows is not None,
+        has_parents=partition.has_parents,
         free_pages=partition.free_pages,
         imbalance=partition.imbalance,
         deleted=partition.deleted.size,

@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 from dbfs_workers.errors import DbfsError
 from dbfs_workers.storage.partition import no_vertices
 
-KINDS: Final = ("insert-edges", "delete-edges", "insert-vertices", "delete-vertices", "compact", "freeze", "thaw")
-"""The kinds of updates. Those from ``compact`` on change the memory that the graph takes, and make no new version."""
+KINDS: Final = (
+    *("insert-edges", "delete-edges", "insert-vertices", "delete-vertices"),
+    *("compact", "freeze", "thaw", "link"),
+)
+"""The kinds of updates. Those from ``compact`` on change the memory that the graph takes, and make no new version.
+``link`` moves the rows of one rank on a GPU to linked pages, which the laboratory has."""
 
 
 class NumberedBeforeError(DbfsError, RuntimeError):

@@ -1,6 +1,7 @@
 // Queue with exact claims (Tödling 2019): one launch a level, from vertex queue to vertex queue.
 //
-// Bytes as for expand-contract, and an atomic operation for each vertex found.
+// Bytes as for expand-contract, and an atomic operation for each vertex found. Finds lie in registers until the block has
+// places for them.
 #include "lab/claimed_level.cuh"
 
 using namespace dbfs;

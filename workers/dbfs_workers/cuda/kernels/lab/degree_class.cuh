@@ -1,12 +1,12 @@
 // Queues by class: a vertex belongs to the unit that its list fills, a thread, a warp, a block or the grid (Tödling 2019).
 #pragma once
-#include "lab/workspace.cuh"
+#include "lab/claimed_level.cuh"
 
 namespace dbfs {
 namespace lab {
 
 constexpr u32 kClassBits = 16;  // of a packed count: a block appends fewer than 2^16 vertices at a time
-static_assert(kThreads * kItems < 1 << kClassBits, "a count of a block must fit its bits");
+static_assert(kThreads * kFindsAlone < 1 << kClassBits, "a count of a block must fit its bits");
 constexpr u64 kClassMask = (1u << kClassBits) - 1;
 
 struct ClassScratch {
@@ -50,12 +50,13 @@ __device__ __forceinline__ void append_by_class(const LabArguments& a, const Bat
   }
 }
 
-// Sort the valid ids while exploring, if their classes are written; else append them to one queue, which a pass sorts.
-__device__ __forceinline__ void append_found(const LabArguments& a, const Batch& batch, ClassScratch& s) {
+// Sort finds while exploring, if their classes are written; else append them to one queue, which a pass sorts.
+template <u32 kFinds>
+__device__ __forceinline__ void append_found(const LabArguments& a, const BatchOf<kFinds>& finds, ClassScratch& s) {
   if (a.flags) {
-    append_by_class(a, batch, s);
+    append_by_class(a, finds, s);
   } else {
-    append(a, batch, s.gather.block);
+    append_finds(a, finds, s.gather.block);
   }
 }
 

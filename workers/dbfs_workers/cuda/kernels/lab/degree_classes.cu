@@ -5,7 +5,6 @@
 // before the first level wrote: bytes as for the atomic queue, and one for the class of each vertex found. Without classes
 // they land in one queue, which a pass behind the level sorts: 24 bytes a vertex found more.
 #include "lab/degree_class.cuh"
-#include "lab/walk.cuh"
 
 using namespace dbfs;
 using namespace dbfs::lab;
@@ -19,13 +18,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_write_classes
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  for_each_tile(a, a.in_size, [&](bool valid, u64 place, u64) {
-    tally.looked_at += valid;
-    const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather_serially<true>(a, list, [&](Batch batch) {
-      claim_unvisited(a, batch, tally);
-      append_found(a, batch, s);
-    });
+  for_each_list(a, a.in_size, tally, [&](const List& list) {
+    claim_alone(a, list, tally, [&](const auto& finds) { append_found(a, finds, s); });
   });
   tally.add_to(a.counters);
 }
@@ -34,15 +28,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_threads(co
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_found(a, finds, s); };
   for (u64 first = u64(blockIdx.x) * kWarps; first < a.in_size; first += u64(gridDim.x) * kWarps) {
     const bool valid = lane() == 0 && first + warp() < a.in_size;
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[first + warp()]) : no_list();
-    gather_by_warps<true>(a, list, [&](Batch batch) {
-      claim_unvisited(a, batch, tally);
-      append_found(a, batch, s);
-    });
+    gather_by_warps<true>(a, list, [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
   }
+  queue.flush(append);
   tally.add_to(a.counters);
 }
 
@@ -54,27 +48,35 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_sort_by_class
 }
 
 // One of `parts` blocks walks its part of a list.
-__device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32 part, u32 parts, ClassScratch& s,
-                                          Tally& tally) {
+template <class Append>
+__device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32 part, u32 parts, QueueTogether& queue,
+                                          Tally& tally, Append append) {
   const bool counts = part == 0 && threadIdx.x == 0;
   tally.looked_at += counts;
   const List list = counts ? tally.expand(a, vertex) : list_of(a, vertex);
-  gather_part(a, list, part, parts, [&](Batch batch) {
-    claim_unvisited(a, batch, tally);
-    append_found(a, batch, s);
-  });
+  gather_part(a, list, part, parts, [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_blocks(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  for (u64 place = blockIdx.x; place < a.in_size; place += gridDim.x) walk_part(a, a.in_ids[place], 0, 1, s, tally);
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_found(a, finds, s); };
+  for (u64 place = blockIdx.x; place < a.in_size; place += gridDim.x) {
+    walk_part(a, a.in_ids[place], 0, 1, queue, tally, append);
+  }
+  queue.flush(append);
   tally.add_to(a.counters);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_grid(const LabArguments a) {
   __shared__ ClassScratch s;
   Tally tally;
-  for (u64 place = 0; place < a.in_size; ++place) walk_part(a, a.in_ids[place], blockIdx.x, gridDim.x, s, tally);
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_found(a, finds, s); };
+  for (u64 place = 0; place < a.in_size; ++place) {
+    walk_part(a, a.in_ids[place], blockIdx.x, gridDim.x, queue, tally, append);
+  }
+  queue.flush(append);
   tally.add_to(a.counters);
 }

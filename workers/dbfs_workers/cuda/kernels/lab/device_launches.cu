@@ -20,28 +20,24 @@ using namespace dbfs::lab;
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_large_list(const LabArguments a, u32 vertex) {
   __shared__ BlockScratch s;
   Tally tally;
-  gather_part(a, list_of(a, vertex), blockIdx.x, gridDim.x, [&](Batch batch) {
-    claim_unvisited(a, batch, tally);
-    append(a, batch, s);
-  });
+  QueueTogether queue;
+  const auto append = [&](const auto& finds) { append_finds(a, finds, s); };
+  gather_part(a, list_of(a, vertex), blockIdx.x, gridDim.x,
+              [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
+  queue.flush(append);
   tally.add_to(a.counters);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_child_kernels(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
-  for_each_tile(a, in_size(a), [&](bool valid, u64 place, u64) {
-    tally.looked_at += valid;
-    List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
+  for_each_list(a, in_size(a), tally, [&](List list) {
     if (list.size() >= a.grid_degree && atomicAdd(&a.counters[kLongLists], u64(1)) < a.most_children) {
       DBFS_LAUNCH(dbfs_lab_large_list, blocks_for(a, list.size(), kThreads * kItems), cudaStreamFireAndForget, a,
                   list.vertex);
       if (cudaGetLastError() == cudaSuccess) list = no_list();
     }
-    gather(a, list, s, [&](Batch batch) {
-      claim_unvisited(a, batch, tally);
-      append(a, batch, s.block);
-    });
+    claim_neighbours(a, list, s, tally);
   });
   tally.add_to(a.counters);
 }

@@ -31,22 +31,7 @@ __device__ __forceinline__ List list_of_lane(const List& own, u32 from) {
 // Every thread walks its own list. The longest list of the block holds up all threads.
 template <bool kTogether, class Visit>
 __device__ __forceinline__ void gather_serially(const LabArguments& a, List list, Visit visit) {
-  while (any_left<kTogether>(list.size() > 0)) {
-    if (!on_pages(a)) {
-      visit(batch_of(a, list, 0, 1));
-      list.skip(kItems);
-      continue;
-    }
-    Batch batch;
-#pragma unroll
-    for (u32 item = 0; item < kItems; ++item) {
-      batch.valid |= u32(list.size() > 0) << item;
-      batch.vertices[item] = list.vertex;
-      batch.places[item] = list.place;
-      batch.ids[item] = list.size() > 0 ? take_one(a, list) : 0;
-    }
-    visit(batch);
-  }
+  while (any_left<kTogether>(list.size() > 0)) visit(take_some(a, list));
 }
 
 // Each warp takes the lists of its own lanes one after another. Short lists leave lanes idle, and a warp with long lists

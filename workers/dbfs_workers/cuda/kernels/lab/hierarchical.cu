@@ -64,7 +64,12 @@ __device__ __forceinline__ void put(const LabArguments& a, const Batch& batch, T
 
 __device__ __forceinline__ void tiered_level(const LabArguments& a, u64 size, TieredScratch& s, Tally& tally) {
   start_tiers(s.tiers);
-  claimed_level(a, size, s.gather, tally, [&](const Batch& batch) { put(a, batch, s.tiers); });
+  for_each_list(a, size, tally, [&](const List& list) {
+    gather(a, list, s.gather, [&](Batch batch) {
+      claim_unvisited(a, batch, tally);
+      put(a, batch, s.tiers);
+    });
+  });
   flush(a, s.tiers);
 }
 

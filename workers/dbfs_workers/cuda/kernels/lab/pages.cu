@@ -25,6 +25,7 @@ __device__ __forceinline__ void for_each_by_warp(u64 count, Work work) {
 struct Group {
   const u64* keys;
   u8* left_out;  // a byte an edge: the edge is there already
+  u64* there;    // how often the row has each edge, counted at the first of equal ones
   u32 size, row;
   u64 list;
 
@@ -47,7 +48,8 @@ struct Group {
 __device__ __forceinline__ Group group_of(const LabArguments& a, u64 which) {
   const u64* keys = a.batch + a.in_ids[which];
   const u32 row = u32(keys[0] >> 32);
-  return Group{keys, a.flags + a.in_ids[which], a.in_ids[which + 1] - a.in_ids[which], row, a.lists[row]};
+  const u32 first = a.in_ids[which];
+  return Group{keys, a.flags + first, a.tile_sums + first, a.in_ids[which + 1] - first, row, a.lists[row]};
 }
 
 // Call `look(words, word, has)` for each page of a list: its words, that of the lane, and whether that is a neighbour.
@@ -154,9 +156,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_fill_pages(co
   });
 }
 
+// Write the edges of all rows as keys, those of a row behind one another.
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_read_pages(const LabArguments a) {
+  for_each_by_warp(a.rows, [&](u64 row) {
+    u64* keys = a.tile_sums + a.offsets[row] + lane();
+    for_each_page(a, a.lists[row], [&](u32*, u32 word, bool has) {
+      if (has) *keys = row << 32 | word;
+      keys += kPageColumns;
+    });
+  });
+}
+
 // Find which edges are new, and count the pages that they need. A group has its row's last page in out_ids, and the number
 // of its new edges in out_parents.
-extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_plan_insertion(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_plan_batch(const LabArguments a) {
   u64 pages = 0, edges = 0;
   for_each_by_warp(a.in_size, [&](u64 which) {
     const Group group = group_of(a, which);
@@ -166,7 +179,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_plan_insertio
     __syncwarp();
     const u32 tail = for_each_page(a, group.list, [&](u32*, u32 word, bool has) {
       const u32 at = has ? group.find(word) : group.size;
-      if (at < group.size) group.left_out[at] = 1;
+      if (at >= group.size) return;
+      group.left_out[at] = 1;
+      atomicAdd(&group.there[at], u64(1));
     });
     __syncwarp();
     u32 added = 0;

@@ -126,6 +126,24 @@ __device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& lis
   return batch;
 }
 
+// The first neighbours of a list, which then begins behind them.
+__device__ __forceinline__ Batch take_some(const LabArguments& a, List& list) {
+  if (!on_pages(a)) {
+    const Batch batch = batch_of(a, list, 0, 1);
+    list.skip(kItems);
+    return batch;
+  }
+  Batch batch;
+#pragma unroll
+  for (u32 item = 0; item < kItems; ++item) {
+    batch.valid |= u32(list.size() > 0) << item;
+    batch.vertices[item] = list.vertex;
+    batch.places[item] = list.place;
+    batch.ids[item] = list.size() > 0 ? take_one(a, list) : 0;
+  }
+  return batch;
+}
+
 __device__ __forceinline__ u32 pages_of(u32 neighbours) { return (neighbours + kPageColumns - 1) / kPageColumns; }
 
 // The numbers of pages, and the lane's word of each.
