@@ -26,7 +26,6 @@ from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
 from benchmarks.runner import Results, Started, begun, connect
 from dbfs import progress
-from dbfs.building.build import LAYOUTS
 from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
@@ -48,6 +47,14 @@ def _strategies(value: Any, where: str) -> Any:
     return tuple(value)
 
 
+def _layout(value: Any, where: str) -> Any:
+    """Take a layout."""
+    try:
+        return dbfs.BuildOptions(layout=plans.text(value, where)).layout
+    except InvalidOptionError as error:
+        raise PlanError(f"{where}: {error}") from error
+
+
 @dataclass(frozen=True)
 class LabPlan:
     """A plan of ``bench_lab``.
@@ -58,7 +65,7 @@ class LabPlan:
         sources: number of random sources of each graph.
         first_vertex: whether every traversal starts at the graph's first vertex, as Tödling's do, ``sources`` times.
         ranks: numbers of ranks, ascending; the strategies for one rank run on 1.
-        layout: how the edges lie on the ranks: 1d, or 2d for the strategies on grids.
+        layout: how the edges lie on the ranks, as ``load`` takes it: 1d, 2d, or 2d:1xp for a row of all ranks.
         seconds: time after which a strategy takes no further source of a graph; it always takes one.
         predecessors: whether predecessors are recorded.
         backend: backend of the strategies that run on any: cuda or cpu.
@@ -72,7 +79,7 @@ class LabPlan:
     seconds: Annotated[int, plans.count] = 600
     first_vertex: Annotated[bool, plans.flag, "first-vertex"] = False
     ranks: Annotated[tuple[int, ...], plans.counts] = (1,)
-    layout: Annotated[str, plans.one_of(LAYOUTS)] = "1d"
+    layout: Annotated[str, _layout] = "1d"
 
 
 @click.command()
@@ -138,7 +145,7 @@ def _machine(backend: str) -> str:
 
 def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], plan: LabPlan) -> LabRate:
     what: dict[str, Any] = {"graph": spec, "n": graph.n, "m": graph.m, "strategy": strategy, "backend": graph.backend}
-    what["ranks"] = graph.ranks
+    what |= {"ranks": graph.ranks, "grid": "" if graph.grid is None else str(graph.grid)}
     allocations: list[float] = []
     copy = 0.0
     results: list[tuple[float, float, int]] = []

@@ -41,6 +41,7 @@ class LabRate:
         missing: why there are no measurements: ``overflow`` (of a queue) or ``slow``; empty if there are some.
         error: the message of the error that ``missing`` stands for.
         ranks: number of ranks.
+        grid: rows and columns of the ranks' grid, such as 1x4; empty in the layout ``1d``.
         allocation: median time before the levels in milliseconds: memory is taken and cleared, kernels are looked up.
         copy: milliseconds until the client has the distances of one source.
     """
@@ -63,6 +64,7 @@ class LabRate:
     missing: str = ""
     error: str = ""
     ranks: int = 1
+    grid: str = ""
     allocation: float = 0.0
     copy: float = 0.0
 

@@ -231,8 +231,8 @@ def _grids() -> str:
         first = {(rate.graph, rate.strategy): rate.mteps for rate in report.rates if rate.ranks == 1}
         for rate in report.rates:
             growth = rate.mteps / first[rate.graph, rate.strategy]
-            grid = Grid.of(rate.ranks)
-            where = f"{rate.backend}, {grid.rows} x {grid.columns}"
+            # Rates of before have no grid: it was the derived one.
+            where = f"{rate.backend}, {rate.grid or Grid.of(rate.ranks)}".replace("x", " x ")
             rows.append(
                 (f"`{rate.graph.removeprefix('corpus:')}`", f"`{rate.strategy}`", where, _gteps(rate), f"{growth:.2f}")
             )

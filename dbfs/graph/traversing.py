@@ -20,6 +20,7 @@ from dbfs.progress import ProgressOption, run_reporter
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
@@ -143,9 +144,11 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         raise InvalidOptionError(f"strategy={strategy!r} runs within the resident engine, not engine={engine!r}")
     if name == _ENGINE:
         return ""
-    here = f"{graph.name} is on {graph.ranks} rank{'s' * (graph.ranks > 1)}, backend {graph.backend}"
+    in_grid = "" if graph.grid is None else f" in a {graph.grid} grid"
+    here = f"{graph.name} is on {counted(graph.ranks, 'rank')}{in_grid}, backend {graph.backend}"
+    layout = found.layout.replace("p", str(graph.ranks))
     if found.device == "gpu" and graph.backend != "cuda":
-        wanted, of = ("GPUs", "layout='2d'") if found.grid else ("one GPU", "ranks=1")
+        wanted, of = ("GPUs", f"layout={layout!r}") if found.grid else ("one GPU", "ranks=1")
         others = [each.name for each in STRATEGIES.values() if each.device != "gpu" and each.grid == found.grid]
         raise InvalidOptionError(
             f"strategy {name} needs a graph on {wanted}, dbfs.load(..., {of}, backend='cuda'); {here}. "
@@ -155,8 +158,8 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         raise InvalidOptionError(
             f"strategy {name} needs a graph on one CPU rank, dbfs.load(..., ranks=1, backend='cpu'); {here}"
         )
-    if found.grid and graph.layout != "2d":
-        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout='2d'); {here}")
+    if found.grid and layout not in (graph.layout, f"2d:{graph.grid}"):
+        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout={layout!r}); {here}")
     if not found.grid and (graph.ranks > 1 or graph.layout != "1d"):
         raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
     if not found.grid and graph.backend == "cuda" and graph.exchange != "cuda_ipc":
