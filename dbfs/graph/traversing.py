@@ -46,9 +46,7 @@ def traverse(
     require_options(graph, direction, max_depth)
     if strategy is not None:
         plain = max_depth is None and not targets and direction == "auto"
-        strategy = require_strategy(
-            graph, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
-        )
+        strategy = require_strategy(graph, strategy, len(source_sets[0]), plain=plain, engine=engine)
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),
@@ -125,14 +123,13 @@ def require_one_version(graph: Graph, first: int, later: int) -> None:
         )
 
 
-def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors: bool, plain: bool, engine: str) -> str:
+def require_strategy(graph: Graph, strategy: str, sources: int, *, plain: bool, engine: str) -> str:
     """Check a strategy against the graph and the other options; return the strategy of the spec, empty for the engine.
 
     Args:
         graph: the graph.
         strategy: a strategy with its options, as callers write it.
         sources: number of sources.
-        predecessors: whether parents are recorded.
         plain: whether the call has no bound on the depth, no targets, and the direction ``auto``.
         engine: the engine that the call names.
 
@@ -162,14 +159,12 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout={layout!r}); {here}")
     if not found.grid and (graph.ranks > 1 or graph.layout != "1d"):
         raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
-    if not found.grid and graph.backend == "cuda" and graph.exchange != "cuda_ipc":
+    if found.device == "gpu" and graph.exchange != "cuda_ipc" and not (found.grid and graph.ranks == 1):
         raise InvalidOptionError(f"strategy {name} needs exchange='cuda_ipc', not {graph.exchange!r}")
     if sources != 1:
         raise InvalidOptionError(f"strategy {name} takes one source, not {sources}")
     if not plain:
         raise InvalidOptionError(f"strategy {name} takes no max_depth, no targets, and no direction but auto")
-    if predecessors and not found.predecessors:
-        raise InvalidOptionError(f"strategy {name} records no predecessors")
     return strategy
 
 

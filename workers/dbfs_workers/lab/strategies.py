@@ -56,7 +56,6 @@ class Strategy:
         teaches: what a comparison with the strategy shows.
         source: paper and section.
         options: names of the options that the strategy takes, of ``CHOICES``.
-        predecessors: whether the strategy can record predecessors.
         layout: the layout of the graph that the strategy needs: ``1d`` on one rank; ``2d``, or ``2d:1xp`` for a grid of
             one row, on any number of ranks.
     """
@@ -68,7 +67,6 @@ class Strategy:
     teaches: str
     source: str
     options: tuple[str, ...] = ()
-    predecessors: bool = True
     layout: str = "1d"
 
     @property
@@ -130,7 +128,6 @@ _LIST: Final = (
         "what separate phases cost on several GPUs, beside one pass that claims neighbours and fills bins",
         "Merrill 2012, section 6",
         ("gathering", "culling", "items"),
-        predecessors=False,
         layout="2d:1xp",
     ),
     Strategy(
