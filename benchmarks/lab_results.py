@@ -42,6 +42,8 @@ class LabRate:
         error: the message of the error that ``missing`` stands for.
         ranks: number of ranks.
         grid: rows and columns of the ranks' grid, such as 1x4; empty in the layout ``1d``.
+        predecessors: whether these were recorded.
+        shares: shares of the level time in search, exchange and contraction, on several ranks; of all sources together.
         allocation: median time before the levels in milliseconds: memory is taken and cleared, kernels are looked up.
         copy: milliseconds until the client has the distances of one source.
     """
@@ -65,6 +67,8 @@ class LabRate:
     error: str = ""
     ranks: int = 1
     grid: str = ""
+    predecessors: bool = False
+    shares: dict[str, float] = field(default_factory=dict)
     allocation: float = 0.0
     copy: float = 0.0
 

@@ -79,8 +79,8 @@ class RadixBins:
         self._starts, self._bins = lent[:words].view(np.uint64), lent[words:]
         self._starts[0] = 0
         self._starts_of = {rank: device.address(lent), **of_peers}
-        parents_of: Mapping[int, int]
-        self._bin_parents, parents_of = lend("parents", edges) if predecessors else (None, {})
+        nothing: tuple[Any, Mapping[int, int]] = None, {}
+        self._bin_parents, parents_of = lend("parents", edges) if predecessors else nothing
         self._parents_of = {rank: self._address(self._bin_parents), **parents_of}
         self._bins_at = words * lent.itemsize
         self._kept = offsets, columns
