@@ -301,6 +301,15 @@ def test_the_refusals_of_grids_on_gpus(pretending: distributed.Client) -> None:
         pytest.raises(ExchangeUnavailableError, match="can't map the GPU memory of rank"),
     ):
         dbfs.load("path:n=9", client=pretending, layout="2d", backend="cuda")
+    for layout, words in (
+        ("2d", r"needs a grid of ranks, dbfs.load\(..., layout='2d:1x4'\); .* on 4 ranks in a 2x2 grid, backend cuda"),
+        ("2d:1xp", "radix-bins needs exchange='cuda_ipc', not 'shared_memory'"),
+    ):
+        with (
+            dbfs.load("path:n=9", client=pretending, layout=layout, backend="cuda") as graph,
+            pytest.raises(InvalidOptionError, match=words),
+        ):
+            graph.bfs(0, strategy="radix-bins")
     pretending.run(fill_the_gpu, 1000)
     try:
         with pytest.raises(

@@ -135,7 +135,7 @@ def test_ranks_sort_neighbours_and_contract_bins(
     devices = [made(seed + rank, policy) for rank in range(ranks)]
     device = devices[0]
     xp: Any = device.xp
-    lent = {name: [xp.empty(5000, np.uint32) for _ in range(ranks)] for name in ("bins", "parents")}
+    lent = {name: [xp.empty((1 << 20) + 5000, np.uint32) for _ in range(ranks)] for name in ("bins", "parents")}
     parts = partitions.build(stripe, src, dst, directed=True)
     of_ranks, labels, frontiers = [], [], []
     for rank, part in enumerate(parts):

@@ -17,13 +17,17 @@ from numpy.typing import NDArray
 from dbfs_workers.cuda.lab_layout import COUNTERS, LabCounter
 from dbfs_workers.errors import InvalidOptionError, QueueOverflowError
 from dbfs_workers.lab.device import Device
-from dbfs_workers.lab.enactor import policy_numbers
+from dbfs_workers.lab.enactor import C2050_THREADS, policy_numbers
 from dbfs_workers.lab.strategies import Policy
 from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.storage.labels import RankLabels
 
 # Entries of a queue for each warp of a launch.
 _LANES = 32
+# Tiles of a block of a sort or a contraction, at least: of entries in flight at once, duplicates pass.
+_TILES = 4
+# Further entries of each queue. In a small graph all entries are in flight at once.
+_SPARE = 1 << 20
 # An edge's owner is a byte, of which one value says that the edge was dropped.
 _MOST_RANKS = 255
 
@@ -63,13 +67,15 @@ class RadixBins:
             raise InvalidOptionError(f"strategy {policy.strategy} runs on up to {_MOST_RANKS} ranks, not {ranks}")
         xp: Any = device.xp
         tuning, n_local = Tuning(), offsets.size - 1
-        edges = int(tuning.edge_queue * columns.size) + tuning.spare
+        edges = int(tuning.edge_queue * columns.size) + _SPARE
+        few = C2050_THREADS // device.threads
+        self._most_blocks = few if policy.grid == "c2050" else tuning.most_blocks
         self._device, self._policy, self._rank, self._ranks = device, policy, rank, ranks
         self._edges = xp.empty(edges, np.uint32)
-        self._vertices = xp.empty(int(tuning.vertex_queue * n_local) + tuning.spare, np.uint32)
+        self._vertices = xp.empty(int(tuning.vertex_queue * n_local) + _SPARE, np.uint32)
         self._parents = xp.empty(edges, np.uint32) if predecessors else None
         self._owner_of = xp.empty(edges, np.uint8)
-        self._counts = xp.empty(ranks * tuning.most_blocks, np.uint64)
+        self._counts = xp.empty(ranks * self._most_blocks, np.uint64)
         self._counters = xp.empty(COUNTERS, np.uint64)
         self._visited = xp.zeros(ranks * n_local // 8, np.uint8)
         self._nothing = xp.zeros(COUNTERS, np.uint64)
@@ -114,7 +120,7 @@ class RadixBins:
         self._queues((frontier, None), (self._edges, self._parents))
         self._launch("expand", "two_phase", self._blocks(frontier.size, _LANES))
         edges = self._queued(self._edges)
-        blocks = self._blocks(edges, device.threads)
+        blocks = self._blocks(edges, _TILES * device.threads)
         counts = self._counts[: self._ranks * blocks]
         counts.fill(0)
         self._queues((self._edges[:edges], self._parents), (self._bins, self._bin_parents))
@@ -151,7 +157,7 @@ class RadixBins:
             starts = self._starts_of[peer]
             self._set({"before": starts + 8 * self._rank, "bitmask": 0 if peer == self._rank else own_bits})
             self._set({"in_ids": starts + self._bins_at, "in_parents": self._parents_of.get(peer, 0)})
-            self._launch("contract_bin", "radix_bins", self._blocks(most, device.threads))
+            self._launch("contract_bin", "radix_bins", self._blocks(most, _TILES * device.threads))
         queued = self._queued(self._vertices)
         return self._vertices[:queued], int(device.read(self._counters)[LabCounter.LOOKED_AT])
 
@@ -159,9 +165,10 @@ class RadixBins:
         """Return how many entries the launches have appended to a queue."""
         needed = int(self._device.read(self._counters)[LabCounter.QUEUED])
         if needed > queue.size:
+            choose = "" if self._policy.grid == "c2050" else ": choose grid=c2050"
             raise QueueOverflowError(
                 f"strategy {self._policy.strategy}, rank {self._rank}: the queue needs {needed} entries and has "
-                f"{queue.size}; duplicates fill it with culling={self._policy.culling}"
+                f"{queue.size}; duplicates fill it with culling={self._policy.culling},grid={self._policy.grid}{choose}"
             )
         return needed
 
@@ -174,10 +181,9 @@ class RadixBins:
     def _launch(self, kernel: str, source: str, blocks: int) -> None:
         self._device.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks)
 
-    @staticmethod
-    def _blocks(size: int, share: int) -> int:
+    def _blocks(self, size: int, share: int) -> int:
         """Return the blocks of a launch: one for a share of the entries, as far as they run at once."""
-        return max(1, min(Tuning().most_blocks, -(-size // share)))
+        return max(1, min(self._most_blocks, -(-size // share)))
 
     def _address(self, array: Any | None) -> int:
         return 0 if array is None else self._device.address(array)

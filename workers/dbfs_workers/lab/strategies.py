@@ -127,7 +127,7 @@ _LIST: Final = (
         "sum, and a copy, with culling on the way; after a barrier the owners read and contract their bins.",
         "what separate phases cost on several GPUs, beside one pass that claims neighbours and fills bins",
         "Merrill 2012, section 6",
-        ("gathering", "culling", "items"),
+        ("gathering", "culling", "grid", "items"),
         layout="2d:1xp",
     ),
     Strategy(
