@@ -144,7 +144,13 @@ def test_ranks_sort_neighbours_and_contract_bins(
             return lent[name][rank][:words], {peer: device.address(lent[name][peer]) for peer in range(ranks)}
 
         edges_here = xp.asarray(part.row_offsets), xp.asarray(part.columns)
-        one = {"rank": rank, "ranks": ranks, "policy": policy, "predecessors": predecessors, "lend": lend}
+        one: dict[str, Any] = {
+            "rank": rank,
+            "ranks": ranks,
+            "policy": policy,
+            "predecessors": predecessors,
+            "lend": lend,
+        }
         of_ranks.append(RadixBins(devices[rank], *edges_here, **one))
         labels.append(RankLabels.unreached(xp, stripe, predecessors=predecessors))
         frontiers.append(xp.zeros(int(rank == 0), np.uint32))
