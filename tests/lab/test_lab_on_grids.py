@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.errors import DeadlineExceededError
+from dbfs.errors import DeadlineExceededError, InvalidOptionError, QueueOverflowError
+from dbfs_workers.lab import radix_bins
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import policy_constants
 from dbfs_workers.lab.radix_bins import RadixBins
@@ -180,6 +181,32 @@ def test_ranks_sort_neighbours_and_contract_bins(
         found = np.concatenate([device.read(one.predecessors) for one in labels])[place]
         reached = np.where(expected > 0, stripe.vertex(found.astype(np.int64)), np.where(expected, -1, vertices))
         oracle.assert_valid_parents(matrix, expected, reached, [0])
+
+
+@needs_compiler
+@pytest.mark.parametrize("grid", ["device", "c2050"])
+def test_a_queue_that_is_full_ends_the_traversal(monkeypatch: pytest.MonkeyPatch, grid: str) -> None:
+    monkeypatch.setattr(radix_bins, "_SPARE", -100)
+    device, memory = EmulatedGpu(), np.zeros(1000, np.uint32)
+    offsets = np.concatenate([[0], np.full(320, 100)])
+    options: dict[str, Any] = {"rank": 0, "ranks": 1, "policy": Policy("radix-bins", grid=grid), "predecessors": False}
+    columns = np.arange(100, dtype=np.uint32)
+    sort = RadixBins(device, offsets, columns, lend=lambda _, words: (memory[:words], {}), **options)
+    words = r"rank 0: the queue needs 100 entries and has 25; duplicates .*grid=" + grid
+    with pytest.raises(QueueOverflowError, match=words + (": choose grid=c2050$" if grid == "device" else "$")):
+        sort.sort(np.zeros(1, np.uint32))
+
+
+@needs_compiler
+def test_an_owner_is_a_byte() -> None:
+    def make(ranks: int) -> RadixBins:
+        arrays = np.zeros(33, np.int64), np.zeros(0, np.uint32)
+        options: dict[str, Any] = {"rank": 0, "ranks": ranks, "policy": Policy("radix-bins"), "predecessors": False}
+        return RadixBins(EmulatedGpu(), *arrays, lend=lambda _, words: (np.zeros(words, np.uint32), {}), **options)
+
+    make(255)
+    with pytest.raises(InvalidOptionError, match="radix-bins runs on up to 255 ranks, not 256"):
+        make(256)
 
 
 @needs_compiler
