@@ -26,7 +26,6 @@ from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
 from benchmarks.runner import Results, Started, begun, connect
 from dbfs import progress
-from dbfs.building.build import LAYOUTS
 from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
@@ -48,6 +47,19 @@ def _strategies(value: Any, where: str) -> Any:
     return tuple(value)
 
 
+def _recorded(value: Any, where: str) -> Any:
+    """Take true or false, or the text both."""
+    return (False, True) if value == "both" else (plans.flag(value, where),)
+
+
+def _layout(value: Any, where: str) -> Any:
+    """Take a layout."""
+    try:
+        return dbfs.BuildOptions(layout=plans.text(value, where)).layout
+    except InvalidOptionError as error:
+        raise PlanError(f"{where}: {error}") from error
+
+
 @dataclass(frozen=True)
 class LabPlan:
     """A plan of ``bench_lab``.
@@ -58,21 +70,21 @@ class LabPlan:
         sources: number of random sources of each graph.
         first_vertex: whether every traversal starts at the graph's first vertex, as Tödling's do, ``sources`` times.
         ranks: numbers of ranks, ascending; the strategies for one rank run on 1.
-        layout: how the edges lie on the ranks: 1d, or 2d for the strategies on grids.
+        layout: how the edges lie on the ranks, as ``load`` takes it: 1d, 2d, or 2d:1xp for a row of all ranks.
         seconds: time after which a strategy takes no further source of a graph; it always takes one.
-        predecessors: whether predecessors are recorded.
+        predecessors: whether predecessors are recorded: true, false, or both for one after the other.
         backend: backend of the strategies that run on any: cuda or cpu.
     """
 
     graphs: Annotated[tuple[str, ...], plans.graphs]
     strategies: Annotated[tuple[str, ...], _strategies]
     sources: Annotated[int, plans.count] = 10
-    predecessors: Annotated[bool, plans.flag] = False
+    predecessors: Annotated[tuple[bool, ...], _recorded] = (False,)
     backend: Annotated[str, plans.one_of(BACKENDS)] = "cuda"
     seconds: Annotated[int, plans.count] = 600
     first_vertex: Annotated[bool, plans.flag, "first-vertex"] = False
     ranks: Annotated[tuple[int, ...], plans.counts] = (1,)
-    layout: Annotated[str, plans.one_of(LAYOUTS)] = "1d"
+    layout: Annotated[str, _layout] = "1d"
 
 
 @click.command()
@@ -94,7 +106,9 @@ def lab(plan: str, memory_limit: str, scheduler: str | None, file: str | None) -
     with (
         Results(BENCHMARK, file) as results,
         connect(max(chosen.ranks), chosen.backend, memory_limit, scheduler) as client,
-        progress.bar("bench lab", len(chosen.graphs) * len(chosen.ranks) * len(chosen.strategies)) as bar,
+        progress.bar(
+            "bench lab", len(chosen.graphs) * len(chosen.ranks) * len(chosen.strategies) * len(chosen.predecessors)
+        ) as bar,
     ):
         results.facts |= {"machine": machine(client, chosen.backend), "plan": plan}
         saved = results.of_cut_run("rates", LabRate)
@@ -127,9 +141,9 @@ def bench_lab(client: distributed.Client, plan: LabPlan, started: Started = lamb
             with dbfs.load(spec, client=client, ranks=ranks, backend=backend, **options) as graph:
                 first = graph.python_ids([0]) * plan.sources
                 sources = first if plan.first_vertex else graph.sample_sources(plan.sources)
-                for strategy in strategies:
+                for strategy, predecessors in product(strategies, plan.predecessors):
                     started(f"{spec}, {strategy}")
-                    yield _measure(graph, spec, strategy, sources, plan)
+                    yield _measure(graph, spec, strategy, sources, plan, predecessors)
 
 
 def machine(client: distributed.Client, backend: str) -> str:
@@ -142,15 +156,18 @@ def _machine(backend: str) -> str:
     return gpu or f"{platform.machine()}, {dask.system.cpu_count()} cores"
 
 
-def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], plan: LabPlan) -> LabRate:
+def _measure(
+    graph: Graph, spec: str, strategy: str, sources: Sequence[Any], plan: LabPlan, predecessors: bool
+) -> LabRate:
     what: dict[str, Any] = {"graph": spec, "n": graph.n, "m": graph.m, "strategy": strategy, "backend": graph.backend}
-    what["ranks"] = graph.ranks
+    what |= {"predecessors": predecessors, "ranks": graph.ranks, "grid": "" if graph.grid is None else str(graph.grid)}
     allocations: list[float] = []
     copy = 0.0
     results: list[tuple[float, float, int]] = []
     edges, looked_at = 0, 0
     levels: list[int] = []
     counters: Counter[str] = Counter()
+    phases: Counter[str] = Counter()
     deadline = max(SLOWEST, plan.seconds)
     began = time.perf_counter()
     try:
@@ -158,9 +175,7 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
         for source in (sources[0], *sources):
             if len(results) > 1 and time.perf_counter() - began > plan.seconds:
                 break
-            result = graph.bfs(
-                source, strategy=strategy, predecessors=plan.predecessors, deadline=deadline, progress=False
-            )
+            result = graph.bfs(source, strategy=strategy, predecessors=predecessors, deadline=deadline, progress=False)
             results.append((result.edges / result.seconds / 1e6, result.seconds, result.depth))
             allocations.append(result.setup_seconds or 0.0)
             if len(results) == 2:
@@ -172,6 +187,8 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
                 edges += result.edges
                 looked_at += sum(report.edges for report in result.reports)
                 counters.update(result.counters)
+                for of_rank in (each for report in result.reports for each in report.phase_seconds):
+                    phases.update(of_rank)
                 if "bytes" in counters:
                     counters["bytes"] = result.counters["bytes"]
             else:
@@ -181,7 +198,7 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
         return LabRate(**what, missing="overflow", error=str(error))
     except DeadlineExceededError as error:
         return LabRate(**what, missing="slow", error=str(error))
-    step = -(-len(levels) // MOST_LEVELS)
+    step, total = -(-len(levels) // MOST_LEVELS), phases.total() if graph.ranks > 1 else 0
     rates, seconds, depths = (list(column) for column in zip(*results[1:], strict=True))
     return LabRate(
         **what,
@@ -195,6 +212,7 @@ def _measure(graph: Graph, spec: str, strategy: str, sources: Sequence[Any], pla
         copy=copy * 1e3,
         expansion=looked_at / max(1, edges),
         counters=dict(counters),
+        shares={name: seconds / total for name, seconds in phases.items()} if total else {},
         frontier=tuple(levels[::step]),
         step=step,
     )

@@ -41,6 +41,9 @@ class LabRate:
         missing: why there are no measurements: ``overflow`` (of a queue) or ``slow``; empty if there are some.
         error: the message of the error that ``missing`` stands for.
         ranks: number of ranks.
+        grid: rows and columns of the ranks' grid, such as 1x4; empty in the layout ``1d``.
+        predecessors: whether these were recorded.
+        shares: shares of the level time in search, exchange and contraction, on several ranks; of all sources together.
         allocation: median time before the levels in milliseconds: memory is taken and cleared, kernels are looked up.
         copy: milliseconds until the client has the distances of one source.
     """
@@ -63,6 +66,9 @@ class LabRate:
     missing: str = ""
     error: str = ""
     ranks: int = 1
+    grid: str = ""
+    predecessors: bool = False
+    shares: dict[str, float] = field(default_factory=dict)
     allocation: float = 0.0
     copy: float = 0.0
 

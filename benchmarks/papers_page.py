@@ -129,7 +129,11 @@ def tables() -> str:
         ("Tödling, section 6: threads of a block, and neighbours that a thread holds", _tuned()),
         ("Linked pages: millions of edges a second, by batches of random edges", _updates()),
         ("Krajecki, figures 4 to 6: GTEPS in Graph500's count", _scaling()),
-        ("Krajecki, algorithm 2, and Merrill, section 6: GTEPS of directed edges on grids of ranks", _grids()),
+        ("Krajecki, algorithm 2: GTEPS of directed edges on grids of ranks", _grids()),
+        (
+            "Merrill, section 6, figures 11 and 12: GTEPS of directed edges on a row of GPUs, over one GPU",
+            _rows_of_gpus(),
+        ),
         ("Thesis, table 3.1: edges looked at by level", _looked()),
     )
     return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
@@ -231,12 +235,46 @@ def _grids() -> str:
         first = {(rate.graph, rate.strategy): rate.mteps for rate in report.rates if rate.ranks == 1}
         for rate in report.rates:
             growth = rate.mteps / first[rate.graph, rate.strategy]
-            grid = Grid.of(rate.ranks)
-            where = f"{rate.backend}, {grid.rows} x {grid.columns}"
+            # Rates of before have no grid: it was the derived one.
+            where = f"{rate.backend}, {rate.grid or Grid.of(rate.ranks)}".replace("x", " x ")
             rows.append(
                 (f"`{rate.graph.removeprefix('corpus:')}`", f"`{rate.strategy}`", where, _gteps(rate), f"{growth:.2f}")
             )
     return markdown_table(["graph", "strategy", "grid", "GTEPS", "over one rank"], rows) if rows else ""
+
+
+def _rows_of_gpus() -> str:
+    """Return the rates by graph and number of GPUs, over one GPU, with the time's share of peers.
+
+    That is the time in which ranks wait for peers, or contract bins, most of which lie on peers.
+    """
+    files = sorted(runner.RESULTS.glob("merrill_section6*.json"))
+    rates = [rate for file in files for rate in LabReport.read(file).rates]
+    found = {(rate.graph, rate.strategy, rate.predecessors, rate.ranks): rate for rate in rates}
+    of_graphs = dict.fromkeys(key[:3] for key in found)
+
+    def cell(of_graph: tuple[str, str, bool], ranks: int) -> str:
+        rate, one = found.get((*of_graph, ranks)), found.get((*of_graph, 1))
+        if rate is None or rate.missing:
+            return "" if rate is None else rate.missing
+        growth = f", {rate.mteps / one.mteps:.2f}" if ranks > 1 and one and one.mteps else ""
+        peers = f" ({rate.shares['contract'] + rate.shares['exchange']:.0%} with peers)" if rate.shares else ""
+        return f"{_gteps(rate)}{growth}{peers}"
+
+    return (
+        _measured(
+            ["graph", "strategy", "labels", "1 GPU", "2 GPUs", "3 GPUs", "4 GPUs"],
+            (
+                [
+                    *(f"`{one[0].removeprefix('corpus:')}`", f"`{one[1]}`", "predecessors" if one[2] else "distances"),
+                    *(cell(one, ranks) for ranks in (1, 2, 3, 4)),
+                ]
+                for one in of_graphs
+            ),
+        )
+        if rates
+        else ""
+    )
 
 
 def _updates() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dbfs.units import format_bytes, format_seconds
 from dbfs_workers import backends
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.id_table import INTEGERS, IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
@@ -79,7 +80,7 @@ class GraphRecord:
         infos: the partitions' counts, by rank.
         backend: the device of the ranks and of their partitions: ``cpu`` or ``cuda``.
         exchange: the requested exchange, one of ``EXCHANGES``.
-        layout: how the edges lie on the ranks: ``1d`` or ``2d``.
+        grid: the grid of the ranks of a 2-D partition; None in ``1d``.
         created: time of loading, in seconds since the epoch.
         read_seconds: time of reading, if reading finished before building; else 0.
         build_seconds: time of reading and building.
@@ -103,13 +104,18 @@ class GraphRecord:
     infos: tuple[PartitionInfo, ...]
     backend: str
     exchange: str
-    layout: str
+    grid: Grid | None
     created: float
     read_seconds: float
     build_seconds: float
     mutable: bool = False
     version: int = 0
     updated: int = 0
+
+    @property
+    def layout(self) -> str:
+        """How the edges lie on the ranks: ``1d`` or ``2d``."""
+        return "1d" if self.grid is None else "2d"
 
     @property
     def keys(self) -> list[Hashable]:

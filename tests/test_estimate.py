@@ -24,6 +24,7 @@ from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers import gpus
 from dbfs_workers.storage.building import bin_edges
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.stripe import Stripe
 
 GIB = 2**30
@@ -343,9 +344,9 @@ def test_an_estimate_is_drawn_in_notebooks() -> None:
 
 @pytest.mark.parametrize("in_edges", [False, True])
 def test_a_grid_on_gpus_has_the_partition_of_a_grid_on_cpus(in_edges: bool) -> None:
-    stripe = Stripe(1000, 6)
-    on_gpu = memory.estimate_grid_on_gpu(stripe, 8000, in_edges=in_edges)
-    on_cpu = memory.estimate_bytes(stripe, 8000, 0, in_edges=in_edges, ordered=False, layout="2d")
+    stripe, grid = Stripe(1000, 6), Grid(3, 2)
+    on_gpu = memory.estimate_grid_on_gpu(stripe, grid, 8000, in_edges=in_edges)
+    on_cpu = memory.estimate_bytes(stripe, 8000, 0, in_edges=in_edges, ordered=False, grid=grid)
     assert (on_gpu.partition, on_gpu.result) == (on_cpu.partition, on_cpu.result)
 
 

@@ -169,8 +169,19 @@ def test_named_ids_and_strings(client: distributed.Client) -> None:
 
 def test_what_2d_has_not_is_refused(client: distributed.Client) -> None:
     path = dbfs.path(50)
-    with pytest.raises(InvalidOptionError, match="unknown layout '3d'; choose one of 1d, 2d"):
-        dbfs.load(path, client=client, layout="3d")
+    for layout in ("3d", "2d:", "2d:2", "2d:0x4", "2d:2X2", "2d:2x2x1", "2d:-1x4", "1d:1x4", "2d: 2x2", "2d:pxq", ""):
+        with pytest.raises(
+            InvalidOptionError, match=f"unknown layout {layout!r}; choose one of 1d, 2d, auto, or the rows"
+        ):
+            dbfs.load(path, client=client, layout=layout)
+    for layout, shape in (("2d:2x3", 6), ("2d:1x1", 1), ("2d:pxp", 16)):
+        words = (
+            f"layout='{layout}' is for {shape} ranks?, and the graph has 4; choose 2d, or one of 2d:1x4, 2d:2x2, 2d:4x1"
+        )
+        with pytest.raises(InvalidOptionError, match=words):
+            dbfs.load(path, client=client, ranks=4, layout=layout)
+        with pytest.raises(InvalidOptionError, match=words):
+            dbfs.estimate(path, 4, BuildOptions(layout=layout))
     with pytest.raises(InvalidOptionError, match="mutable=True does not go with layout='2d'"):
         dbfs.load(path, client=client, layout="2d", mutable=True)
     with dbfs.load(path, client=client, layout="2d") as graph:
@@ -211,6 +222,42 @@ def test_a_grid_is_saved_and_loads_in_any_layout(
                 assert_same(again, arrays, graph, source=7)
     # The files have the rows of a 1-D partition, which ranks take as they are.
     assert not dbfs.estimate(folder, 4, BuildOptions(order=order)).build
+
+
+SHAPES = {(1, 4): "2d:1xp", (4, 1): "2d:px1", (2, 2): "2d", (2, 3): "2d:2x3", (3, 2): "2d:3x2"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "directed"), [((1, 4), True), ((4, 1), False), ((2, 2), False), ((2, 3), True), ((3, 2), False)]
+)
+def test_grids_of_any_shape(
+    sixteen: distributed.Client, tmp_path: Path, shape: tuple[int, int], directed: bool
+) -> None:
+    """Every direction, with validation, batches and components, against SciPy; saved, and loaded in another shape."""
+    arrays, ranks = random(300, 1200, 4), shape[0] * shape[1]
+    matrix = oracle.adjacency(*arrays, directed=directed)
+    way = Way("resident", layout=SHAPES[shape])
+    with loaded(sixteen, arrays, way, directed=directed, ranks=ranks) as graph:
+        assert graph.grid is not None
+        assert (graph.layout, graph.grid.rows, graph.grid.columns) == ("2d", *shape)
+        assert f"{ranks} ranks in a {shape[0]}x{shape[1]} grid" in repr(graph)
+        for direction in ("auto", "top-down", "bottom-up"):
+            check(graph, arrays, replace(way, direction=direction), [5])
+        check(graph, arrays, way, [5, 30, 5], max_depth=2)
+        assert graph.components().count == connected_components(matrix, directed=directed, connection="weak")[0]
+        found = graph.bfs_batch([3, 7], keep="distances").distances()
+        np.testing.assert_array_equal(found.astype(np.int8).T, [oracle.distances(matrix, [each]) for each in (3, 7)])
+        graph.save(tmp_path / "graph")
+        with dbfs.load(tmp_path / "graph", client=sixteen, ranks=ranks, layout=f"2d:{shape[1]}x{shape[0]}") as again:
+            assert again.grid is not None
+            assert (again.grid.rows, again.grid.columns) == shape[::-1]
+            assert_same(again, arrays, graph, source=7)
+
+
+def test_an_opened_graph_has_its_grid(client: distributed.Client) -> None:
+    with dbfs.load("path:n=50", client=client, ranks=4, layout="2d:4x1", name="shaped") as graph:
+        assert str(dbfs.open("shaped", client=client).grid) == "4x1"
+        assert graph.bfs(0, validate=True).depth == 49
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +301,15 @@ def test_the_refusals_of_grids_on_gpus(pretending: distributed.Client) -> None:
         pytest.raises(ExchangeUnavailableError, match="can't map the GPU memory of rank"),
     ):
         dbfs.load("path:n=9", client=pretending, layout="2d", backend="cuda")
+    for layout, words in (
+        ("2d", r"needs a grid of ranks, dbfs.load\(..., layout='2d:1x4'\); .* on 4 ranks in a 2x2 grid, backend cuda"),
+        ("2d:1xp", "radix-bins needs exchange='cuda_ipc', not 'shared_memory'"),
+    ):
+        with (
+            dbfs.load("path:n=9", client=pretending, layout=layout, backend="cuda") as graph,
+            pytest.raises(InvalidOptionError, match=words),
+        ):
+            graph.bfs(0, strategy="radix-bins")
     pretending.run(fill_the_gpu, 1000)
     try:
         with pytest.raises(
@@ -312,6 +368,16 @@ def test_the_command_estimates_a_grid() -> None:
     )
     assert grid["partition"]["columns"] == 2 * striped["partition"]["columns"]
     assert grid["partition"]["degrees"] == 8 * 2**16
+    offsets = {}
+    for layout in ("2d:4x4", "2d:1xp", "2d:16x1"):
+        answer = json.loads(CliRunner().invoke(main, [*arguments, "--layout", layout]).stdout)
+        assert (answer["layout"], answer["partition"]["columns"]) == (layout, grid["partition"]["columns"])
+        offsets[layout] = answer["partition"]["row offsets"]
+    # A list for each rank of the column, and for each rank of the row.
+    assert offsets["2d:4x4"] == grid["partition"]["row offsets"]
+    assert offsets["2d:1xp"] == offsets["2d:16x1"] == 17 * offsets["2d:4x4"] // 8
+    refused = CliRunner().invoke(main, [*arguments, "--layout", "2d:4"])
+    assert (refused.exit_code, "unknown layout '2d:4'" in refused.stderr) == (2, True)
 
 
 @pytest.mark.full

@@ -88,7 +88,7 @@ def test_what_is_loaded(nine: distributed.Client, tmp_path: Path, monkeypatch: p
 
     def loaded(edges: object = dense, **options: object) -> str:
         with dbfs.load(edges, client=nine, layout="auto", **options) as graph:  # type: ignore[arg-type]
-            assert ("in a 2-D partition" in repr(graph)) == (graph.layout == "2d")
+            assert (" grid, " in repr(graph)) == (graph.layout == "2d")
             assert graph.bfs(0, validate=True).reached == n
             return graph.layout
 

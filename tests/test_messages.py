@@ -72,6 +72,7 @@ from dbfs_workers.reads.subgraphs import EdgeReads
 from dbfs_workers.received import check, require
 from dbfs_workers.rpc import Message, Pickled, handlers, unpack
 from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.id_table import IdType
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.stripe import Stripe
@@ -104,7 +105,7 @@ RECORD = GraphRecord(
     infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2, True),),
     backend="cpu",
     exchange="auto",
-    layout="1d",
+    grid=None,
     created=1.5,
     read_seconds=0.0,
     build_seconds=2.0,
@@ -113,8 +114,8 @@ RECORD = GraphRecord(
 EXAMPLES: list[Message[Any]] = [
     GetGpu(),
     GetHost(),
-    JoinGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "host", "1d", (0, 1), 1),
-    JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", "2d", (0, 0), 1, True),
+    JoinGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "host", None, (0, 1), 1),
+    JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", Grid(1, 2), (0, 0), 1, True),
     OfferExchange("id", 2),
     ConnectExchange("id", (Pickled(b"0"), Pickled(b"1")), 2),
     DisconnectExchange("id"),

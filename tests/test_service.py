@@ -493,4 +493,4 @@ def test_messages_of_an_earlier_attempt_are_refused(client: distributed.Client) 
     stripe, key = graph.record.stripe, graph.record.partition_keys[1]
     addresses = graph.record.addresses
     with pytest.raises(StaleRunError, match="of epoch 1, in a gang of epoch"):
-        send(JoinGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "host", "1d", (0, 0), 1))
+        send(JoinGang(graph.record.graph_id, 1, key, stripe, addresses, "cpu", "host", None, (0, 0), 1))

@@ -91,8 +91,9 @@ def estimate(
             ``load`` does not take.
         GraphTooLargeError: there are more vertices than internal ids.
         InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
-            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes. Or
-            ``load`` refuses ``mutable=True`` with the other options.
+            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes;
+            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` with the other
+            options.
         InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer, or ``options`` are no
             ``BuildOptions``.
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
@@ -273,7 +274,7 @@ def _build(
 
 def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[CudaBuilder]:
     """Return the builder of a backend and a layout."""
-    if options.layout == "2d":
+    if options.in_grid:
         return GridOnGpuBuilder if backend == "cuda" else GridBuilder
     return _BUILDERS[backend]
 
@@ -285,8 +286,8 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
     if not mutable:
         if options.room:
             raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
-    elif options.layout == "2d":
-        raise InvalidOptionError("mutable=True does not go with layout='2d', whose blocks have no pages")
+    elif options.in_grid:
+        raise InvalidOptionError(f"mutable=True does not go with layout={options.layout!r}, whose blocks have no pages")
     elif options.keep_edges:
         raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
     elif options.room and options.order == "degree":

@@ -6,6 +6,7 @@ keeps its edges: the graph is then built of the kept edges. Only counts travel t
 """
 
 import logging
+import re
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -26,6 +27,7 @@ from dbfs.edges.readers.source import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs.records import GraphIds
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.partition import PartitionInfo
 from dbfs_workers.storage.pieces import GeneratedPiece, Piece
 from dbfs_workers.storage.stripe import Stripe
@@ -37,6 +39,8 @@ ORDERS = ("given", "degree")
 IDS = ("given", "dense")
 LAYOUTS = ("1d", "2d")
 AUTO = "auto"
+# A grid by its rows and columns, of which ``p`` is the number of ranks.
+_SHAPE = re.compile("2d:([1-9][0-9]{0,5}|p)x([1-9][0-9]{0,5}|p)")
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,9 @@ class BuildOptions:
         ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
         room: vertices that updates may add later.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
-            edges from the vertices of its column to those of its row. ``auto``, in an estimate only, for the one that
-            ``load`` would take: see ``building.layout``.
+            edges from the vertices of its column to those of its row. The grid is as square as the number of ranks
+            allows; ``2d:1x4`` has one row of 4 columns, ``2d:1xp`` one row of all ranks. ``auto``, in an estimate only,
+            for the one that ``load`` would take: see ``building.layout``.
 
     Raise ``InvalidOptionError`` if the order, the ids or the layout are unknown.
     """
@@ -140,8 +145,32 @@ class BuildOptions:
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
         if self.ids not in IDS:
             raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")
-        if self.layout not in (*LAYOUTS, AUTO):
-            raise InvalidOptionError(f"unknown layout {self.layout!r}; choose one of {', '.join(LAYOUTS)}, {AUTO}")
+        if self.layout not in (*LAYOUTS, AUTO) and not _SHAPE.fullmatch(self.layout):
+            raise InvalidOptionError(
+                f"unknown layout {self.layout!r}; choose one of {', '.join((*LAYOUTS, AUTO))}, or the rows and columns "
+                "of a grid, such as 2d:1x4"
+            )
+
+    @property
+    def in_grid(self) -> bool:
+        """Whether the partition is a 2-D one."""
+        return self.layout.startswith("2d")
+
+    def grid(self, p: int) -> Grid | None:
+        """Return the grid of p ranks; None in ``1d``. Raise ``InvalidOptionError`` if the shape does not fit p."""
+        if not self.in_grid:
+            return None
+        shape = _SHAPE.fullmatch(self.layout)
+        if shape is None:
+            return Grid.of(p)
+        found = Grid(*(p if size == "p" else int(size) for size in shape.groups()))
+        if found.rows * found.columns != p:
+            fitting = ", ".join(f"2d:{grid}" for grid in Grid.shapes(p))
+            raise InvalidOptionError(
+                f"layout={self.layout!r} is for {counted(found.rows * found.columns, 'rank')}, and the graph has {p}; "
+                f"choose 2d, or one of {fitting}"
+            )
+        return found
 
     def stripe(self, n: int, p: int) -> Stripe:
         """Return the stripe of n vertices on p ranks, with the room."""

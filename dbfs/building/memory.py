@@ -22,7 +22,9 @@ from dbfs_workers.cuda import failures, sizes
 from dbfs_workers.exchange import segment, stream
 from dbfs_workers.exchange.hosts import Hosts
 from dbfs_workers.levels import level_table
-from dbfs_workers.storage import grid, grid_scratch, row_versions, scratch
+from dbfs_workers.storage import grid as grids
+from dbfs_workers.storage import grid_scratch, row_versions, scratch
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.labels import label_bytes
 from dbfs_workers.storage.memory_room import free_bytes, usable_share
 from dbfs_workers.storage.pieces import batches_of
@@ -71,7 +73,7 @@ class Estimate:
             version in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all
             rows anew, and ``later ids`` for as many new ids as the graph has room. On GPUs: ``next version``, a second
             partition. The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
-        layout: ``1d`` or ``2d``.
+        layout: as of ``BuildOptions``, but never ``auto``.
         ranks: number of ranks.
         why: why ``layout="auto"`` takes that layout; empty if the layout was given.
     """
@@ -166,7 +168,7 @@ def estimate_bytes(
     kept_edges: int = 0,
     table_bytes: int = 0,
     hosts: Hosts | None = None,
-    layout: str = "1d",
+    grid: Grid | None = None,
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
@@ -181,7 +183,7 @@ def estimate_bytes(
         kept_edges: number of input edges that are kept as they were read.
         table_bytes: bytes of the tables of ids of all ranks.
         hosts: which ranks are on one host, and so share memory. None for one host.
-        layout: ``1d`` or ``2d``.
+        grid: the grid of a 2-D partition; None in ``1d``.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
@@ -193,12 +195,15 @@ def estimate_bytes(
         "state": scratch.nbytes(stripe, bottom_up=True),
         "bins": segment.resident_nbytes(stripe, predecessors=True),
     }
-    if layout == "2d":
-        partition = grid.nbytes(stripe, m_local, bottom_up=in_edges)
+    if grid is not None:
+        partition = grids.nbytes(stripe, grid, m_local, bottom_up=in_edges)
         edge_bytes = 48
-        run = {"state": grid_scratch.nbytes(stripe, bottom_up=in_edges), "bins": grid.message_nbytes(stripe)}
+        run = {
+            "state": grid_scratch.nbytes(stripe, grid, bottom_up=in_edges),
+            "bins": grids.message_nbytes(stripe, grid),
+        }
     if hosts is not None and hosts.count > 1:
-        run["frames"] = _envoy_bytes(stripe, hosts, layout)
+        run["frames"] = _envoy_bytes(stripe, hosts, grid)
     run["levels"] = level_table.nbytes(stripe.n)
     # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
     run["labels"] = (4 + 4 + 8) * rows
@@ -229,7 +234,6 @@ def estimate_bytes(
         result=label_bytes(stripe, predecessors=True),
         label_share=min(1.0, spill / max(_worker_share(), spill)),
         process=_PROCESS_BYTES,
-        layout=layout,
     )
 
 
@@ -265,13 +269,13 @@ def estimate_device_bytes(
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
-def estimate_grid_on_gpu(stripe: Stripe, directed_edges: int, *, in_edges: bool) -> Estimate:
+def estimate_grid_on_gpu(stripe: Stripe, grid: Grid, directed_edges: int, *, in_edges: bool) -> Estimate:
     """Estimate the bytes of a rank's GPU memory for a 2-D partition; arguments as of ``estimate_bytes``.
 
     The partition is built in the memory of the workers, where kept edges stay, and validation is.
     """
-    run = {**sizes.grid_member(stripe, bottom_up=in_edges), "labels": sizes.labels(stripe)}
-    partition = grid.nbytes(stripe, -(-directed_edges // stripe.p), bottom_up=in_edges)
+    run = {**sizes.grid_member(stripe, grid, bottom_up=in_edges), "labels": sizes.labels(stripe)}
+    partition = grids.nbytes(stripe, grid, -(-directed_edges // stripe.p), bottom_up=in_edges)
     share = float(config.get("build.memory-share"))
     return Estimate(partition, {}, run, result=label_bytes(stripe, predecessors=True), label_share=share)
 
@@ -394,14 +398,14 @@ def hosts_of(gang: Gang) -> Hosts:
     return Hosts.by_identity([host_of(address) for address in gang.addresses])
 
 
-def _envoy_bytes(stripe: Stripe, hosts: Hosts, layout: str) -> int:
+def _envoy_bytes(stripe: Stripe, hosts: Hosts, grid: Grid | None) -> int:
     """Return the most bytes that the lowest rank of a host takes for the ranks of other hosts.
 
     They are the bins and slices of those ranks in the host's segment, and a frame to and from each host. Large frames
     are received in the segment, and sent from there.
     """
-    if layout == "2d":
-        remote = grid.remote_nbytes(stripe, hosts.of_ranks)
+    if grid is not None:
+        remote = grids.remote_nbytes(stripe, grid, hosts.of_ranks)
     else:
         owned = [len(hosts.ranks(host)) for host in range(hosts.count)]
         remote = max(segment.remote_nbytes(stripe, own, predecessors=True) for own in owned)

@@ -90,7 +90,7 @@ class HostBuilder(Builder):
             kept_edges=m if options.keep_edges else 0,
             table_bytes=table_bytes,
             hosts=hosts,
-            layout=options.layout,
+            grid=options.grid(stripe.p),
         )
         if edges.reader_bytes:
             needed.build["reading"] = edges.reader_bytes
@@ -110,7 +110,7 @@ class HostBuilder(Builder):
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""
         order = self._add_degree_order(graph, dealt) if self.options.order == "degree" else None
-        stores = self.count_stores(stripe.p)
+        stores = self.count_stores()
         collections = [
             graph.add(rank, self._key("open-bins", rank), delivering.open_collection, self.token, rank, stripe, stores)
             for rank in range(stripe.p)
@@ -126,8 +126,8 @@ class HostBuilder(Builder):
         kept = order and graph.add(0, self._key("kept-order", 0), same_value, order)
         return BuildTasks(partitions, kept)
 
-    def count_stores(self, p: int) -> int:  # noqa: ARG002 - that of a grid depends on it
-        """Return the number of stores that each of ``p`` ranks collects bins in."""
+    def count_stores(self) -> int:
+        """Return the number of stores that each rank collects bins in."""
         return 2 if self.stores_twice(self.edges, self.options) else 1
 
     def add_partitions(
@@ -181,7 +181,14 @@ class HostBuilder(Builder):
         edges, binned = self.edges, list[list[Ref]]([] for _ in collections)
         for index in range(len(dealt.pieces)):
             rank = index % stripe.p
-            options = (stripe, edges.symmetrise, edges.name, order, self.deadline.remaining, self.options.layout)
+            options = (
+                stripe,
+                edges.symmetrise,
+                edges.name,
+                order,
+                self.deadline.remaining,
+                self.options.grid(stripe.p),
+            )
             arguments = (dealt.source(index), collections[rank], opened, self.gang.addresses, *options)
             binned[rank].append(graph.add(rank, self._key("bin-edges", index), tasks.bin_piece, *arguments))
         return binned
@@ -189,6 +196,13 @@ class HostBuilder(Builder):
 
 class GridBuilder(HostBuilder):
     """A build of a 2-D partition in the memory of the workers; arguments as of ``Builder``."""
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the gang's ranks."""
+        found = self.options.grid(self.gang.p)
+        assert found is not None
+        return found
 
     @property
     def describe(self) -> Callable[[Any], PartitionInfo]:
@@ -200,25 +214,25 @@ class GridBuilder(HostBuilder):
         """See ``HostBuilder``. The reverse of an undirected edge is mostly on another rank."""
         return options.in_edges or not edges.directed
 
-    def count_stores(self, p: int) -> int:
+    def count_stores(self) -> int:
         """See ``HostBuilder``."""
-        return count_stores(p, bottom_up=self.stores_twice(self.edges, self.options))
+        return count_stores(self.grid, bottom_up=self.stores_twice(self.edges, self.options))
 
     def add_partitions(
         self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int
     ) -> list[Ref]:
         """See ``HostBuilder``."""
-        grid, edges, ordered = Grid.of(stripe.p), self.edges, self.options.order == "degree"
+        edges, ordered = self.edges, self.options.order == "degree"
         blocks = []
         for rank, collection in enumerate(collections):
-            arguments = (stripe, rank, collection, read, ordered, edges.name, m, edges.paired)
+            arguments = (stripe, self.grid, rank, collection, read, ordered, edges.name, m, edges.paired)
             blocks.append(graph.add(rank, self._key("blocks", rank), tasks.make_blocks, *arguments))
         partitions = []
         for rank, own in enumerate(blocks):
-            row = rank // grid.columns
-            keys = {peer: self._key("row-degrees", rank, peer) for peer in grid.column_of(rank)}
+            row = rank // self.grid.columns
+            keys = {peer: self._key("row-degrees", rank, peer) for peer in self.grid.column_of(rank)}
             degrees = [graph.add(peer, key, tasks.row_degrees, blocks[peer], row) for peer, key in keys.items()]
-            options = (stripe, rank, own, degrees, edges.directed)
+            options = (stripe, self.grid, rank, own, degrees, edges.directed)
             partitions.append(graph.add(rank, self._key("partition", rank), tasks.make_grid_partition, *options))
         return partitions
 
@@ -232,7 +246,9 @@ class GridOnGpuBuilder(GridBuilder):
     ) -> Estimate:
         """Estimate the bytes of a rank's GPU; arguments as of ``CudaBuilder.estimate``."""
         stored = m * (2 if edges.symmetrise else 1)
-        needed = estimate_grid_on_gpu(stripe, stored, in_edges=cls.stores_twice(edges, options))
+        grid = options.grid(stripe.p)
+        assert grid is not None
+        needed = estimate_grid_on_gpu(stripe, grid, stored, in_edges=cls.stores_twice(edges, options))
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
 
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:

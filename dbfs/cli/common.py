@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dbfs
-from dbfs.building.build import AUTO, LAYOUTS, ORDERS
+from dbfs.building.build import AUTO, LAYOUTS, ORDERS, BuildOptions
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.corpus import CORPUS, TODLING
@@ -93,11 +93,22 @@ order_option = click.option(
 in_edges_option = click.option(
     "--in-edges", is_flag=True, help="Also keep a directed graph's in-edges, for bottom-up levels."
 )
+
+
+def _checked_layout(_context: click.Context, _parameter: click.Parameter, layout: str) -> str:
+    """Return the layout; report one that is unknown as the command line's mistake."""
+    try:
+        return BuildOptions(layout=layout).layout
+    except InvalidOptionError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 layout_option = click.option(
     "--layout",
-    type=click.Choice((*LAYOUTS, AUTO)),
+    metavar=f"[{'|'.join(LAYOUTS)}|2d:ROWSxCOLUMNS|{AUTO}]",
     default="1d",
     show_default=True,
+    callback=_checked_layout,
     help="1d: a rank has the edges of its vertices. 2d: a block of a grid. auto: the faster that fits.",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
 import click
 
@@ -45,7 +46,7 @@ def list_(as_json: bool) -> None:
         (
             each.name,
             each.family,
-            f"{each.device}{', 2d' * each.grid}",
+            f"{each.device}{f', {each.layout}' * each.grid}",
             ", ".join(each.options),
             each.source,
             each.does.rstrip("."),
@@ -80,7 +81,7 @@ def run(
 ) -> None:
     """Traverse GRAPH by a strategy, validate the result, and print its counters.
 
-    A strategy for grids takes the layout 2d, on as many ranks as --ranks says; the others take one rank.
+    A strategy for grids takes its layout, on as many ranks as --ranks says; the others take one rank.
 
     \b
     Examples:
@@ -96,8 +97,8 @@ def run(
         backend = "cpu"
     with ExitStack() as stack:
         client = stack.enter_context(connect(scheduler, ranks, backend, processes=not within))
-        layout = "2d" if found.grid else "1d"
-        built = stack.enter_context(dbfs.load(edges, client=client, ranks=ranks, layout=layout, backend=backend))
+        options: dict[str, Any] = {"ranks": ranks, "layout": found.layout, "backend": backend}
+        built = stack.enter_context(dbfs.load(edges, client=client, **options))
         result = built.bfs(
             parse_id(source, built.id_type, "source"), strategy=strategy, predecessors=predecessors, validate=True
         )

@@ -23,6 +23,7 @@ class GraphCounts:
         self.backend = formed.backend
         self.exchange = formed.exchange
         self.layout = record.layout
+        self.grid = record.grid
 
     @property
     def record(self) -> GraphRecord:

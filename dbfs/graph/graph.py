@@ -82,6 +82,7 @@ class Graph(StaysHere, GraphCounts):
         exchange: exchange of the resident engine: ``shared_memory``, ``tcp``, ``shared_memory+tcp``, ``cuda_ipc``
             or ``nccl``.
         layout: the partition of the edges: ``1d`` or ``2d``.
+        grid: the ranks' grid of a 2-D partition, with ``rows`` and ``columns``; None in ``1d``.
         record: the service's record of the graph.
     """
 
@@ -1115,7 +1116,7 @@ class Graph(StaysHere, GraphCounts):
 
     def __repr__(self) -> str:
         state = " (unloaded)" if self._unloaded else ""
-        grid = " in a 2-D partition" if self.layout == "2d" else ""
+        grid = "" if self.grid is None else f" in a {self.grid} grid"
         return (
             f"<dbfs.Graph {self.name}: {vertices_in_words(self)}, {edges_in_words(self)}, "
             f"{counted(self.ranks, 'rank')}{grid}, "

@@ -132,7 +132,9 @@ def load(
             CSR, which is copied from the pages once for each version that they read. It needs ``mutable=True`` and
             ``ranks=1``, and goes without ``in_edges``.
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
-            edges from the vertices of its column to those of its row. So a rank exchanges with the ranks of its row and
+            edges from the vertices of its column to those of its row. The grid is as square as the number of ranks
+            allows; ``2d:1x4`` has one row of 4 columns, ``2d:4x1`` 4 rows, ``2d:1xp`` one row of all ranks, however
+            many. So a rank exchanges with the ranks of its row and
             its column only, and fewer bytes are sent with many ranks. It is for the resident engine; each edge is
             stored twice for bottom-up levels. On GPUs the graph is built on the workers' CPU cores, its edges stay in
             their memory too, and ranks map each other's messages or exchange through the host. ``auto``: the one whose
@@ -162,7 +164,8 @@ def load(
         BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
-            ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or ``mapped`` is given for
+            ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
+            another number of ranks; or ``mapped`` is given for
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
@@ -204,7 +207,7 @@ def load(
                 infos=built.infos,
                 backend=chosen,
                 exchange=config.choice("exchange", EXCHANGES),
-                layout=options.layout,
+                grid=options.grid(gang.p),
                 created=time.time(),
                 read_seconds=built.read_seconds,
                 build_seconds=built.seconds,
@@ -311,8 +314,8 @@ def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, 
         logger.info("%s: layout %s, since %s", edges.name, taken.layout, taken.why)
         options = replaced(options, layout=taken.layout)
     require_changeable(edges, options, mutable)
-    if options.layout == "2d":
-        words = f"layout='2d' with backend={backend!r}"
+    if options.grid(gang.p) is not None:
+        words = f"layout={options.layout!r} with backend={backend!r}"
         _require_exchange(words, EXCHANGES_OF_GRIDS[backend], config.choice("exchange", EXCHANGES))
     return options
 

@@ -26,7 +26,6 @@ from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, Inval
 from dbfs.records import GraphRecord
 from dbfs.service.client import ServiceClient, error_words
 from dbfs.service.messages import NoteSave
-from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.saved import lock as locks
 from dbfs_workers.storage.saved.folder import Folder
 from dbfs_workers.storage.saved.lock import Busy, Lock, Saver
@@ -173,14 +172,14 @@ def _write(
 
 def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
     """Return the 1-D partitions by rank; of a graph in a 2-D partition, add the tasks that join them."""
-    found = [Ref(key) for key in record.partition_keys]
-    if record.layout == "1d":
+    found, grid = [Ref(key) for key in record.partition_keys], record.grid
+    if grid is None:
         return found
     # Loads Numba.
     from dbfs_workers.storage import grid_building
 
     stripe, ordered = record.stripe, record.order_key is not None
-    grid, in_edges = Grid.of(stripe.p), _has_in_edges(record)
+    in_edges = _has_in_edges(record)
 
     def parts(function: Callable[..., Any], what: str, peers: range, owner: int) -> list[Ref]:
         return [

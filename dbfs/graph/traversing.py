@@ -20,6 +20,7 @@ from dbfs.progress import ProgressOption, run_reporter
 from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
+from dbfs_workers.text import counted
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
@@ -44,9 +45,7 @@ def traverse(
     require_options(graph, direction, max_depth)
     if strategy is not None:
         plain = max_depth is None and not targets and direction == "auto"
-        strategy = require_strategy(
-            graph, strategy, len(source_sets[0]), predecessors=predecessors, plain=plain, engine=engine
-        )
+        strategy = require_strategy(graph, strategy, len(source_sets[0]), plain=plain, engine=engine)
         engine = _ENGINE
     runner = engines.choose(engine, graph.record.layout)
     options = TraversalSpec(
@@ -125,14 +124,13 @@ def require_one_version(graph: Graph, first: int, later: int) -> None:
         )
 
 
-def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors: bool, plain: bool, engine: str) -> str:
+def require_strategy(graph: Graph, strategy: str, sources: int, *, plain: bool, engine: str) -> str:
     """Check a strategy against the graph and the other options; return the strategy of the spec, empty for the engine.
 
     Args:
         graph: the graph.
         strategy: a strategy with its options, as callers write it.
         sources: number of sources.
-        predecessors: whether parents are recorded.
         plain: whether the call has no bound on the depth, no targets, and the direction ``auto``.
         engine: the engine that the call names.
 
@@ -144,9 +142,11 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         raise InvalidOptionError(f"strategy={strategy!r} runs within the resident engine, not engine={engine!r}")
     if name == _ENGINE:
         return ""
-    here = f"{graph.name} is on {graph.ranks} rank{'s' * (graph.ranks > 1)}, backend {graph.backend}"
+    in_grid = "" if graph.grid is None else f" in a {graph.grid} grid"
+    here = f"{graph.name} is on {counted(graph.ranks, 'rank')}{in_grid}, backend {graph.backend}"
+    layout = found.layout.replace("p", str(graph.ranks))
     if found.device == "gpu" and graph.backend != "cuda":
-        wanted, of = ("GPUs", "layout='2d'") if found.grid else ("one GPU", "ranks=1")
+        wanted, of = ("GPUs", f"layout={layout!r}") if found.grid else ("one GPU", "ranks=1")
         others = [each.name for each in STRATEGIES.values() if each.device != "gpu" and each.grid == found.grid]
         raise InvalidOptionError(
             f"strategy {name} needs a graph on {wanted}, dbfs.load(..., {of}, backend='cuda'); {here}. "
@@ -156,18 +156,16 @@ def require_strategy(graph: Graph, strategy: str, sources: int, *, predecessors:
         raise InvalidOptionError(
             f"strategy {name} needs a graph on one CPU rank, dbfs.load(..., ranks=1, backend='cpu'); {here}"
         )
-    if found.grid and graph.layout != "2d":
-        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout='2d'); {here}")
+    if found.grid and layout not in (graph.layout, f"2d:{graph.grid}"):
+        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout={layout!r}); {here}")
     if not found.grid and (graph.ranks > 1 or graph.layout != "1d"):
         raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
-    if not found.grid and graph.backend == "cuda" and graph.exchange != "cuda_ipc":
+    if found.device == "gpu" and graph.exchange != "cuda_ipc" and not (found.grid and graph.ranks == 1):
         raise InvalidOptionError(f"strategy {name} needs exchange='cuda_ipc', not {graph.exchange!r}")
     if sources != 1:
         raise InvalidOptionError(f"strategy {name} takes one source, not {sources}")
     if not plain:
         raise InvalidOptionError(f"strategy {name} takes no max_depth, no targets, and no direction but auto")
-    if predecessors and not found.predecessors:
-        raise InvalidOptionError(f"strategy {name} records no predecessors")
     return strategy
 
 

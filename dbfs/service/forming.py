@@ -203,7 +203,7 @@ async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCa
             addresses=record.addresses,
             backend=record.backend,
             exchange=exchange,
-            layout=record.layout,
+            grid=record.grid,
             hosts=hosts.of_ranks,
             epoch=epoch,
             mutable=record.mutable,

@@ -74,7 +74,7 @@ SMALL_KERNELS = {
     "lab/expand_contract.cu": {"dbfs_lab_expand_contract"},
     "lab/contract_expand.cu": {"dbfs_lab_contract_expand"},
     "lab/two_phase.cu": {"dbfs_lab_expand", "dbfs_lab_contract"},
-    "lab/radix_bins.cu": {"dbfs_lab_count_by_owner", "dbfs_lab_copy_to_bins"},
+    "lab/radix_bins.cu": {f"dbfs_lab_{name}" for name in ("count_by_owner", "copy_to_bins", "contract_bin")},
     "lab/masks.cu": {"dbfs_lab_mask_expand", "dbfs_lab_mask_update"},
     "lab/warp_centric.cu": {"dbfs_lab_warp_centric"},
     "lab/status_array.cu": {"dbfs_lab_status_array"},

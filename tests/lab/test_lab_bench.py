@@ -99,7 +99,7 @@ def test_measurements_on_cpu_cores(client: distributed.Client, tmp_path: Path, m
     unfinished = []
     for error in (QueueOverflowError("the queue needs 9 entries"), DeadlineExceededError("the deadline passed")):
         monkeypatch.setattr(Graph, "bfs", raising(error))
-        plan = LabPlan(("path:n=5",), ("scipy",), 1, predecessors=False, backend="cpu")
+        plan = LabPlan(("path:n=5",), ("scipy",), 1, predecessors=(False,), backend="cpu")
         (rate,) = bench_lab(client, plan)
         assert (rate.error, rate.mteps, speedup([rate], rate)) == (str(error), 0, None)
         unfinished.append(rate)
@@ -119,13 +119,13 @@ def raising(error: Exception) -> Callable[..., None]:
 def test_a_slow_strategy_takes_fewer_sources(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0, 190)
     monkeypatch.setattr("benchmarks.lab.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    plan = LabPlan(("path:n=50",), ("scipy",), 9, predecessors=False, backend="cpu")
+    plan = LabPlan(("path:n=50",), ("scipy",), 9, predecessors=(False,), backend="cpu")
     (rate,) = bench_lab(client, plan)
     assert rate.sources == 2
 
 
 def test_traversals_from_the_first_vertex(client: distributed.Client) -> None:
-    plan = LabPlan(("path:n=50",), ("sequential",), 3, predecessors=False, backend="cpu", first_vertex=True)
+    plan = LabPlan(("path:n=50",), ("sequential",), 3, predecessors=(False,), backend="cpu", first_vertex=True)
     (rate,) = bench_lab(client, plan)
     assert (rate.sources, rate.depth) == (3, 49)
     assert (rate.frontier, rate.step) == ((1,) * 50, 1)

@@ -57,7 +57,7 @@ def traverse(arrays: graphs.Arrays, source: int, strategy: str, *, directed: boo
     n, src, dst = arrays
     matrix = oracle.adjacency(n, src, dst, directed=directed)
     expected = oracle.distances(matrix, [source])
-    predecessors = options.setdefault("predecessors", STRATEGIES[parse(strategy).strategy].predecessors)
+    predecessors = options.setdefault("predecessors", True)
     run = enact.traverse(
         matrix.indptr.astype(np.int64),
         matrix.indices.astype(np.uint32),

@@ -1,5 +1,6 @@
 """The strategies on several ranks in a grid: Krajecki's scan along a row, and Merrill's sort into bins."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,16 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.errors import DeadlineExceededError
+from dbfs.errors import DeadlineExceededError, InvalidOptionError, QueueOverflowError
+from dbfs_workers.lab import radix_bins
 from dbfs_workers.lab.device import Device, Gpu
 from dbfs_workers.lab.enactor import policy_constants
 from dbfs_workers.lab.radix_bins import RadixBins
-from dbfs_workers.lab.strategies import CULLING, GATHERING, Policy
+from dbfs_workers.lab.strategies import CULLING, GATHERING, STRATEGIES, Policy, parse
 from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.levels import grid_strategies
 from dbfs_workers.storage.grid import Grid
+from dbfs_workers.storage.labels import RankLabels
 from dbfs_workers.storage.stripe import Stripe
-from tests.support import graphs, oracle
+from tests.support import graphs, grids, oracle, partitions, standin
+from tests.support.answers import assert_scipys
+from tests.support.cuda_on_cpu.backend import EmulatedBackend
 from tests.support.cuda_on_cpu.device import COMPILER, EmulatedGpu
+from tests.support.exchanges import connect
+from tests.support.gang import spec
 from tests.support.gpus import GPUS, needs_gpu
 from tests.support.parity import Way, loaded
 
@@ -34,6 +42,19 @@ def emulated(seed: int, _policy: Policy) -> Device:
 
 def real(_seed: int, policy: Policy) -> Device:
     return Gpu(Tuning().threads, policy_constants(policy))
+
+
+class OneAtATime(EmulatedGpu):
+    """A device of one rank of several, which are threads: the emulator runs one grid at a time."""
+
+    _running = threading.Lock()
+
+    def __init__(self, _threads: int, policy: dict[str, int]) -> None:
+        super().__init__(policy["culling"])
+
+    def launch(self, *arguments: Any, **options: Any) -> None:
+        with self._running:
+            super().launch(*arguments, **options)
 
 
 @pytest.fixture(scope="module")
@@ -94,41 +115,120 @@ def test_a_run_by_scans_ends_at_its_deadline(nine: distributed.Client) -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 999),
-    owners=st.integers(1, 5),
+    ranks=st.integers(1, 5),
     edges=st.integers(0, 900),
     gathering=st.sampled_from(GATHERING),
     culling=st.sampled_from(CULLING),
+    predecessors=st.booleans(),
 )
-def test_bins_have_every_new_neighbour(
-    made: Callable[[int, Policy], Device], seed: int, owners: int, edges: int, gathering: str, culling: str
+def test_ranks_sort_neighbours_and_contract_bins(
+    made: Callable[[int, Policy], Device],
+    seed: int,
+    ranks: int,
+    edges: int,
+    gathering: str,
+    culling: str,
+    predecessors: bool,
 ) -> None:
-    n_local, rows, random = 64, 100, np.random.default_rng(seed)
-    first_id = 64 * int(random.integers(3))
-    n = owners * n_local
-    sources = np.sort(random.integers(0, rows, edges))
-    offsets = np.searchsorted(sources, np.arange(rows + 1)).astype(np.int64)
-    columns = (first_id + random.integers(0, n, edges)).astype(np.uint32)
-    policy = Policy("radix-bins", gathering=gathering, culling=culling)
-    device = made(seed, policy)
-    there: Any = device.xp.asarray
-    one = {"first_id": first_id, "n_local": n_local, "owners": owners, "policy": policy}
-    sort = RadixBins(device, there(offsets), there(columns), **one)
-    bits = random.integers(0, 1 << 32, n // 32, dtype=np.uint32)
-    sort.visit(there(bits))
-    marked = np.unpackbits(bits.view(np.uint8), bitorder="little").astype(bool)
-    visited = marked.copy()
-    for frontier in np.array_split(random.permutation(rows).astype(np.uint32), 3):
-        inspected, bins = sort.sort(there(frontier))
-        queue = np.concatenate([columns[offsets[row] : offsets[row + 1]] for row in frontier]) - first_id
-        assert (inspected, len(bins)) == (queue.size, owners)
-        for owner, found in enumerate(map(device.read, bins)):
-            of_owner = queue[queue // n_local == owner] - owner * n_local
-            # Of the bits that blocks set in the same launch, some may be lost.
-            new, unmarked = (set(of_owner[~before[owner * n_local :][of_owner]]) for before in (visited, marked))
-            assert new <= set(found) <= unmarked
-            in_order = iter(device.read(sort._edges[:inspected]) - np.uint32(first_id + owner * n_local))
-            assert all(row in in_order for row in found)
-        visited[queue] = True
+    """The ranks of a row one after another, level by level, against SciPy."""
+    n, src, dst = graphs.random(300, edges, seed)
+    stripe, policy = Stripe(n, ranks), Policy("radix-bins", gathering=gathering, culling=culling)
+    devices = [made(seed + rank, policy) for rank in range(ranks)]
+    device = devices[0]
+    xp: Any = device.xp
+    lent = {name: [xp.empty((1 << 20) + 5000, np.uint32) for _ in range(ranks)] for name in ("bins", "parents")}
+    parts = partitions.build(stripe, src, dst, directed=True)
+    of_ranks, labels, frontiers = [], [], []
+    for rank, part in enumerate(parts):
+
+        def lend(name: str, words: int, rank: int = rank) -> tuple[Any, dict[int, int]]:
+            return lent[name][rank][:words], {peer: device.address(lent[name][peer]) for peer in range(ranks)}
+
+        edges_here = xp.asarray(part.row_offsets), xp.asarray(part.columns)
+        one: dict[str, Any] = {
+            "rank": rank,
+            "ranks": ranks,
+            "policy": policy,
+            "predecessors": predecessors,
+            "lend": lend,
+        }
+        of_ranks.append(RadixBins(devices[rank], *edges_here, **one))
+        labels.append(RankLabels.unreached(xp, stripe, predecessors=predecessors))
+        frontiers.append(xp.zeros(int(rank == 0), np.uint32))
+    labels[0].distances[0] = 0
+    level = 0
+    while any(frontier.size for frontier in frontiers):
+        sizes = np.zeros(ranks, int)
+        for sort, frontier in zip(of_ranks, frontiers, strict=True):
+            inspected, bins = sort.sort(frontier)
+            assert len(bins) == ranks
+            sizes += [found.size for found in bins]
+            for owner, found in enumerate(map(device.read, bins)):
+                in_order = iter(device.read(sort._edges[:inspected]) - np.uint32(owner * stripe.n_local))
+                assert all(row in in_order for row in found)
+        for rank, (contract, of_rank) in enumerate(zip(of_ranks, labels, strict=True)):
+            frontiers[rank], looked_at = contract.contract(of_rank, level + 1, int(sizes.sum()))
+            assert looked_at == sizes[rank]
+            new = np.flatnonzero(device.read(of_rank.distances) == level + 1)
+            np.testing.assert_array_equal(np.unique(device.read(frontiers[rank])), new)
+        level += 1
+    matrix = oracle.adjacency(n, src, dst, directed=True)
+    expected = oracle.distances(matrix, [0])
+    vertices = np.arange(n)
+    place = stripe.internal(vertices)
+    np.testing.assert_array_equal(np.concatenate([device.read(one.distances) for one in labels])[place], expected)
+    if predecessors:
+        found = np.concatenate([device.read(one.predecessors) for one in labels])[place]
+        reached = np.where(expected > 0, stripe.vertex(found.astype(np.int64)), np.where(expected, -1, vertices))
+        oracle.assert_valid_parents(matrix, expected, reached, [0])
+
+
+@needs_compiler
+@pytest.mark.parametrize("grid", ["device", "c2050"])
+def test_a_queue_that_is_full_ends_the_traversal(monkeypatch: pytest.MonkeyPatch, grid: str) -> None:
+    monkeypatch.setattr(radix_bins, "_SPARE", -100)
+    device, memory = EmulatedGpu(), np.zeros(1000, np.uint32)
+    offsets = np.concatenate([[0], np.full(320, 100)])
+    options: dict[str, Any] = {"rank": 0, "ranks": 1, "policy": Policy("radix-bins", grid=grid), "predecessors": False}
+    columns = np.arange(100, dtype=np.uint32)
+    sort = RadixBins(device, offsets, columns, lend=lambda _, words: (memory[:words], {}), **options)
+    words = r"rank 0: the queue needs 100 entries and has 25; duplicates .*grid=" + grid
+    with pytest.raises(QueueOverflowError, match=words + (": choose grid=c2050$" if grid == "device" else "$")):
+        sort.sort(np.zeros(1, np.uint32))
+
+
+@needs_compiler
+def test_an_owner_is_a_byte() -> None:
+    def make(ranks: int) -> RadixBins:
+        arrays = np.zeros(33, np.int64), np.zeros(0, np.uint32)
+        options: dict[str, Any] = {"rank": 0, "ranks": ranks, "policy": Policy("radix-bins"), "predecessors": False}
+        return RadixBins(EmulatedGpu(), *arrays, lend=lambda _, words: (np.zeros(words, np.uint32), {}), **options)
+
+    make(255)
+    with pytest.raises(InvalidOptionError, match="radix-bins runs on up to 255 ranks, not 256"):
+        make(256)
+
+
+@needs_compiler
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_gang_in_a_row_against_scipy(monkeypatch: pytest.MonkeyPatch, ranks: int, directed: bool) -> None:
+    """Whole traversals, one after another, by ranks that map each other's bins."""
+    standin.install(monkeypatch, mapped=True)
+    monkeypatch.setattr(grid_strategies, "Gpu", OneAtATime)
+    arrays = n, src, dst = graphs.random(200, 450, 3)
+    stripe = Stripe(n, ranks)
+    options = [("", False), (":culling=none", True), (":gathering=serial", True)]
+    specs = [replace(spec(0, predecessors=recorded), strategy=f"radix-bins{option}") for option, recorded in options]
+    made = grids.build(stripe, src, dst, directed=directed, grid=Grid(1, ranks))
+    # One row has no use for the kernels of a grid.
+    backend: Any = EmulatedBackend(None)  # type: ignore[arg-type]
+    with grids.gang(made, backend, mapped=ranks > 1) as gang:
+        for _ in range(2):
+            for each in specs:
+                assert_scipys([each], gang.run(each), arrays, stripe, directed=directed)
+            # As after a run that failed: the ranks map anew what they were lent.
+            connect(gang.exchanges if ranks > 1 else gang.carriers)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -145,5 +245,7 @@ def test_strategies_of_grids_on_gpus(
     client: distributed.Client = request.getfixturevalue("gpus" if mapped else "sharing")
     for name in ("hub", "dense random", "path"):
         arrays = graphs.GRAPHS[name]()
-        with loaded(client, arrays, replace(GRID, backend="cuda"), directed=directed, ranks=ranks) as graph:
-            check(graph, arrays, strategy, directed=directed, predecessors=strategy == "row-scan")
+        way = replace(GRID, backend="cuda", layout=STRATEGIES[parse(strategy).strategy].layout)
+        with loaded(client, arrays, way, directed=directed, ranks=ranks) as graph:
+            for predecessors in (False, True):
+                check(graph, arrays, strategy, directed=directed, predecessors=predecessors)

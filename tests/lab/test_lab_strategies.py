@@ -102,7 +102,9 @@ def test_a_strategy_takes_one_source_on_one_rank(client: distributed.Client) -> 
         assert graph.bfs(0, strategy="resident").depth == 8
         with pytest.raises(InvalidOptionError, match=r"needs a grid of ranks, dbfs.load\(..., layout='2d'\).* 2 ranks"):
             graph.bfs(0, strategy="row-scan")
-        with pytest.raises(InvalidOptionError, match=r"needs a graph on GPUs, dbfs.load\(..., layout='2d', backend="):
+        with pytest.raises(
+            InvalidOptionError, match=r"needs a graph on GPUs, dbfs.load\(..., layout='2d:1x2', backend="
+        ):
             graph.bfs(0, strategy="radix-bins")
 
 

@@ -1,6 +1,7 @@
 """The page beside Tödling 2019 and Krajecki 2016: as the saved results say, and with columns for results that come."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,10 +55,14 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]
     saved(tmp_path / "todling_tuning.json", "lab", tuned, machine="a GPU")
     on_ranks = [
-        LabRate(*("corpus:rmat.2Mv.128Me", 7, 9, "radix-bins", "cuda"), mteps=1000.0 * ranks**0.5, ranks=ranks)
+        LabRate(*("corpus:rmat.2Mv.128Me", 7, 9, "row-scan", "cuda"), mteps=1000.0 * ranks**0.5, ranks=ranks)
         for ranks in (1, 4)
     ]
     saved(tmp_path / "krajecki_grid_gpus.json", "lab", on_ranks, machine="GPUs")
+    shares = {"search": 0.75, "exchange": 0.05, "contract": 0.2}
+    in_rows = [replace(on_ranks[0], grid="1x1"), replace(on_ranks[1], grid="1x4", shares=shares)]
+    in_rows += [replace(on_ranks[0], predecessors=True, mteps=500.0), replace(on_ranks[1], ranks=3, missing="overflow")]
+    saved(tmp_path / "merrill_section6.json", "lab", in_rows, machine="GPUs")
     updates = [PageRates("corpus:cage15", 9, 100, 150, 0.1, 1 << 20, 123.4, 567.8)]
     saved(tmp_path / "todling_updates.json", "lab-updates", updates)
     point = Rates(
@@ -77,7 +82,9 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "| `cage15` | 0.5 / 2.5 / 7.25 |" in made
     assert "| graph | 64 x 1 | 256 x 2 | 256 x 4 |" in made
     assert "| `cage15` | 0.55 | 1.00 | 1.10 |" in made
-    assert "| `rmat.2Mv.128Me` | `radix-bins` | cuda, 2 x 2 | 2 | 2.00 |" in made
+    assert "| `rmat.2Mv.128Me` | `row-scan` | cuda, 2 x 2 | 2 | 2.00 |" in made
+    assert "| `rmat.2Mv.128Me` | `row-scan` | distances | 1 | overflow | 2, 2.00 (25% with peers) |" in made
+    assert "| `rmat.2Mv.128Me` | `row-scan` | predecessors | 0.5 |  |  |" in made
     assert "| `cage15` | 1,048,576 | 123 | 568 | 1.50 |" in made
     assert "| Kronecker, weak, auto | cpu, shared_memory | 4 | 2.5 | 0.625 |" in made
 

@@ -20,7 +20,7 @@ from dbfs_workers.levels.grid_levels import GridLevels
 from dbfs_workers.levels.grid_strategies import fold_of
 from dbfs_workers.spec import TraversalSpec
 from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.grid import GridPartition, bin_entries, count_stores
+from dbfs_workers.storage.grid import Grid, GridPartition, bin_entries, count_stores
 from dbfs_workers.storage.grid_building import bin_blocks, build_blocks, row_degrees
 from dbfs_workers.storage.grid_scratch import GridScratch
 from dbfs_workers.storage.labels import LabelPool, RankLabels
@@ -43,23 +43,25 @@ def build(
     bottom_up: bool = True,
     hub_first: bool = False,
     cuts: int = 1,
+    grid: Grid | None = None,
 ) -> list[GridPartition]:
-    """Cut edges into ``cuts`` pieces, bin the pieces, and build the partitions."""
+    """Cut edges into ``cuts`` pieces, bin the pieces, and build the partitions; by default in the derived grid."""
+    grid = grid or Grid.of(stripe.p)
     pieces = zip(np.array_split(src, cuts), np.array_split(dst, cuts), strict=True)
     options: dict[str, Any] = {"symmetrise": not directed, "bottom_up": bottom_up, "name": "test"}
-    bins = [bin_blocks(*piece, stripe, **options) for piece in pieces]
-    stores = count_stores(stripe.p, bottom_up=bottom_up)
+    bins = [bin_blocks(*piece, stripe, grid, **options) for piece in pieces]
+    stores = count_stores(grid, bottom_up=bottom_up)
     blocks = []
     for rank in range(stripe.p):
         collected = [BinStore.of(stripe, (piece[rank][store] for piece in bins)) for store in range(stores)]
-        blocks.append(build_blocks(stripe, rank, collected, input_edges=src.size, hub_first=hub_first))
-    return [complete(stripe, rank, blocks, directed=directed) for rank in range(stripe.p)]
+        blocks.append(build_blocks(stripe, grid, rank, collected, input_edges=src.size, hub_first=hub_first))
+    return [complete(stripe, grid, rank, blocks, directed=directed) for rank in range(stripe.p)]
 
 
-def complete(stripe: Stripe, rank: int, blocks: Sequence[Any], *, directed: bool) -> GridPartition:
-    partition = GridPartition(stripe, rank, blocks[rank], np.zeros(stripe.n_local, np.int64), directed)
-    row = rank // partition.grid.columns
-    for peer in partition.grid.column_of(rank):
+def complete(stripe: Stripe, grid: Grid, rank: int, blocks: Sequence[Any], *, directed: bool) -> GridPartition:
+    partition = GridPartition(stripe, grid, rank, blocks[rank], np.zeros(stripe.n_local, np.int64), directed)
+    row = rank // grid.columns
+    for peer in grid.column_of(rank):
         partition.degrees[:] += row_degrees(blocks[peer], row)
     return partition
 
@@ -69,7 +71,7 @@ class GridGang:
 
     def __init__(self, partitions: Sequence[GridPartition], backend: Backend, *, mapped: bool, threads: int) -> None:
         self.stripe = stripe = partitions[0].stripe
-        self.carriers = shared_memory(stripe, "grid", bin_entries(stripe))
+        self.carriers = shared_memory(stripe, "grid", bin_entries(stripe, partitions[0].grid))
         self.exchanges: list[GridExchange] = [GridExchange(carrier, stripe, backend) for carrier in self.carriers]
         if mapped:
             mapping = [MappedGridExchange(carrier, stripe, backend, "grid") for carrier in self.carriers]

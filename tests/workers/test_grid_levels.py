@@ -28,12 +28,20 @@ from tests.support.gang import spec
 RANKS = [1, 2, 3, 4, 6, 9, 16]
 
 
-def check(p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool, hub_first: bool = False) -> None:
+def check(
+    p: int,
+    arrays: graphs.Arrays,
+    sources: list[int],
+    *,
+    directed: bool,
+    hub_first: bool = False,
+    grid: Grid | None = None,
+) -> None:
     """Every direction, with and without predecessors, one after another on one loaded graph."""
     n, src, dst = arrays
     stripe = Stripe(n, p)
     specs = every_spec(sources)
-    with grids.gang(grids.build(stripe, src, dst, directed=directed, hub_first=hub_first, cuts=2)) as gang:
+    with grids.gang(grids.build(stripe, src, dst, directed=directed, hub_first=hub_first, cuts=2, grid=grid)) as gang:
         assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
 
 
@@ -46,6 +54,13 @@ def test_labels_are_scipys(p: int, name: str, directed: bool) -> None:
     check(p, arrays, [arrays[0] // 3], directed=directed)
 
 
+@pytest.mark.parametrize("grid", [*Grid.shapes(4), Grid(2, 3), Grid(3, 2), Grid(6, 1)], ids=str)
+def test_labels_are_scipys_in_any_shape(grid: Grid) -> None:
+    for name, directed in (("hub", False), ("sparse random", True)):
+        arrays = graphs.GRAPHS[name]()
+        check(grid.rows * grid.columns, arrays, [arrays[0] // 3], directed=directed, grid=grid)
+
+
 @pytest.mark.full
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), p=st.integers(1, 16), directed=st.booleans(), hub_first=st.booleans())
@@ -53,7 +68,8 @@ def test_random_graphs_and_several_sources(data: st.DataObject, p: int, directed
     n = data.draw(st.integers(1, 3000))
     arrays = graphs.random(n, data.draw(st.integers(0, 8 * n)), data.draw(st.integers(0, 2**32 - 1)))
     sources = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
-    check(p, arrays, sources, directed=directed, hub_first=hub_first)
+    grid = data.draw(st.sampled_from(Grid.shapes(p)))
+    check(p, arrays, sources, directed=directed, hub_first=hub_first, grid=grid)
 
 
 def test_a_grid_is_as_square_as_its_ranks_allow() -> None:
@@ -181,23 +197,25 @@ def test_a_cancelled_run_ends_on_all_ranks() -> None:
 
 def test_an_id_out_of_range_is_refused_before_anything_is_binned() -> None:
     with pytest.raises(InvalidVertexError, match=r"test.*\(3, 9\)"):
-        bin_blocks(np.array([1, 3]), np.array([2, 9]), Stripe(9, 4), symmetrise=True, bottom_up=True, name="test")
+        bin_blocks(
+            np.array([1, 3]), np.array([2, 9]), Stripe(9, 4), Grid.of(4), symmetrise=True, bottom_up=True, name="test"
+        )
 
 
 def test_memory_for_bitmaps_and_lists_falls_with_the_square_root_of_the_ranks() -> None:
-    of = {p: grid_scratch.nbytes(Stripe(2**24, p), bottom_up=True) for p in (1, 16, 64)}
+    of = {p: grid_scratch.nbytes(Stripe(2**24, p), Grid.of(p), bottom_up=True) for p in (1, 16, 64)}
     assert of[1] / of[16] > 4
     assert of[1] / of[64] > 8
 
 
 def test_the_bytes_of_messages_are_those_of_bins_that_are_used() -> None:
-    stripe = Stripe(2**20, 4)
-    bitmap, parents = 4 * stripe.words_local, 4 * bin_entries(stripe)
-    assert message_nbytes(stripe) == 2 * (bitmap + parents)
+    stripe, grid = Stripe(2**20, 4), Grid.of(4)
+    bitmap, parents = 4 * stripe.words_local, 4 * bin_entries(stripe, grid)
+    assert message_nbytes(stripe, grid) == 2 * (bitmap + parents)
     # By either parity: a bitmap of each rank below, or above, for each rank of the host.
-    assert remote_nbytes(stripe, (0, 0, 1, 1)) == 2 * 2 * bitmap
-    assert remote_nbytes(stripe, (0, 1, 0, 1)) == 2 * 2 * parents
-    assert remote_nbytes(stripe, (0, 1, 1, 1)) == 2 * (bitmap + parents)
+    assert remote_nbytes(stripe, grid, (0, 0, 1, 1)) == 2 * 2 * bitmap
+    assert remote_nbytes(stripe, grid, (0, 1, 0, 1)) == 2 * 2 * parents
+    assert remote_nbytes(stripe, grid, (0, 1, 1, 1)) == 2 * (bitmap + parents)
 
 
 @pytest.mark.parametrize("largest", [1, 1000, 33_000])
@@ -215,12 +233,13 @@ def test_the_estimate_of_a_partition_is_its_bytes() -> None:
     n, src, dst = graphs.random(5000, 40_000, 2)
     for p in (1, 6, 16):
         for partition in grids.build(Stripe(n, p), src, dst, directed=False):
-            needed = nbytes(partition.stripe, partition.m_local, bottom_up=True)
+            needed = nbytes(partition.stripe, partition.grid, partition.m_local, bottom_up=True)
             assert partition.nbytes == sum(needed.values())
 
 
 @pytest.mark.parametrize("p", [1, 4, 16, 256, 289, 400])
 def test_a_bin_has_room_for_a_bitmap_however_many_columns(p: int) -> None:
     stripe = Stripe(1_000_000, p)
-    assert bin_entries(stripe) >= stripe.words_local
-    assert bin_entries(stripe) * 2 * Grid.of(p).columns >= stripe.n_local
+    for grid in Grid.shapes(p):
+        assert bin_entries(stripe, grid) >= stripe.words_local
+        assert bin_entries(stripe, grid) * 2 * grid.columns >= stripe.n_local

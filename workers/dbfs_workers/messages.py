@@ -17,6 +17,7 @@ from dbfs_workers.exchange.protocol import Cause
 from dbfs_workers.reports import RankProgress
 from dbfs_workers.rpc import A_co, Message, Pickled
 from dbfs_workers.spec import TraversalPlace
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.stripe import Stripe
 
 
@@ -50,7 +51,7 @@ class JoinGang(WorkerMessage[None]):
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``cuda_ipc``, ``nccl``, or ``host``: shared memory on each host, with streams between hosts if there
             are several.
-        layout: ``1d`` or ``2d``; the latter not with ``nccl``.
+        grid: the grid of a 2-D partition, which is not with ``nccl``; None in ``1d``.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
         mutable: whether updates may change the graph.
@@ -68,7 +69,7 @@ class JoinGang(WorkerMessage[None]):
     addresses: tuple[str, ...]
     backend: str
     exchange: str
-    layout: str
+    grid: Grid | None
     hosts: tuple[int, ...]
     epoch: int
     mutable: bool = False

@@ -148,8 +148,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def _new_member(self, message: JoinGang, threads: int) -> Member:
         """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
         graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
-        on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.layout == "2d"
-        if mapped and not grid:
+        on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.grid
+        if mapped and grid is None:
             from dbfs_workers.members.on_gpu import CudaMember
 
             return CudaMember(rank, key, graph_id)
@@ -165,7 +165,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         from dbfs_workers.exchange.across_hosts import end_of
 
         # A level on GPUs has one crossing, so their bins hold all rows.
-        entries = bin_entries(stripe) if grid else stripe.n_local if on_gpu else None
+        entries = bin_entries(stripe, grid) if grid else stripe.n_local if on_gpu else None
         exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
         if grid:
             from dbfs_workers.members.on_grid import GridMember, GridMemberOnGpu
@@ -328,7 +328,7 @@ def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
 
     hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
-        grid, mutable = message.layout == "2d", message.mutable
+        grid, mutable = message.grid is not None, message.mutable
         size = message.stripe.n_local + (0 if partition is None else partition.m_local)
         if size <= SMALL and p == 1 and not grid and not mutable:
             # Python runs the kernels of the first traversals.
@@ -338,5 +338,5 @@ def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
         compiling.prepare((*needed, *later) if size > _LARGE else needed)
         if later and size <= _LARGE:
             compiling.begin(later)
-    elif message.exchange == "host" or message.layout == "2d":
+    elif message.exchange == "host" or message.grid:
         compiling.prepare(("dbfs_workers.exchange.barrier_kernels", *(compiling.ACROSS_HOSTS if hosts > 1 else ())))

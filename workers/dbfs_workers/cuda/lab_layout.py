@@ -132,7 +132,11 @@ _ARGUMENTS: Final = Struct(
         Field("out_ids", "u32*", "output queue, or the bits of the next frontier"),
         Field("out_parents", "u32*", "parents of its entries; null for a vertex queue"),
         Field("counters", "u64*", "zero before the launch"),
-        Field("before", "const u64*", "counters of the launch that filled the input queue; null if it holds in_size"),
+        Field(
+            "before",
+            "const u64*",
+            "counters of the launch that filled the input queue; null if it holds in_size; or the ends of a bin",
+        ),
         Field("start", "const u64*", "[COUNTERS] what the host says of a chain: QUEUED, START_DISTANCE, START_LAUNCH"),
         Field(
             "tile_sums",
@@ -159,8 +163,8 @@ _ARGUMENTS: Final = Struct(
         Field("levels", "u32", "the most levels of a launch of several levels; each has a row of counters"),
         Field("most_blocks", "u32", "the most blocks of a launch by a kernel"),
         Field("most_children", "u32", "the most kernels that a launch launches for long lists"),
-        Field("first_id", "u32", "internal id of the first vertex of the ranks that bins are for"),
-        Field("owners", "u32", "number of these ranks; each has `rows` vertices"),
+        Field("first_id", "u32", "internal id of the rank's first vertex, of several ranks"),
+        Field("owners", "u32", "number of ranks that bins are for; each has `rows` vertices"),
     ),
 )
 

@@ -75,15 +75,14 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     return {"windows": windows, "state": derived + groups + state + spare}
 
 
-def grid_member(stripe: Stripe, *, bottom_up: bool) -> dict[str, int]:
+def grid_member(stripe: Stripe, grid: Grid, *, bottom_up: bool) -> dict[str, int]:
     """Return the bytes of a rank of a 2-D partition by part, the partition and labels excluded."""
     # A search's places, their first edges, degrees and the sums of these. Of the row, a peer's list, and the bits of a
     # message with their counts and the sums of these; or a flag a row and the rows by finder.
-    rows = Grid.of(stripe.p).rows
-    level = stripe.n_local * (rows * (4 + 3 * 8) + 2 * 4) + stripe.words_local * (2 * 4 + 2 * 8)
+    level = stripe.n_local * (grid.rows * (4 + 3 * 8) + 2 * 4) + stripe.words_local * (2 * 4 + 2 * 8)
     # Messages of either parity, if the peers map them.
-    messages = 2 * 4 * stripe.p * bin_entries(stripe) if stripe.p > 1 else 0
-    return {"state": grid_scratch.nbytes(stripe, bottom_up=bottom_up), "levels": level, "messages": messages}
+    messages = 2 * 4 * stripe.p * bin_entries(stripe, grid) if stripe.p > 1 else 0
+    return {"state": grid_scratch.nbytes(stripe, grid, bottom_up=bottom_up), "levels": level, "messages": messages}
 
 
 def labels(stripe: Stripe) -> int:

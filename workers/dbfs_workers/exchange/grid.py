@@ -9,6 +9,7 @@ GPU. No kernel waits for a peer, so that several ranks may share a GPU.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,14 @@ class GridExchange:
             self.backend.mark(message, into)
         else:
             into[:] = message
+
+    def lend(self, name: str, words: int) -> tuple[Any, dict[int, int]]:  # noqa: ARG002
+        """Return a new array uint32[words] that the peers read where it lies, and the addresses of theirs by rank.
+
+        All ranks call it alike. Without mapped memory there are no peers.
+        """
+        assert self.carrier.p == 1
+        return self.backend.xp.empty(words, np.uint32), {}
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
         """Cross with all ranks; return the sums of the counts. Arguments and errors as of ``Exchange.cross``."""

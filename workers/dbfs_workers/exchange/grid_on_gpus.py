@@ -17,6 +17,7 @@ from dbfs_workers.cuda import device_memory
 from dbfs_workers.cuda.run import OfferedMessages
 from dbfs_workers.exchange.grid import ID_BYTES, GridExchange
 from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.storage.partition import on_host
 from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.tokens import issue
 
@@ -36,6 +37,9 @@ class MappedGridExchange(GridExchange):
         self._own: Any = None
         self._offered: OfferedMessages | None = None
         self._opened: dict[int, int] = {}
+        # By name, what ``lend`` has made, and where the peers' arrays are mapped.
+        self._made: dict[str, Any] = {}
+        self._lent: dict[str, dict[int, int]] = {}
 
     def offer(self) -> OfferedMessages:
         """Allocate the rank's messages once, and return what its peers need in order to map them.
@@ -51,7 +55,11 @@ class MappedGridExchange(GridExchange):
         return self._offered
 
     def connect(self, offers: Sequence[OfferedMessages]) -> None:
-        """Map the messages of all peers that are not mapped yet. Errors as for ``device_memory.open_handle``."""
+        """Map the messages of all peers that are not mapped yet. Errors as for ``device_memory.open_handle``.
+
+        What was lent is mapped anew when the next run asks: after a failed one some ranks may lack it.
+        """
+        self._take_back()
         rank = self.carrier.rank
         for offer in offers:
             if offer.rank != rank and offer.rank not in self._opened:
@@ -60,7 +68,8 @@ class MappedGridExchange(GridExchange):
                 self._opened[offer.rank] = device_memory.open_handle(offer.handle, what)
 
     def disconnect(self) -> None:
-        """Unmap the peers' messages. All ranks must do so before any of them closes."""
+        """Unmap the peers' messages, and what they lent. All ranks must do so before any of them closes."""
+        self._take_back()
         while self._opened:
             device_memory.close_handle(self._opened.popitem()[1])
 
@@ -68,6 +77,7 @@ class MappedGridExchange(GridExchange):
         """Free the rank's messages, which no peer may have mapped any more."""
         self.disconnect()
         self._own = None
+        self._made.clear()
         if self._offered is not None:
             os.close(self._offered.token.descriptor)
             self._offered = None
@@ -92,6 +102,37 @@ class MappedGridExchange(GridExchange):
         """See ``GridExchange.cross``."""
         self.backend.xp.cuda.get_current_stream().synchronize()
         return super().cross(level, phase, counts)
+
+    def lend(self, name: str, words: int) -> tuple[Any, dict[int, int]]:
+        """See ``GridExchange.lend``. A name has the same array until the gang ends; the first call of a name crosses.
+
+        Errors as for ``offer`` and ``connect``.
+        """
+        xp, rank, p = self.backend.xp, self.carrier.rank, self.carrier.p
+        if name not in self._made:
+            device_memory.require(ID_BYTES * words, f"rank {rank}, its {name}")
+            self._made[name] = device_memory.own_allocation(words, np.uint32)
+        if name not in self._lent:
+            handle = np.frombuffer(device_memory.export_allocation(self._made[name]), np.uint32)
+            peers = {peer: np.empty_like(handle) for peer in range(p) if peer != rank}
+            for first in range(0, handle.size, self.entries):
+                part = np.s_[first : first + self.entries]
+                for peer in peers:
+                    self.post_words(peer, xp.asarray(handle[part]))
+                self.cross(0, "lend", (0, 0, 0, 0, 0))
+                for peer, of_peer in peers.items():
+                    of_peer[part] = on_host(self.words(peer))
+            self._lent[name] = opened = {}
+            for peer, of_peer in peers.items():
+                what = f"rank {rank} can't map the {name} of rank {peer}"
+                opened[peer] = device_memory.open_handle(of_peer.tobytes(), what)
+        return self._made[name], self._lent[name]
+
+    def _take_back(self) -> None:
+        """Unmap what the peers lent."""
+        while self._lent:
+            for address in self._lent.popitem()[1].values():
+                device_memory.close_handle(address)
 
     def _place(self, crossing: int, receiver: int) -> int:
         """Return where a rank's message for a receiver begins at a crossing."""

@@ -58,8 +58,8 @@ class Strategy:
         teaches: what a comparison with the strategy shows.
         source: paper and section.
         options: names of the options that the strategy takes, of ``CHOICES``.
-        predecessors: whether the strategy can record predecessors.
-        grid: whether the strategy needs a graph of the layout ``2d``, on any number of ranks; if not, one rank.
+        layout: the layout of the graph that the strategy needs: ``1d`` on one rank; ``2d``, or ``2d:1xp`` for a grid of
+            one row, on any number of ranks.
     """
 
     name: str
@@ -69,8 +69,12 @@ class Strategy:
     teaches: str
     source: str
     options: tuple[str, ...] = ()
-    predecessors: bool = True
-    grid: bool = False
+    layout: str = "1d"
+
+    @property
+    def grid(self) -> bool:
+        """Whether the strategy is for ranks in a grid."""
+        return self.layout != "1d"
 
 
 _MERRILL: Final = "Merrill 2012"
@@ -125,9 +129,8 @@ _LIST: Final = (
         "sum, and a copy, with culling on the way; after a barrier the owners read and contract their bins.",
         "what separate phases cost on several GPUs, beside one pass that claims neighbours and fills bins",
         "Merrill 2012, section 6",
-        ("gathering", "culling", "items"),
-        predecessors=False,
-        grid=True,
+        ("gathering", "culling", "grid", "items"),
+        layout="2d:1xp",
     ),
     Strategy(
         "masks",
@@ -236,7 +239,7 @@ _LIST: Final = (
         "vertex, and the union goes to the whole row.",
         "what it costs that a row's ranks agree on what each keeps, beside a fold to the owners",
         "Krajecki 2016, algorithm 2",
-        grid=True,
+        layout="2d",
     ),
     Strategy(
         "sequential",

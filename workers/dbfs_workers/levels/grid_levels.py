@@ -97,7 +97,7 @@ class Fold:
 
     def run(self, state: State, table: LevelTable) -> None:
         """Search the rank's edges, send along the row what it found, and label what is new."""
-        work, scratch, row = self.working, self.working.scratch, table.row()
+        scratch, row = self.working.scratch, table.row()
         state.size = scratch.frontier.size
         if state.bottom_up:
             row.bytes_sent += self._absorb_visited()
@@ -107,16 +107,19 @@ class Fold:
         sums = self._send(state, row, found, (sum(ends), row.edges, 0, 0, 0))
         row.exchange += elapsed(state)
         state.found, state.inspected = sums[:2]
-        sizes: list[int] = []
-        discovered, degrees = work.operators.contract(
-            scratch, work.labels, state.level + 1, self._found_of_row(found[scratch.column], sizes)
-        )
-        scratch.advance(discovered)
+        discovered, degrees, received = self._contract(state, found[scratch.column])
         row.contract += elapsed(state)
-        row.own, row.sent, row.received = ends[scratch.column], sum(ends) - ends[scratch.column], sum(sizes)
+        row.own, row.sent, row.received = ends[scratch.column], sum(ends) - ends[scratch.column], received
         end_level(state, row, discovered)
         state.degrees = degrees
         table.add()
+
+    def end(self, state: State, table: LevelTable) -> None:
+        """End the traversal: fetch the parents."""
+        state.edges += state.degrees
+        if self.working.labels.predecessors is not None and state.level:
+            table.last().bytes_sent += self._fetch_parents(state.level)
+            elapsed(state)
 
     def _search(self, *, bottom_up: bool) -> tuple[int, list[NDArray[np.uint32]]]:
         """Search the rank's edges; return how many were inspected, and the local ids found, by column of the owner."""
@@ -138,6 +141,17 @@ class Fold:
             row.bytes_sent += self.working.messages.post([peer], found[column])
         row.search += elapsed(state)
         return self.working.messages.cross(state.level, "fold", counts)
+
+    def _contract(self, state: State, own: NDArray[np.uint32]) -> tuple[int, int, int]:
+        """Label what is new of what the row's ranks found, ``own`` being this rank's finds, and make it the frontier.
+
+        Return the number of new vertices, their degrees, and the number of vertices that peers sent.
+        """
+        work, sizes = self.working, list[int]()
+        found = self._found_of_row(own, sizes)
+        discovered, degrees = work.operators.contract(work.scratch, work.labels, state.level + 1, found)
+        work.scratch.advance(discovered)
+        return discovered, degrees, sum(sizes)
 
     def frontiers(self) -> Iterator[NDArray[np.uint32]]:
         """Yield the parts of the column's frontier, by rank of the column."""
@@ -168,48 +182,9 @@ class Fold:
             scratch.visited[c * words : (c + 1) * words] |= work.messages.words(peer)
         return scratch.own_visited.nbytes * (scratch.grid.columns - 1)
 
-
-class GridLevels(RankLevels[GridScratch]):
-    """The levels of a rank of a 2-D partition.
-
-    Args:
-        scratch: this rank's working memory.
-        messages: this rank's messages; their backend runs the levels.
-        fold_of: returns what runs the levels of a strategy, or of the engine if its name is empty.
-    """
-
-    _parents_in_bins = False
-
-    def __init__(
-        self, scratch: GridScratch, messages: GridExchange, fold_of: Callable[[GridWorking, str], Fold]
-    ) -> None:
-        self._working = working = GridWorking(scratch, messages)
-        super().__init__(scratch, messages.carrier, working)
-        self._fold_of = fold_of
-        self._measure = Expand(working)
-
-    def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
-        """See ``RankLevels``."""
-        fold = self._fold_of(self._working, spec.strategy)
-        state.adaptive = state.adaptive and fold.searches_bottom_up
-        self.steppers = {TOP_DOWN: fold, BOTTOM_UP: fold, MEASURE: self._measure}
-        state.measured = state.measuring = True
-        # The bytes of messages are counted as they are sent.
-        state.entry_bytes = 0
-        goes_on = super().start(spec, labels, state, stops=stops)
-        state.degrees = int(self.scratch.degrees[self.scratch.frontier].sum())
-        return goes_on
-
-    def end(self, state: State) -> None:
-        """Fetch the parents."""
-        state.edges += state.degrees
-        if self._working.labels.predecessors is not None and state.level:
-            self.table.last().bytes_sent += self._fetch_parents(state.level)
-            elapsed(state)
-
     def _fetch_parents(self, level: int) -> int:
         """Write the parents of the rank's own rows, which the ranks of its row have; return the bytes sent."""
-        work, scratch, messages = self._working, self.scratch, self._working.messages
+        work, scratch, messages = self.working, self.working.scratch, self.working.messages
         n_local, predecessors = scratch.stripe.n_local, work.labels.predecessors
         assert predecessors is not None
         found_by, peers = work.operators.rows_by_finder(scratch, work.labels), work.row_peers()
@@ -233,3 +208,39 @@ class GridLevels(RankLevels[GridScratch]):
         own = found_by[scratch.column]
         predecessors[own] = scratch.parents[scratch.column * n_local :][own]
         return bytes_sent
+
+
+class GridLevels(RankLevels[GridScratch]):
+    """The levels of a rank of a 2-D partition.
+
+    Args:
+        scratch: this rank's working memory.
+        messages: this rank's messages; their backend runs the levels.
+        fold_of: returns what runs the levels of a traversal.
+    """
+
+    _parents_in_bins = False
+
+    def __init__(
+        self, scratch: GridScratch, messages: GridExchange, fold_of: Callable[[GridWorking, TraversalSpec], Fold]
+    ) -> None:
+        self._working = working = GridWorking(scratch, messages)
+        super().__init__(scratch, messages.carrier, working)
+        self._fold_of = fold_of
+        self._measure = Expand(working)
+
+    def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
+        """See ``RankLevels``."""
+        self._fold = fold = self._fold_of(self._working, spec)
+        state.adaptive = state.adaptive and fold.searches_bottom_up
+        self.steppers = {TOP_DOWN: fold, BOTTOM_UP: fold, MEASURE: self._measure}
+        state.measured = state.measuring = True
+        # The bytes of messages are counted as they are sent.
+        state.entry_bytes = 0
+        goes_on = super().start(spec, labels, state, stops=stops)
+        state.degrees = int(self.scratch.degrees[self.scratch.frontier].sum())
+        return goes_on
+
+    def end(self, state: State) -> None:
+        """See ``RankLevels``."""
+        self._fold.end(state, self.table)

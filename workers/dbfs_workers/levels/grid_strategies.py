@@ -2,17 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.grid_cuda import places_of
 from dbfs_workers.exchange.grid import ID_BYTES
+from dbfs_workers.lab.device import Gpu
+from dbfs_workers.lab.enactor import policy_constants
 from dbfs_workers.lab.radix_bins import RadixBins
 from dbfs_workers.lab.strategies import parse
+from dbfs_workers.lab.tuning import Tuning
 from dbfs_workers.levels.grid_levels import Fold, GridWorking
+from dbfs_workers.levels.level_table import LevelTable
 from dbfs_workers.levels.state import Row, State
+from dbfs_workers.levels.stepper import elapsed
+from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.storage.partition import on_host
 
 
 @dataclass
@@ -90,30 +96,51 @@ class RowScan(Fold):
 
 @dataclass
 class SortedBins(Fold):
-    """A top-down level whose neighbours are sorted into bins (Merrill 2012, section 6): see ``Stepper``.
+    """A level of ranks in one row whose neighbours are sorted into bins (Merrill 2012, section 6): see ``Stepper``.
 
-    Duplicates may pass the culling, so the contraction also looks at what this rank found itself.
+    Duplicates may go on, so the counts of vertices are exact only when the traversal has ended.
     """
 
     searches_bottom_up: ClassVar[bool] = False
     bins: RadixBins
 
+    def end(self, state: State, table: LevelTable) -> None:
+        """Count the vertices by their labels. The finders have written the parents."""
+        distances, scratch, rows = self.working.labels.distances, self.working.scratch, table.rows()
+        reached = distances >= 0
+        state.reached, state.edges = int(reached.sum()), int(scratch.degrees[reached].sum())
+        by_level = scratch.xp.bincount(distances[reached], minlength=table.levels + 1)[1:]
+        if len(rows):
+            new = np.add.reduceat(on_host(by_level), np.cumsum(rows["levels"]) - rows["levels"])
+            rows["culled"] += rows["discovered"] - new
+            rows["discovered"] = new
+
     def _search(self, *, bottom_up: bool) -> tuple[int, list[NDArray[np.uint32]]]:  # noqa: ARG002
-        scratch = self.working.scratch
-        self.bins.visit(scratch.visited)
-        return self.bins.sort(places_of(scratch, self.frontiers()))
+        return self.bins.sort(self.working.scratch.frontier)
 
-    def _found_of_row(self, own: NDArray[np.uint32], sizes: list[int]) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        for column, rows in super()._found_of_row(own, sizes):
-            # No rank is in this column: its finds count as a peer's.
-            yield self.working.scratch.grid.columns if column == self.working.scratch.column else column, rows
+    def _send(
+        self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]
+    ) -> list[int]:
+        """Cross; the peers read the bins where these are."""
+        words = 1 if self.working.labels.predecessors is None else 2
+        row.bytes_sent += ID_BYTES * words * sum(found[column].size for _, column in self.working.row_peers())
+        row.search += elapsed(state)
+        return self.working.messages.cross(state.level, "fold", counts)
+
+    def _contract(self, state: State, own: NDArray[np.uint32]) -> tuple[int, int, int]:
+        scratch, labels = self.working.scratch, self.working.labels
+        scratch.frontier, entries = self.bins.contract(labels, state.level + 1, state.found)
+        return scratch.frontier.size, 0, entries - own.size
 
 
-def fold_of(working: GridWorking, strategy: str) -> Fold:
-    """Return what runs the levels of a strategy, or of the engine if its name is empty."""
-    if not strategy:
+def fold_of(working: GridWorking, spec: TraversalSpec) -> Fold:
+    """Return what runs the levels of a traversal: a strategy's, or the engine's if the strategy's name is empty."""
+    if not spec.strategy:
         return Fold(working)
-    policy = parse(strategy)
+    policy = parse(spec.strategy)
     if policy.strategy == "row-scan":
         return RowScan(working)
-    return SortedBins(working, RadixBins.of(working.scratch, policy))
+    (edges,), rank, ranks = working.scratch.blocks.out, working.scratch.partition.rank, working.scratch.grid.columns
+    device, lend = Gpu(Tuning().threads, policy_constants(policy)), working.messages.lend
+    options: dict[str, Any] = {"rank": rank, "ranks": ranks, "policy": policy, "predecessors": spec.predecessors}
+    return SortedBins(working, RadixBins(device, edges.row_offsets, edges.columns, lend=lend, **options))

@@ -141,7 +141,7 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
 
 def nbytes_on_gpu(partition: GridPartition) -> int:
     """Return the bytes that a rank takes on its GPU, with the labels of one traversal."""
-    stripe, bottom_up = partition.stripe, partition.blocks.into is not None
-    kept = sum(partition_nbytes(stripe, partition.m_local, bottom_up=bottom_up).values())
-    kept += sum(sizes.grid_member(stripe, bottom_up=bottom_up).values())
+    stripe, grid, bottom_up = partition.stripe, partition.grid, partition.blocks.into is not None
+    kept = sum(partition_nbytes(stripe, grid, partition.m_local, bottom_up=bottom_up).values())
+    kept += sum(sizes.grid_member(stripe, grid, bottom_up=bottom_up).values())
     return kept + label_bytes(stripe, predecessors=True)

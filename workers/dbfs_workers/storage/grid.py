@@ -36,6 +36,14 @@ class Grid:
         rows = next(rows for rows in range(isqrt(p), 0, -1) if p % rows == 0)
         return cls(rows, p // rows)
 
+    @classmethod
+    def shapes(cls, p: int) -> "list[Grid]":
+        """Return all grids of ``p`` ranks, from one row to one column."""
+        return [cls(rows, p // rows) for rows in range(1, p + 1) if p % rows == 0]
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}"
+
     def row_of(self, rank: int) -> range:
         """Return the ranks in the row of a rank, by column."""
         first = rank - rank % self.columns
@@ -88,6 +96,7 @@ class GridPartition:
 
     Attributes:
         stripe: how the vertices lie on the ranks.
+        grid: the grid of the ranks.
         rank: the rank.
         blocks: the rank's edges.
         degrees: int64[n_local], the out-degrees of the rank's own rows, over all ranks of its column.
@@ -95,6 +104,7 @@ class GridPartition:
     """
 
     stripe: Stripe
+    grid: Grid
     rank: int
     blocks: Blocks
     degrees: NDArray[np.int64]
@@ -104,11 +114,6 @@ class GridPartition:
     def version(self) -> int:
         """Number of the graph's version: such a graph takes no changes."""
         return 0
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the ranks."""
-        return Grid.of(self.stripe.p)
 
     @property
     def nbytes(self) -> int:
@@ -171,9 +176,9 @@ def parts_of(partition: Partition | GridPartition) -> Iterator[Partition]:
         yield partition
 
 
-def nbytes(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
+def nbytes(stripe: Stripe, grid: Grid, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     """Return the bytes of a rank's partition by part, for ``m_local`` edges."""
-    copies, lists = 2 if bottom_up else 1, count_stores(stripe.p, bottom_up=bottom_up)
+    copies, lists = 2 if bottom_up else 1, count_stores(grid, bottom_up=bottom_up)
     return {
         "row offsets": 8 * lists * (stripe.n_local + 1),
         "columns": copies * 4 * m_local,
@@ -181,34 +186,32 @@ def nbytes(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     }
 
 
-def count_stores(p: int, *, bottom_up: bool) -> int:
-    """Return the number of adjacency lists of each of ``p`` ranks; ``bottom_up`` includes those by the edges' ends."""
-    grid = Grid.of(p)
+def count_stores(grid: Grid, *, bottom_up: bool) -> int:
+    """Return the number of adjacency lists of each rank; ``bottom_up`` includes those by the edges' ends."""
     return grid.rows + (grid.columns if bottom_up else 0)
 
 
-def bin_entries(stripe: Stripe) -> int:
+def bin_entries(stripe: Stripe, grid: Grid) -> int:
     """Return the entries of a bin: room for every message except parents, which travel in several messages.
 
     The bins of one parity for all ranks of a row hold half of the parents that a rank has for these ranks.
     """
-    return max(stripe.words_local, -(-stripe.n_local // (2 * Grid.of(stripe.p).columns)))
+    return max(stripe.words_local, -(-stripe.n_local // (2 * grid.columns)))
 
 
-def message_nbytes(stripe: Stripe) -> int:
+def message_nbytes(stripe: Stripe, grid: Grid) -> int:
     """Return the most bytes of a rank's messages that become resident: bitmaps for its column, parents for its row."""
-    grid = Grid.of(stripe.p)
-    return 2 * 4 * ((grid.rows - 1) * stripe.words_local + (grid.columns - 1) * bin_entries(stripe))
+    return 2 * 4 * ((grid.rows - 1) * stripe.words_local + (grid.columns - 1) * bin_entries(stripe, grid))
 
 
-def remote_nbytes(stripe: Stripe, hosts: Sequence[int]) -> int:
+def remote_nbytes(stripe: Stripe, grid: Grid, hosts: Sequence[int]) -> int:
     """Return the most bytes of messages that the lowest rank of a host holds for ranks of other hosts.
 
     ``hosts`` has the host of each rank.
     """
-    grid, held = Grid.of(stripe.p), [0] * (max(hosts) + 1)
+    held = [0] * (max(hosts) + 1)
     for rank, host in enumerate(hosts):
-        peers = [(peer, bin_entries(stripe)) for peer in grid.row_of(rank)]
+        peers = [(peer, bin_entries(stripe, grid)) for peer in grid.row_of(rank)]
         peers += [(peer, stripe.words_local) for peer in grid.column_of(rank)]
         held[host] += sum(2 * 4 * entries for peer, entries in peers if hosts[peer] != host)
     return max(held)

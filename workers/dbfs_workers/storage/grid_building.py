@@ -29,6 +29,7 @@ def bin_blocks(
     src: NDArray[np.int64],
     dst: NDArray[np.int64],
     stripe: Stripe,
+    grid: Grid,
     *,
     symmetrise: bool,
     bottom_up: bool,
@@ -38,12 +39,12 @@ def bin_blocks(
 
     Args:
         src, dst, stripe, symmetrise, name: as of ``building.bin_edges``.
+        grid: the grid of the ranks.
         bottom_up: whether the reversed edges are binned as well.
 
     Errors as for ``building.bin_edges``.
     """
     src, dst = check_ids(src, dst, stripe.n, name)
-    grid = Grid.of(stripe.p)
     bins: list[list[EdgeBin]] = [[] for _ in range(stripe.p)]
 
     def add(groups: _Groups, rank_of: Callable[[int, int], int]) -> None:
@@ -73,6 +74,7 @@ def _grouped(src: NDArray[np.int64], dst: NDArray[np.int64], ranks: int, width: 
 
 def build_blocks(
     stripe: Stripe,
+    grid: Grid,
     rank: int,
     stores: Sequence[BinStore],
     *,
@@ -84,9 +86,9 @@ def build_blocks(
 
     Args:
         stripe, rank, input_edges, hub_first, threads: as of ``building.build_partition``.
+        grid: the grid of the ranks.
         stores: the rank's stores, in the order of ``bin_blocks``.
     """
-    grid = Grid.of(stripe.p)
     out, into = [], []
     self_loops = duplicates = 0
     for owner, store in zip(grid.column_of(rank), stores[: grid.rows], strict=True):

@@ -12,9 +12,8 @@ from dbfs_workers.storage.stripe import Stripe
 from dbfs_workers.team import Team
 
 
-def nbytes(stripe: Stripe, *, bottom_up: bool) -> int:
+def nbytes(stripe: Stripe, grid: Grid, *, bottom_up: bool) -> int:
     """Return the most bytes of a rank's ``GridScratch``; ``bottom_up`` says whether there are bottom-up levels."""
-    grid = Grid.of(stripe.p)
     bitmaps = grid.columns + (grid.rows + grid.columns if bottom_up else 0)
     # Parents and lists of found vertices over the grid's row, two queues, one list of rows, and the finders.
     return 4 * stripe.words_local * bitmaps + stripe.n_local * (2 * 4 * grid.columns + 2 * 4 + 4 + 2)

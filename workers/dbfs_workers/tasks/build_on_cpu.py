@@ -86,7 +86,7 @@ def bin_piece(
     name: str,
     order: DegreeOrder | None,
     timeout: float,
-    layout: str = "1d",
+    grid: Grid | None = None,
 ) -> int:
     """Bin a piece's edges, reading the piece if needed, and deliver the bins; return the number of edges read.
 
@@ -97,7 +97,7 @@ def bin_piece(
         collection: this rank's collection; a second store takes the reversed edges.
         addresses: the workers' addresses, by rank. All of them have opened their collections.
         timeout: seconds that the delivery may take.
-        layout: ``1d`` or ``2d``.
+        grid: the grid of a 2-D partition.
         stripe, symmetrise, name: see ``building.bin_edges``.
 
     Errors as for ``building.bin_edges`` and ``delivering.deliver``.
@@ -112,9 +112,9 @@ def bin_piece(
             count += src.size
             if order is not None:
                 src, dst = order.relabel(src, dst)
-            if layout == "2d":
-                bottom_up = len(collection.stores) > count_stores(stripe.p, bottom_up=False)
-                bins = bin_blocks(src, dst, stripe, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
+            if grid is not None:
+                bottom_up = len(collection.stores) > count_stores(grid, bottom_up=False)
+                bins = bin_blocks(src, dst, stripe, grid, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
             else:
                 ways = [(src, dst), (dst, src)][: len(collection.stores)]
                 binned = [bin_edges(*ends, stripe, symmetrise=symmetrise, name=name) for ends in ways]
@@ -202,7 +202,15 @@ def _int64(edges: Edges | IdEdges | InputEdges) -> Edges:
 
 
 def make_blocks(
-    stripe: Stripe, rank: int, collection: Collection, read: list[int], hub_first: bool, name: str, m: int, paired: bool
+    stripe: Stripe,
+    grid: Grid,
+    rank: int,
+    collection: Collection,
+    read: list[int],
+    hub_first: bool,
+    name: str,
+    m: int,
+    paired: bool,
 ) -> Blocks:
     """Return the rank's blocks, made of the bins that the rank collected; see ``make_partition``."""
     from dbfs_workers.storage.grid_building import build_blocks
@@ -211,9 +219,9 @@ def make_blocks(
         require_promised(read, m, name)
         threads = distributed.get_worker().state.nthreads
         blocks = build_blocks(
-            stripe, rank, collection.stores, input_edges=sum(read), hub_first=hub_first, threads=threads
+            stripe, grid, rank, collection.stores, input_edges=sum(read), hub_first=hub_first, threads=threads
         )
-        owners = enumerate(Grid.of(stripe.p).column_of(rank)) if paired else ()
+        owners = enumerate(grid.column_of(rank)) if paired else ()
         parts = [imbalance(blocks.out[at], owner * stripe.n_local, threads) for at, owner in owners]
         return replace(blocks, imbalance=sum(parts) % MODULUS)
     finally:
@@ -228,7 +236,7 @@ def row_degrees(blocks: Blocks, row: int) -> NDArray[np.int64]:
 
 
 def make_grid_partition(
-    stripe: Stripe, rank: int, blocks: Blocks, degrees: list[NDArray[np.int64]], directed: bool
+    stripe: Stripe, grid: Grid, rank: int, blocks: Blocks, degrees: list[NDArray[np.int64]], directed: bool
 ) -> GridPartition:
     """Return the rank's partition. ``degrees`` are the counts of all ranks of its column."""
-    return GridPartition(stripe, rank, blocks, np.sum(degrees, axis=0), directed)
+    return GridPartition(stripe, grid, rank, blocks, np.sum(degrees, axis=0), directed)

@@ -1,8 +1,9 @@
-// Sorting neighbours into a bin for each owner (Merrill 2012, section 6): a radix pass by counts, their prefix sum, and a
-// copy. Each block has the same range of the edge queue in both launches, so that the bins keep the queue's order.
+// Sorting neighbours into a bin for each owner, and contracting bins (Merrill 2012, section 6).
 //
-// Counting reads 4 bytes an edge and a byte of the bitmask, and writes a byte; copying reads 5 bytes an edge, and writes 4
-// for each that is kept.
+// The sort is a radix pass: counts, their prefix sum, and a copy. Each block has the same contiguous range of the edge queue
+// in both launches, so that the bins keep the queue's order. Counting reads 4 bytes an edge and a byte of the bitmask, and
+// writes a byte; copying reads 5 bytes an edge and writes 4 for each that is kept (9 and 8 with parents). A contraction
+// reads a bin where it lies, on this GPU or a peer's: 4 bytes an entry (8 with parents), a byte of the bitmask and a label.
 #include "lab/workspace.cuh"
 
 using namespace dbfs;
@@ -13,14 +14,13 @@ namespace {
 constexpr u32 kMostOwners = 255;
 constexpr u8 kDropped = 255;
 
-// Call `work(valid, place)` for the entries of the block's range of the edge queue, one a thread.
+// Call `work(valid, place)` for the entries of the block's range of [first, end), one a thread.
 template <class Work>
-__device__ __forceinline__ void for_each_of_range(const LabArguments& a, Work work) {
-  const u64 tiles = (a.in_size + kThreads - 1) / kThreads, share = (tiles + gridDim.x - 1) / gridDim.x;
-  const u64 end = (blockIdx.x + 1) * share;
-  for (u64 tile = blockIdx.x * share; tile < (end < tiles ? end : tiles); ++tile) {
-    const u64 place = tile * kThreads + threadIdx.x;
-    work(place < a.in_size, place);
+__device__ __forceinline__ void for_each_of_range(u64 first, u64 end, Work work) {
+  const u64 tiles = (end - first + kThreads - 1) / kThreads, share = (tiles + gridDim.x - 1) / gridDim.x;
+  const u64 begin = first + blockIdx.x * share * kThreads, stop = begin + share * kThreads;
+  for (u64 tile = begin; tile < (stop < end ? stop : end); tile += kThreads) {
+    work(tile + threadIdx.x < end, tile + threadIdx.x);
   }
 }
 
@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_count_by_owne
   Tally tally;
   for (u32 owner = threadIdx.x; owner < a.owners; owner += kThreads) counts[owner] = 0;
   start_culling(s);
-  for_each_of_range(a, [&](bool valid, u64 place) {
-    BatchOf<1> batch{{valid ? a.in_ids[place] - a.first_id : 0}, {}, {}, u32(valid)};
+  for_each_of_range(0, a.in_size, [&](bool valid, u64 place) {
+    BatchOf<1> batch{{valid ? a.in_ids[place] : 0}, {}, {}, u32(valid)};
     drop_marked(a, batch, tally);
     drop_duplicates(a, batch, s, tally);
     const u32 owner = batch.has(0) ? batch.ids[0] / a.rows : kDropped;
@@ -48,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_count_by_owne
   tally.add_to(a.counters);
 }
 
-// Copy what is left to the places behind the running sums of the counts, as local ids of the owners.
+// Copy what is left to the places behind the running sums of the counts, as local ids of the owners; parents become
+// internal ids.
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_copy_to_bins(const LabArguments a) {
   __shared__ BlockScratch s;
   __shared__ u64 next[kMostOwners];
@@ -57,15 +58,37 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_copy_to_bins(
     next[owner] = before ? a.tile_sums[before - 1] : 0;
   }
   __syncthreads();
-  for_each_of_range(a, [&](bool valid, u64 place) {
+  for_each_of_range(0, a.in_size, [&](bool valid, u64 place) {
     const u32 mine = valid ? a.flags[place] : kDropped;
     for (u32 owner = 0; owner < a.owners; ++owner) {
       u64 total;
       const u64 at = next[owner] + block_sums(mine == owner, s, total);
-      if (mine == owner) a.out_ids[at] = a.in_ids[place] - a.first_id - owner * a.rows;
+      if (mine == owner) {
+        a.out_ids[at] = a.in_ids[place] - owner * a.rows;
+        if (a.out_parents) a.out_parents[at] = a.first_id + a.in_parents[place];
+      }
       __syncthreads();
       if (threadIdx.x == 0) next[owner] += total;
       __syncthreads();
     }
   });
+}
+
+// Label what is new in a rank's bin, from before[0] to before[1] of its queue, and append that to the vertex queue. Without
+// a bitmask the bin is this rank's own, whose vertices are marked already; then the labels alone say what is new.
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract_bin(const LabArguments a) {
+  __shared__ CullScratch s;
+  __shared__ BlockScratch block;
+  Tally tally;
+  start_culling(s);
+  for_each_of_range(a.before[0], a.before[1], [&](bool valid, u64 place) {
+    BatchOf<1> batch{{valid ? a.in_ids[place] : 0}, {valid && a.in_parents ? a.in_parents[place] : 0}, {}, u32(valid)};
+    tally.looked_at += valid;
+    if (a.bitmask) drop_marked(a, batch, tally);
+    drop_labelled(a, batch, tally);
+    drop_duplicates(a, batch, s, tally);
+    label_all(a, batch, tally);
+    append(a, batch, block);
+  });
+  tally.add_to(a.counters);
 }
