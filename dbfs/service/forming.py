@@ -89,7 +89,7 @@ async def attempt(addresses: Sequence[str], exchange: str, call: WorkerCall) -> 
         infos=(),
         backend="cpu",
         exchange=exchange,
-        layout="1d",
+        grid=None,
         created=0.0,
         read_seconds=0.0,
         build_seconds=0.0,
