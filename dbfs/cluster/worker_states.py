@@ -1,4 +1,4 @@
-"""The states of workers, as the scheduler knows them: no worker is asked, so a late one delays nobody."""
+"""The states of workers, as the scheduler knows them: no worker is asked, so a late one delays no call."""
 
 from dataclasses import dataclass
 

@@ -215,7 +215,7 @@ def _attempt(entry: Entry, client: distributed.Client, seconds: float) -> Step:
             joined = len(joined_workers(client))
         if joined < entry.ranks:
             return Step(entry.name, WAITS, f"waits for {counted(entry.ranks, 'worker')}, {joined} joined")
-        # Nobody can use a graph that lost a rank.
+        # No call can use a graph that lost a rank.
         options = dict(entry.options) | {"ranks": entry.ranks, "replace": "first" if lost else False}
         graph = load(entry.edges, client=client, name=entry.name, deadline=seconds, **options)
     except NameTakenError as error:

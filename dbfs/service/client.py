@@ -353,7 +353,7 @@ def _whom(message: SchedulerMessage[Any]) -> Sequence[str] | str:
 
 
 async def _send(scheduler: Any, message: SchedulerMessage[Any]) -> None:
-    """Send a message whose answer nobody waits for."""
+    """Send a message without waiting for its answer."""
     # The end of the client cuts the connection off: OSError, or RuntimeError if Dask has no connections any more.
     with contextlib.suppress(OSError, RuntimeError):
         await rpc.send(scheduler, message, _SEND_SECONDS)

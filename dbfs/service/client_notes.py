@@ -1,6 +1,6 @@
 """What clients tell the scheduler for its log and its metrics: who they are, loads that failed, saves.
 
-Clients wait for none of it. The words are theirs, and nobody checks them.
+Clients wait for none of it. The words are theirs, and are not checked.
 """
 
 import time

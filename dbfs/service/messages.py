@@ -31,7 +31,7 @@ Stage = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Introduce(SchedulerMessage[None]):
-    """Tell what a client is, for the log. Nobody checks that; the first words of a client count.
+    """Tell what a client is, for the log. The words are not checked; the first ones of a client count.
 
     Attributes:
         client: id of the client.

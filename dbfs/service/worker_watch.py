@@ -1,7 +1,7 @@
 """The states of the workers: which are late, which are paused, and the lines of the log that say so.
 
-A worker sends heartbeats to the scheduler, so nobody has to ask it. Dask itself removes a worker that was silent for
-``distributed.scheduler.worker-ttl``, which is minutes.
+A worker sends heartbeats to the scheduler, so no message asks for its state. Dask itself removes a worker that was
+silent for ``distributed.scheduler.worker-ttl``, which is minutes.
 """
 
 import time

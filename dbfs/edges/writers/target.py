@@ -102,7 +102,7 @@ class Target:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the unfinished files of programs that were killed: nobody has their locks."""
+    """Remove the unfinished files of programs that were killed: their locks are free."""
     for part in folder.glob(".dbfs-*.part"):
         with suppress(OSError), part.open("rb+") as raw:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -147,7 +147,7 @@ def join_parts(
 
 
 class _Watch:
-    """Ends a write that nobody waits for any more, or that takes too long."""
+    """Ends a write whose caller has left, or that takes too long."""
 
     def __init__(self, folder: Folder, seconds: float) -> None:
         self._doing = f"saving {folder.path}"
