@@ -52,14 +52,6 @@ def _recorded(value: Any, where: str) -> Any:
     return (False, True) if value == "both" else (plans.flag(value, where),)
 
 
-def _layout(value: Any, where: str) -> Any:
-    """Take a layout."""
-    try:
-        return dbfs.BuildOptions(layout=plans.text(value, where)).layout
-    except InvalidOptionError as error:
-        raise PlanError(f"{where}: {error}") from error
-
-
 @dataclass(frozen=True)
 class LabPlan:
     """A plan of ``bench_lab``.
@@ -84,7 +76,7 @@ class LabPlan:
     seconds: Annotated[int, plans.count] = 600
     first_vertex: Annotated[bool, plans.flag, "first-vertex"] = False
     ranks: Annotated[tuple[int, ...], plans.counts] = (1,)
-    layout: Annotated[str, _layout] = "1d"
+    layout: Annotated[str, plans.layout] = "1d"
 
 
 @click.command()

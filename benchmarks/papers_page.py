@@ -24,6 +24,7 @@ from dbfs_workers.storage.grid import Grid
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "todling-and-krajecki.md"
+SAVED = runner.RESULTS
 BEGIN = "<!-- tables: python -m benchmarks.papers_page -->"
 
 Row = TypeVar("Row")
@@ -95,13 +96,13 @@ SCALING = (
 
 def _lab(name: str) -> Rates:
     """Return the cells of a comparison of the laboratory; empty ones if there is none."""
-    file = runner.RESULTS / f"{name}.json"
+    file = SAVED / f"{name}.json"
     return Rates(LabReport.read(file) if file.is_file() else LabReport("", "", ()))
 
 
 def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
     """Return the saved rows of all runs of a benchmark whose files begin with a name."""
-    files = sorted(runner.RESULTS.glob(f"{name}*.json"))
+    files = sorted(SAVED.glob(f"{name}*.json"))
     return [row for file in files for row in runner.read(file, {benchmark: {key: kind}})[key]]
 
 
@@ -129,6 +130,7 @@ def tables() -> str:
         ("Tödling, section 6: threads of a block, and neighbours that a thread holds", _tuned()),
         ("Linked pages: millions of edges a second, by batches of random edges", _updates()),
         ("Krajecki, figures 4 to 6: GTEPS in Graph500's count", _scaling()),
+        ("Krajecki, figure 2: milliseconds by level, top-down (CSR), bottom-up (CSC) and by the rule", _timed()),
         ("Krajecki, algorithm 2: GTEPS of directed edges on grids of ranks", _grids()),
         (
             "Merrill, section 6, figures 11 and 12: GTEPS of directed edges on a row of GPUs, over one GPU",
@@ -228,7 +230,7 @@ def _tuned() -> str:
 
 def _grids() -> str:
     """Return the rates of the strategies on several ranks, and their growth over one rank."""
-    files = sorted(runner.RESULTS.glob("krajecki_grid*.json"))
+    files = sorted(SAVED.glob("krajecki_grid*.json"))
     reports = [LabReport.read(file) for file in files]
     rows = []
     for report in reports:
@@ -248,7 +250,7 @@ def _rows_of_gpus() -> str:
 
     That is the time in which ranks wait for peers, or contract bins, most of which lie on peers.
     """
-    files = sorted(runner.RESULTS.glob("merrill_section6*.json"))
+    files = sorted(SAVED.glob("merrill_section6*.json"))
     rates = [rate for file in files for rate in LabReport.read(file).rates]
     found = {(rate.graph, rate.strategy, rate.predecessors, rate.ranks): rate for rate in rates}
     of_graphs = dict.fromkeys(key[:3] for key in found)
@@ -300,9 +302,16 @@ def _scaling() -> str:
     for row in _rows("krajecki_scaling", "scaling", "rates", scaling.Rates):
         # Graph500 asks for predecessors, and counts an undirected edge once.
         gteps = row.predecessor_mteps / 2e3
-        what = f"{row.series}, {row.kind}, {row.direction}", f"{row.backend}, {row.exchange}"
+        where = f"{row.backend}, {row.exchange}{', ' * bool(row.grid)}{row.grid}"
+        what = f"{row.series}, {row.kind}, {row.direction}", where
         ours.append((*what, str(row.ranks), f"{gteps:.3g}", f"{gteps / row.ranks:.3g}"))
     return markdown_table(["experiment", "on", "ranks", "GTEPS", "a rank"], [*published, *ours])
+
+
+def _timed() -> str:
+    rows = _rows("krajecki_directions", "directions", "levels", Looked)
+    cells = [[row.level, *(f"{1e3 * seconds:.3f}" for seconds in row.seconds)] for row in rows if any(row.seconds)]
+    return markdown_table(["level", "top-down", "bottom-up", "by the rule"], cells) if cells else ""
 
 
 def _looked() -> str:

@@ -15,7 +15,7 @@ import dask.system
 import yaml
 
 from dbfs import config
-from dbfs.building.build import ORDERS
+from dbfs.building.build import ORDERS, BuildOptions
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
 from dbfs.records import BACKENDS
@@ -184,6 +184,14 @@ def parts(plan: type) -> Check:
     return check
 
 
+def layout(value: Any, where: str) -> Any:
+    """Take a layout, as ``dbfs.load`` does."""
+    try:
+        return BuildOptions(layout=text(value, where)).layout
+    except InvalidOptionError as error:
+        raise PlanError(f"{where}: {error}") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of plans over many graphs.
@@ -192,7 +200,7 @@ class Settings:
         sources: number of random sources of each graph.
         repeats: number of traversals from each source; their median counts.
         directions: directions of the levels; each is measured.
-        order, in_edges, backend: as in ``dbfs.load``; the backend also of a local cluster.
+        order, in_edges, backend, layout: as in ``dbfs.load``; the backend also of a local cluster.
     """
 
     sources: Annotated[int, count] = 5
@@ -201,3 +209,4 @@ class Settings:
     order: Annotated[str, one_of(ORDERS)] = "given"
     in_edges: Annotated[bool, flag] = False
     backend: Annotated[str, one_of(BACKENDS)] = "auto"
+    layout: Annotated[str, layout] = "1d"

@@ -112,6 +112,7 @@ class Rates:
             found twice; more if several ranks found a vertex in the same level, or if a rank found a vertex that its
             owner had discovered earlier. Led levels keep nothing twice. None if the backend does not count the vertices
             that ranks send.
+        grid: the grid of the ranks of a 2-D partition, such as ``2x2``; empty in 1-D.
     """
 
     series: str
@@ -133,6 +134,7 @@ class Rates:
     build_seconds: Annotated[float, Column("build\ns", ".2f")]
     backend: str
     exchange: str
+    grid: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,12 +167,13 @@ def bench_rates(
         started: called with the name of each series and its number of ranks, before they are measured.
         frontiers: takes the frontiers of each series on its largest number of ranks.
     """
-    layout: dict[str, Any] = {"order": settings.order, "in_edges": settings.in_edges, "backend": settings.backend}
+    loading: dict[str, Any] = {"order": settings.order, "in_edges": settings.in_edges, "backend": settings.backend}
+    loading["layout"] = settings.layout
     for series in settings.series:
         first: dict[str, tuple[float, int]] = {}
         for ranks, spec in series.graphs.items():
             started(f"{short_name(series.name)}, {counted(ranks, 'rank')}")
-            with dbfs.load(spec, client=client, ranks=ranks, progress=False, **layout) as graph:
+            with dbfs.load(spec, client=client, ranks=ranks, progress=False, **loading) as graph:
                 sources = graph.sample_sources(settings.sources)
                 for direction in settings.directions:
                     yield _measure(graph, spec, series, sources, settings.repeats, direction, first)
@@ -217,6 +220,7 @@ def _measure(
         build_seconds=graph.build_seconds,
         backend=graph.backend,
         exchange=graph.exchange,
+        grid="" if graph.grid is None else str(graph.grid),
     )
 
 

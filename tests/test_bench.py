@@ -85,7 +85,7 @@ def test_a_plan_has_defaults(tmp_path: Path) -> None:
         ("- 1", r"must be a mapping of keys to values, not \[1\]"),
         ("graphs: [", "not YAML: .*expected the node content"),
         ("graphs: \xff", None),
-        ("ranks: [1]\nranks: [2]\ngraphs: [path:n=5]", "the key 'ranks' appears twice.*line 1"),
+        ("ranks: [1]\nranks: [2]\ngraphs: [path:n=5]", "the key 'ranks' appears twice.*line 2"),
         ("ranks: [1]", "graphs is missing"),
         ("graphs: [path:n=5]", "ranks is missing"),
         ("graphs: path:n=5\nranks: [1]", "graphs must be a list of at least one item, not 'path:n=5'"),
@@ -110,7 +110,7 @@ def test_a_plan_has_defaults(tmp_path: Path) -> None:
         ),
         (
             "graphs: [path:n=5]\nranks: [1]\nsource: 3",
-            "unknown key 'source'; the keys are sources, repeats, directions, order, in_edges, backend, graphs, ranks",
+            "unknown key 'source'; the keys are sources, repeats, directions, order, in_edges, backend, layout, graphs",
         ),
     ],
 )

@@ -49,6 +49,8 @@ def test_edges_by_level_and_direction(client: distributed.Client, ranks: int, di
     assert all(row.better == min(row.top_down, row.bottom_up) for row in levels)
     assert all(row.rule in (row.top_down, row.bottom_up) for row in levels)
     assert (sums.level, sums.top_down, sums.bottom_up) == (ALL, *map(sum, zip(*expected, strict=True)))
+    assert all(seconds > 0 for row in levels for seconds in row.seconds)
+    assert sums.seconds == pytest.approx([sum(of) for of in zip(*(row.seconds for row in levels), strict=True)])
     assert sums.better <= sums.rule == sum(row.rule for row in levels)
 
 

@@ -66,7 +66,7 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     updates = [PageRates("corpus:cage15", 9, 100, 150, 0.1, 1 << 20, 123.4, 567.8)]
     saved(tmp_path / "todling_updates.json", "lab-updates", updates)
     point = Rates(
-        *("Kronecker", "weak", "kronecker:scale=17", 8, 9, 1.0, 4, "auto", 3.0, 5000.0, 1.0, 1.0, 1.0, 1.0),
+        *("Kronecker", "weak", "kronecker:scale=17", 8, 9, 1.0, 4, "auto", 3.0, 9000.0, 5000.0, 1.0, 1.0, 1.0),
         *(None, None, 1.0, "cpu", "shared_memory"),
     )
     saved(tmp_path / "krajecki_scaling_cpu.json", "scaling", [point])
