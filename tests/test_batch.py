@@ -23,6 +23,7 @@ from dbfs.graph import batch as batches
 from dbfs_workers.levels import batch_levels
 from dbfs_workers.levels.copied_rows import copied_rows
 from dbfs_workers.spec import RunSpec
+from dbfs_workers.storage import memory_room
 from dbfs_workers.storage.partition import Partition
 from tests.support import oracle
 from tests.support.batch_results import ARRAYS, SOURCES, N, assert_batch, assert_cancelled, loaded
@@ -209,7 +210,8 @@ def test_groups_become_smaller_until_they_fit(client: distributed.Client) -> Non
     with dbfs.load(f"path:n={n}", client=client, ranks=1) as graph:
         graph.bfs_batch(range(64), max_depth=1)
         (address,) = graph.gang.addresses
-        rss = client.run(lambda dask_worker: dask_worker.monitor.proc.memory_info().rss, workers=[address])[address]
+        client.run(memory_room.return_freed, workers=[address])
+        rss = client.run(memory_room.resident_bytes, workers=[address])[address]
         client.run(set_room, graph.record.graph_id, int(rss + 50 * n), workers=[address])
         assert graph.bfs_batch(range(512), max_depth=1).groups > 1
         client.run(set_room, graph.record.graph_id, 1, workers=[address])

@@ -18,7 +18,7 @@ from dbfs.cluster.gang import joined_workers
 from dbfs.errors import FormatError, GraphNotFoundError, MissingFileError, UnreadableFileError
 from dbfs.graph import catalog
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import EndReservation, Reserve
+from dbfs.service.messages import EndLoad, Reserve
 from tests.support.waiting import eventually
 
 
@@ -178,7 +178,7 @@ def test_a_name_that_another_client_builds_is_waited_for(
     steps = catalog.load_all(entries, client)
     waits = next(steps)
     assert (waits.state, "a graph named 'web' is being built" in waits.words) == ("waits", True)
-    service.call(EndReservation(graph_id))
+    service.call(EndLoad(graph_id, client.id, "a graph", "cancelled: by the test"))
     assert next(steps).state == "loaded"
 
 

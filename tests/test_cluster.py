@@ -41,7 +41,8 @@ def test_too_few_workers(client: distributed.Client, caplog: pytest.LogCaptureFi
     with distributed.Client(client.scheduler.address, set_as_default=False) as remote:
         with pytest.raises(NoWorkersError, match=r"9 workers wanted, 4 found after 0\.2 s"):
             roster(remote, 9, timeout=0.2)
-        assert caplog.messages[-1] == "9 workers wanted, 4 found; waiting 0.2 s for more"
+        told = "9 workers wanted, 4 found; waiting 0.2 s for more; workers may be starting: "
+        assert caplog.messages[-1].startswith(told)
         with pytest.raises(TimeoutError), dask.config.set({"dbfs.workers-timeout": "200 ms"}):
             dbfs.load("path:n=5", client=remote, ranks=5)
 

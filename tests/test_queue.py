@@ -147,13 +147,13 @@ def test_the_end_of_a_run_starts_the_next(error: Exception | None) -> None:
 
 def test_as_many_runs_wait_as_the_configuration_allows() -> None:
     async def check() -> None:
-        waiting, runs = queue(), [run_on("a") for _ in range(3)]
+        waiting, runs, late = queue(), [run_on("a") for _ in range(3)], run_on("b")
         waiting.runs += runs
         waiting.start_runs()
-        with pytest.raises(QueueFullError, match="run late: as many runs wait as dbfs.service.waiting-runs allows, 2"):
-            waiting._require_place("late")
+        with pytest.raises(QueueFullError, match="run on b: as many runs wait as dbfs.service.waiting-runs allows, 2"):
+            waiting._require_place(late)
         waiting.runs.remove(runs[2])
-        waiting._require_place("in time")
+        waiting._require_place(late)
 
     with dask.config.set({"dbfs.service.waiting-runs": 2}):
         asyncio.run(check())

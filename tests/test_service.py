@@ -148,10 +148,10 @@ def test_a_graph_that_fits_only_without_the_old_one(
     new = "path:n=5000"
     needed = dbfs.estimate(new, ranks=2).peak_bytes
 
-    def free(gang: Gang, function: object, doing: str) -> list[int]:
+    def free(gang: Gang, function: object, doing: str) -> list[tuple[int, float]]:
         held = [max(status.bytes_per_rank) for status in dbfs.graphs(client=client) if status.name == "street"]
         # The workers have no limits, and divide what their machine has.
-        return [gang.p * (needed - sum(held))] * gang.p
+        return [(gang.p * (needed - sum(held)), 0.9)] * gang.p
 
     with dbfs.load("path:n=1000", client=client, name="street", ranks=2) as old:
         monkeypatch.setattr(memory, "_on_ranks", free)

@@ -125,7 +125,14 @@ class Game:
     @staticmethod
     def graph(name: str, workers: str) -> Any:
         record = SimpleNamespace(graph_id=name, addresses=tuple(workers), name=name, order_key=None)
-        rest = {"lines": 0, "last_client": "", "revoked": -math.inf, "must_recover": False, "recovers": False}
+        rest = {
+            "lines": 0,
+            "last_client": "",
+            "revoked": -math.inf,
+            "must_recover": False,
+            "recovers": False,
+            "stuck": False,
+        }
         return SimpleNamespace(record=record, numbers=itertools.count(1), runs=0, require_whole=lambda *_: None, **rest)
 
     async def call(self, address: str, message: Any, seconds: float) -> Any:

@@ -117,7 +117,7 @@ class Gang:
         Raises:
             SchedulerLostError: the scheduler was started anew since this object was made, and the client reached it.
         """
-        if scheduler_id(self._client) != self._scheduler:
+        if not self.is_of(self._client):
             address = scheduler_of(self._client).address
             raise SchedulerLostError(
                 f"the scheduler at {address} was started anew since the graph was loaded: its graphs, their results "
@@ -125,6 +125,10 @@ class Gang:
                 "the scheduler's catalog lists it (dbfs.service.catalog)"
             )
         return self._client
+
+    def is_of(self, client: distributed.Client) -> bool:
+        """Return whether this is a gang of a client and of the scheduler that the client has now."""
+        return client is self._client and scheduler_id(client) == self._scheduler
 
     @property
     def p(self) -> int:

@@ -120,7 +120,7 @@ class BackendGraph:
             current = client()
             graph = self._loaded.get((way, in_edges))
             # The client, or its cluster, may have ended, and the user may have connected to another one.
-            if graph is None or graph.gang.client is not current:
+            if graph is None or not graph.gang.is_of(current):
                 edges = self._edge_list(way)
                 graph = load(edges, client=current, ranks=ranks(), in_edges=in_edges)
                 self._loaded[way, in_edges] = graph

@@ -62,7 +62,7 @@ class RunQueue:
     def start_runs(self) -> None:
         """Start every waiting run whose workers are free and are not wanted by an earlier run."""
         wanted: set[str] = set()
-        stuck: set[GraphEntry] = set()
+        stuck: list[GraphEntry] = []
         for run in self.runs:
             if run.noted:
                 continue
@@ -76,7 +76,7 @@ class RunQueue:
                 run.turn.set_result(None)
                 log.run_started(run)
             if run.graph.stuck:
-                stuck.add(run.graph)
+                stuck.append(run.graph)
             else:
                 wanted |= run.workers
 

@@ -292,7 +292,7 @@ def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES) == path
     assert path.read_bytes() == b"kept"
     assert cached_cubin("resident/summary.cu", "sm_80", PLAIN_DEFINES) != path
-    assert {made.suffix for made in tmp_path.iterdir()} == {".cubin", ".lock"}
+    assert {made.suffix for made in tmp_path.iterdir()} == {".cubin"}
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:

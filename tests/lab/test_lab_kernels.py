@@ -316,10 +316,15 @@ def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles:
 
 @pytest.mark.parametrize("gathering", ["warp", "scan+warp+cta"])
 def test_a_warp_gathers_the_lists_of_its_own_lanes(gathering: str) -> None:
-    """Two lanes of the first warp have 40 neighbours each. The second warp does not take one of these lists."""
+    """Two lanes of the first warp have 40 neighbours each. The second warp does not take one of these lists.
+
+    A thread keeps what it finds, so the finds of a lane lie side by side.
+    """
     src, dst = [0, 0, *[1] * 40, *[2] * 40], np.arange(1, 83)
     written = recorded((83, np.array(src), dst), f"atomic-queue:gathering={gathering}", replace(ROOMY, most_blocks=1))
-    assert written[-1] == ("atomic_queue", list(range(3, 83)))
+    turns = (range(3, 43), range(43, 83))
+    of_lanes = [found for lane in range(32) for turn in turns for found in turn[lane::32]]
+    assert written[-1] == ("atomic_queue", of_lanes)
 
 
 def test_expand_contract_may_cull_its_neighbours_too() -> None:

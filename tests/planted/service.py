@@ -215,7 +215,7 @@ FAULTS = (
     ),
     Fault(
         "dbfs/cluster/gang.py",
-        "        if scheduler_id(self._client) != self._scheduler:\n",
+        "        if not self.is_of(self._client):\n",
         "        if not self.addresses:\n",
         ("tests/test_lost_scheduler.py::test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed",),
     ),

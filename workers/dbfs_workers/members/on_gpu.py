@@ -365,7 +365,8 @@ class CudaMember(MemberOnGpu):
             for spec in specs:
                 yield self._traverse_by_strategy(number, spec, deadline)
             return
-        self._catch_up()
+        if self._ahead is not None:
+            self._catch_up()
         engine = self._engines[int(specs.options.predecessors)]
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
         alone = specs.options.targets or max(map(len, specs.sources)) > layout.FEW_SOURCES
