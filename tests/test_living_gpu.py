@@ -218,7 +218,7 @@ def test_a_few_edges_go_in_their_clients_turn(
 
     def received(*given: Any) -> Answer:
         answer = receive(*given)
-        if isinstance(given[2].work, Change):
+        if isinstance(given[3].work, Change):
             report = error_of(answer.ranks[0]) is None and read_answer(answer.ranks[0]).value()
             reports.append(bool(report and report.applied))
         return answer

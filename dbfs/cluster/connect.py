@@ -21,7 +21,7 @@ from dbfs.calls import public
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.gang import identified_workers, joined_workers, require_connected
+from dbfs.cluster.gang import identified_workers, joined_workers, require_connected, scheduler_lost
 from dbfs.cluster.lookout import not_ready_of
 from dbfs.cluster.options import require_cluster_options
 from dbfs.cluster.worker_states import rank_order
@@ -30,6 +30,7 @@ from dbfs.errors import (
     ExchangeUnavailableError,
     InvalidOptionError,
     NoWorkersError,
+    SchedulerLostError,
 )
 from dbfs.integers import whole_count
 from dbfs.records import BACKENDS, waits_for
@@ -91,6 +92,7 @@ def connect(
     Raises:
         MainGuardError: processes would be started by a script without ``if __name__ == "__main__":``.
         NoWorkersError: nothing listens at the address, the scheduler did not answer, or too few workers joined in time.
+        SchedulerLostError: the scheduler ended while workers were waited for.
         InvalidOptionError: the address has no port, ``n_workers`` is below 1, the backend is unknown, cluster
             arguments came with an address, or Dask's configuration has no certificates that the address needs.
         InvalidCallError: neither ``connect`` nor Dask's local cluster nor its workers have an option of that name.
@@ -121,7 +123,7 @@ def connect(
         client = local.start(n_workers, backend, processes, cluster, set_as_default)
     try:
         _joined(client, n_workers, timeout)
-    except NoWorkersError:
+    except (NoWorkersError, SchedulerLostError):
         client.close()
         raise
     return client
@@ -243,6 +245,7 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
 
     Raises:
         NoWorkersError: fewer than ``ranks`` workers (or none) joined within the timeout, or a local cluster has fewer.
+        SchedulerLostError: the scheduler ended meanwhile.
         InvalidOptionError: ``ranks`` is below 1.
         InvalidOptionTypeError: ``ranks`` is not an integer.
     """
@@ -308,7 +311,15 @@ def _ready_first(client: distributed.Client, workers: list[str], ranks: int | No
 async def _wait_for_workers(client: distributed.Client, least: int, seconds: float) -> None:
     # Dask's own wait asks the cluster, whose event loop may be another one.
     async with asyncio.timeout(seconds):
-        while len(await identified_workers(client)) < least:
+        while True:
+            # A client tries to reach a lost scheduler again for as long as its own timeout lasts.
+            require_connected(client)
+            try:
+                joined = await identified_workers(client)
+            except OSError as error:
+                raise scheduler_lost(client, "waiting for workers") from error
+            if len(joined) >= least:
+                return
             await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -117,7 +117,9 @@ class Gang:
         Raises:
             SchedulerLostError: the scheduler was started anew since this object was made, and the client reached it.
         """
-        if not self.is_of(self._client):
+        now = scheduler_id(self._client)
+        # A closed client has no scheduler. What uses the client says that it is closed.
+        if None not in (now, self._scheduler) and now != self._scheduler:
             address = scheduler_of(self._client).address
             raise SchedulerLostError(
                 f"the scheduler at {address} was started anew since the graph was loaded: its graphs, their results "

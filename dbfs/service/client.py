@@ -24,6 +24,7 @@ from dbfs.cluster.awaiting import (
     check_cancelled,
     late,
     outcome,
+    require_open,
     scheduler_of,
     sync,
     sync_to_end,
@@ -125,6 +126,7 @@ class ServiceClient:
 
         service, scheduler = _services.get(client), scheduler_id(client)
         if service is None or service._scheduler != scheduler:
+            require_open(client)
             for tried in range(1, _INSTALL_ATTEMPTS + 1):
                 try:
                     _check_versions(client)

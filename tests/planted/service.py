@@ -215,7 +215,7 @@ FAULTS = (
     ),
     Fault(
         "dbfs/cluster/gang.py",
-        "        if not self.is_of(self._client):\n",
+        "        if None not in (now, self._scheduler) and now != self._scheduler:\n",
         "        if not self.addresses:\n",
         ("tests/test_lost_scheduler.py::test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed",),
     ),
