@@ -5,6 +5,7 @@ each on a graph of its own, and all end when the process goes on.
 """
 
 import logging
+import os
 import queue
 import subprocess
 import sys
@@ -219,12 +220,14 @@ def test_every_command_beside_a_stopped_process_says_so(usual: Processes, tmp_pa
     victim = next(iter(graphs.values())).gang.addresses[-1]
     with ExitStack() as ends:
         ends.enter_context(stopped(usual.pids[process]))
-        started = {}
+        started, settings = {}, os.environ | {"DASK_DBFS__WRITE__FOLDERS": "['/']"}
         for name, arguments in COMMANDS.items():
             words = {"NAME": graphs[name].name, "FOLDER": str(tmp_path / name)}
             command = [sys.executable, "-m", "dbfs", *(words.get(word, word) for word in arguments)]
             command += ["--scheduler", usual.address]
-            started[name] = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+            started[name] = subprocess.Popen(
+                command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=settings
+            )
             ends.callback(started[name].kill)
         for name, command_process in started.items():
             if process == "scheduler":
@@ -233,8 +236,12 @@ def test_every_command_beside_a_stopped_process_says_so(usual: Processes, tmp_pa
                 assert f"no scheduler answered at {usual.address}" in said
             elif name in WAITING:
                 assert command_process.stderr is not None
-                said = next(line for line in command_process.stderr if "waits for worker" in line)
-                assert victim in said
+                lines = list[str]()
+                for line in command_process.stderr:
+                    lines.append(line)
+                    if "waits for worker" in line:
+                        break
+                assert victim in lines[-1], (name, lines)
             else:
                 assert command_process.wait(PATIENCE) == 0, command_process.stderr
     for graph in graphs.values():
