@@ -5,6 +5,7 @@ silent for ``distributed.scheduler.worker-ttl``, which is minutes.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -51,7 +52,13 @@ class WorkerWatch:
 
     def statuses(self, addresses: Iterable[str]) -> list[WorkerStatus]:
         """Return the workers at some addresses as they are now, without those that left."""
-        return [self._status(address) for address in addresses if address in self._scheduler.workers]
+        # Once for all workers: a graph may have a rank on each.
+        names: dict[str, list[str]] = defaultdict(list)
+        for graph in self._graphs.values():
+            for address in dict.fromkeys(graph.record.addresses):
+                names[address].append(graph.record.name)
+        there = (address for address in addresses if address in self._scheduler.workers)
+        return [self._status(address, tuple(names[address])) for address in there]
 
     def not_ready(self, addresses: Iterable[str]) -> tuple[WorkerStatus, ...]:
         """Return those workers at some addresses that are late or paused."""
@@ -81,7 +88,7 @@ class WorkerWatch:
         self._start_runs()
         self._said = {address: said for address, said in self._said.items() if address in seen}
 
-    def _status(self, address: str) -> WorkerStatus:
+    def _status(self, address: str, graphs: tuple[str, ...]) -> WorkerStatus:
         worker, now = self._scheduler.workers[address], time.time()
         silent = max(0.0, now - max(worker.last_seen, self._listening))
         state = WorkerState.PAUSED if worker.status is Status.paused else WorkerState.READY
@@ -96,5 +103,5 @@ class WorkerWatch:
             memory=worker.metrics.get("memory", 0),
             memory_limit=worker.memory_limit or 0,
             silent=silent,
-            graphs=tuple(graph.record.name for graph in self._graphs.values() if address in graph.record.addresses),
+            graphs=graphs,
         )
