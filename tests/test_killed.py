@@ -104,10 +104,10 @@ def test_a_killed_command_leaves_no_copy_of_its_input(tmp_path: Path) -> None:
 def test_an_unfinished_file_of_a_killed_program_is_removed_by_the_next_one(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     folder.mkdir()
-    processes = [start(folder, WRITER, str(folder / name)) for name in ("killed.csv", "alive.csv")]
-    killed, alive = processes
+    killed = start(folder, WRITER, str(folder / "killed.csv"))
     ready(killed)
     (part,) = folder.iterdir()
+    alive = start(folder, WRITER, str(folder / "alive.csv"))
     ready(alive)
     (other,) = set(folder.iterdir()) - {part}
     killed.kill()
