@@ -17,7 +17,11 @@ from dbfs import errors
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MAP = (DOCS / "design" / "map.md").read_text(encoding="utf-8")
-PACKAGES = {"dbfs": ROOT / "dbfs", "dbfs_workers": ROOT / "workers" / "dbfs_workers"}
+PACKAGES = {
+    "dbfs": ROOT / "dbfs",
+    "dbfs_workers": ROOT / "workers" / "dbfs_workers",
+    "dbfs_workers.search": ROOT / "workers" / "dbfs_workers" / "search",
+}
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if not {"_build", "generated"} & set(page.parts)]
 CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
     "importlinter"
@@ -86,12 +90,6 @@ def test_every_step_of_the_call_is_a_method_of_a_class_in_its_file() -> None:
         body = re.search(rf"^class {owner}\b.*?(?=^class |\Z)", text, re.DOTALL | re.MULTILINE)
         assert body is not None, name
         assert re.search(rf"^    (?:async )?def {method}\(", body[0], re.MULTILINE), name
-
-
-def test_every_folder_of_kernels_is_on_the_map() -> None:
-    kernels = ROOT / "workers" / "dbfs_workers" / "cuda" / "kernels"
-    folders = {path.relative_to(ROOT).as_posix() + "/" for path in kernels.iterdir() if path.is_dir()}
-    assert set(paths(section("The kernels"))) == folders - {f"{kernels.relative_to(ROOT).as_posix()}/__pycache__/"}
 
 
 def test_every_word_of_the_glossary_stands_in_its_file() -> None:
