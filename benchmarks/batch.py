@@ -13,7 +13,7 @@ import numpy as np
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, in_turns
-from dbfs.graph.batch import KEPT
+from dbfs.features.batches.batch import KEPT
 from dbfs.graph.graph import Graph
 
 SOURCES: Final = (64, 512)

@@ -14,7 +14,7 @@ from benchmarks import options
 from benchmarks.runner import Column, Results, milliseconds
 from dbfs.cluster.connect import PROTOCOLS
 from dbfs.errors import DbfsError
-from dbfs_workers.spec import DIRECTIONS
+from dbfs_workers.base.spec import DIRECTIONS
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import dbfs
 from benchmarks import options
 from benchmarks import plan as plans
 from benchmarks.runner import Column, Results, Started, begun, connect
-from dbfs import progress
+from dbfs.base import progress
+from dbfs.base.units import format_bytes
 from dbfs.building.build import ORDERS
 from dbfs.cli.common import GraphType
 from dbfs.edges import generate
-from dbfs.units import format_bytes
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 FORMS = ("generator", "arrays", "text", "matrix-market", "parquet", "parquet-ids", "parquet-names")
 """Forms of a graph: drawn on the workers, arrays of the client, or files in the formats of ``_SUFFIXES``.

@@ -22,7 +22,7 @@ from dbfs.cluster.gang import joined_workers
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.runs import RunSender
-from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
 
 # Batches measured. On shared hosts some take twice as long as others.
 BATCHES: Final = 11

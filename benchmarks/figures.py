@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.pictures import COLOURS, MARKERS, Lines, charts, figure
 from benchmarks.rates import STRONG, WEAK, Frontier, Rates, short_name
 from dbfs.display.plots import EDGES, VERTICES
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

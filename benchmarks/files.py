@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, in_turns, seconds_of
+from dbfs.base.units import format_bytes
 from dbfs.cli.common import GraphType
 from dbfs.edges import generate
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import ValidationError
-from dbfs.units import format_bytes
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 Ends = tuple[NDArray[Any], NDArray[Any]]
 """Sources and targets of edges."""

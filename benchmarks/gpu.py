@@ -16,7 +16,7 @@ import distributed
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, chosen, connect, seconds_of
-from dbfs.progress import track
+from dbfs.base.progress import track
 
 
 @dataclass(frozen=True)

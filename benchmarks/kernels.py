@@ -13,11 +13,11 @@ import scipy.sparse.csgraph
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, milliseconds, seconds_of
+from dbfs.base.progress import track
 from dbfs.building.build import ORDERS
 from dbfs.edges import generate, readers
 from dbfs.edges.edge_list import EdgeList
-from dbfs.progress import track
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 
 @dataclass(frozen=True)

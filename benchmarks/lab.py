@@ -25,13 +25,13 @@ from benchmarks import plan as plans
 from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
 from benchmarks.runner import Results, Started, begun, connect
-from dbfs import progress
+from dbfs.base import progress
+from dbfs.base.records import BACKENDS
 from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
 from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
-from dbfs.records import BACKENDS
-from dbfs_workers.gpus import own_gpu_name
+from dbfs_workers.base.gpus import own_gpu_name
 
 SLOWEST = 30.0
 """Seconds that a plan of short times allows one traversal, the compilation before the first one included."""

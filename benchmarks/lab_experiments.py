@@ -30,17 +30,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.edges import generate
-from dbfs_workers.cuda.lab_layout import COUNTERS, LabCounter
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import policy_constants, policy_numbers
-from dbfs_workers.lab.problem import Problem
-from dbfs_workers.lab.strategies import GATHERING, Policy
-from dbfs_workers.lab.tuning import Tuning
-from dbfs_workers.storage.building import bin_edges, build_partition
-from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
-from dbfs_workers.storage.partition import Csr
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.building.edge_bins import BinStore, EdgeBin
+from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.device import Device, Gpu
+from dbfs_workers.features.lab.enactor import policy_constants, policy_numbers
+from dbfs_workers.features.lab.layout import COUNTERS, LabCounter
+from dbfs_workers.features.lab.problem import Problem
+from dbfs_workers.features.lab.strategies import GATHERING, Policy
+from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.search.partition.partition import Csr
+from dbfs_workers.search.partition.stripe import Stripe
 
 KERNELS = ("gather_alone", "look_up_alone", "gather_and_look_up")
 """The experiments: figure 5's, the other half of figure 6's, and figure 9's. ``expand`` is beside them: gathering with
@@ -155,7 +155,9 @@ def _level(
         times = []
         for _ in range(repeats):
             counters.fill(0)
-            times.append(_timed(where, lambda: where.launch(f"lab/{source}.cu", f"dbfs_lab_{kernel}", blocks)))  # noqa: B023
+            times.append(
+                _timed(where, lambda: where.launch(f"features/lab/kernels/{source}.cu", f"dbfs_lab_{kernel}", blocks))
+            )  # noqa: B023
         assert where.read(counters)[LabCounter.LOOKED_AT] == size
         one.seconds[kernel] = round(one.seconds.get(kernel, 0.0) + min(times), 8)
     one.levels += 1

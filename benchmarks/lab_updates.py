@@ -13,14 +13,14 @@ import numpy as np
 from benchmarks import options
 from benchmarks.lab_experiments import lists
 from benchmarks.runner import Column, Results, seconds_of
+from dbfs.base.units import format_bytes
 from dbfs.errors import BackendUnavailableError
-from dbfs.units import format_bytes
-from dbfs_workers.gpus import own_gpu, own_gpu_name
-from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import policy_constants
-from dbfs_workers.lab.pages import LinkedPages
-from dbfs_workers.lab.strategies import Policy
-from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.base.gpus import own_gpu, own_gpu_name
+from dbfs_workers.features.lab.device import Device, Gpu
+from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.pages import LinkedPages
+from dbfs_workers.features.lab.strategies import Policy
+from dbfs_workers.features.lab.tuning import Tuning
 
 
 @dataclass(frozen=True)

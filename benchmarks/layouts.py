@@ -15,12 +15,12 @@ import distributed
 import dbfs
 from benchmarks import options, runner
 from benchmarks.runner import Column, Results, Started, begun, connect, milliseconds
-from dbfs import progress
+from dbfs.base import progress
+from dbfs.base.units import format_bytes
 from dbfs.building.build import LAYOUTS, BuildOptions
 from dbfs.errors import EdgeInputError
-from dbfs.units import format_bytes
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.features.grid.grid import Grid
 
 # The fastest repeat counts, since other work on the machine only adds time.
 _REPEATS = 5

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.levels.state import Row, State, end_level, over, take_sums, turn
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.ordering import degree_order
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.search.levels.state import Row, State, end_level, over, take_sums, turn
+from dbfs_workers.search.partition.ordering import degree_order
+from dbfs_workers.search.partition.stripe import Stripe
 
 _ID_BYTES = 4
 

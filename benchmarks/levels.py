@@ -16,9 +16,8 @@ from benchmarks.runner import Column, Results, connect
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.graph.graph import Graph
-from dbfs_workers.levels import phases
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.tasks import taskgraph as tasks
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.taskgraph import phases, tasks
 
 RESIDENT_LEVELS = 2000
 

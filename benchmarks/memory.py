@@ -1,6 +1,6 @@
 """The GPU memory that ``dbfs.estimate`` computes, next to measurements.
 
-The measurement is the decrease of the free memory that CUDA reports (``dbfs_workers.cuda.sampler``), so no other
+The measurement is the decrease of the free memory that CUDA reports (``dbfs_workers.search.cuda.sampler``), so no other
 program may use the GPUs. Each graph is loaded and traversed twice, and only the second time counts. The first time
 creates CUDA's context, and compiles and loads kernels; an estimate includes none of these. A smaller graph can't take
 the place of the first time, because CuPy sorts and sums it with other kernels.
@@ -22,8 +22,8 @@ from benchmarks.runner import Column, Results, chosen, connect
 from dbfs.cluster.connect import roster
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, run_on
-from dbfs_workers.cuda import sampler
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.search.cuda import sampler
 
 T = TypeVar("T")
 

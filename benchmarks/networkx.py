@@ -16,8 +16,8 @@ import distributed
 
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, in_turns, seconds_of
+from dbfs.base.progress import track
 from dbfs.errors import MissingPackageError, ValidationError
-from dbfs.progress import track
 
 if TYPE_CHECKING:
     from dbfs.networkx import BackendGraph

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from dbfs.building.build import ORDERS
-from dbfs_workers.backends import BACKENDS
+from dbfs_workers.search.backends import BACKENDS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

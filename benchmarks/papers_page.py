@@ -20,7 +20,7 @@ from benchmarks.directions import Looked
 from benchmarks.lab_page import END, Rates, markdown_table
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 from benchmarks.lab_updates import PageRates
-from dbfs_workers.storage.grid import Grid
+from dbfs_workers.features.grid.grid import Grid
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "todling-and-krajecki.md"

@@ -16,7 +16,7 @@ from benchmarks.lab_results import LabRate, LabReport
 from benchmarks.plan import find, read
 from benchmarks.rates import CorpusPlan, Frontier, Rates, ScalingPlan, bench_rates
 from benchmarks.runner import Results, begun, connect
-from dbfs import progress
+from dbfs.base import progress
 from dbfs.cli.common import check_writable, print_json, scheduler_option
 
 _out = options.folder("Also write the results (JSON) and figures (PNG) to this folder.")

@@ -22,7 +22,7 @@ from benchmarks.runner import Column, Started
 from dbfs.errors import PlanError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 STRONG, WEAK = "strong", "weak"
 

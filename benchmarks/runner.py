@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import dbfs
-from dbfs import progress
+from dbfs.base import progress
 from dbfs.cli.common import check_writable, plain, writing
 from dbfs.display.tables import tight_table
 from dbfs.errors import FormatError, InvalidOptionError, MissingFileError

@@ -27,13 +27,13 @@ from benchmarks import options, pictures
 from benchmarks.layouts import LayoutCost, bytes_text, read
 from benchmarks.level_counts import Level, LevelCounts
 from benchmarks.runner import Column, Results, table
+from dbfs.base.units import format_bytes
 from dbfs.building.build import LAYOUTS, BuildOptions
 from dbfs.building.memory import Estimate, estimate_bytes
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.errors import InvalidOptionError
-from dbfs.units import format_bytes
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,8 +16,8 @@ import numpy as np
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, seconds_of
-from dbfs.progress import track
-from dbfs_workers.text import counted
+from dbfs.base.progress import track
+from dbfs_workers.base.text import counted
 
 _SOURCES = 8
 

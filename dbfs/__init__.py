@@ -44,16 +44,16 @@ from dbfs.edges.generate import (
     uniform,
 )
 from dbfs.edges.readers import from_file
+from dbfs.features.batches.batch import BatchResult
+from dbfs.features.living.living import Update
+from dbfs.features.validation.validate import Labels, Validation, validate
 from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
-from dbfs.graph.batch import BatchResult
 from dbfs.graph.graph import Graph
-from dbfs.graph.living import Update
 from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
 from dbfs.graph.result import BFSResult
 from dbfs.graph500.benchmark import Graph500Result, graph500
 from dbfs.service.client import install
 from dbfs.service.listing import AsyncRun, Run, graphs, runs
-from dbfs.validation.validate import Labels, Validation, validate
 
 __version__ = version("dbfs")
 

@@ -1,6 +1,6 @@
-"""The errors of dbfs for users; ``dbfs_workers.errors`` defines them by topic and says when each is raised."""
+"""The errors of dbfs for users; ``dbfs_workers.base.errors`` defines them by topic and says when each is raised."""
 
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     BackendUnavailableError,
     ClientError,
     DbfsError,

@@ -1,5 +1,5 @@
 """The laboratory: the strategies of the papers, which ``Graph.bfs(strategy=...)`` takes by name."""
 
-from dbfs_workers.lab.strategies import CHOICES, STRATEGIES, Policy, Strategy, parse
+from dbfs_workers.features.lab.strategies import CHOICES, STRATEGIES, Policy, Strategy, parse
 
 __all__ = ["CHOICES", "STRATEGIES", "Policy", "Strategy", "parse"]

@@ -18,7 +18,7 @@ import distributed
 
 from dbfs import config
 from dbfs.cluster import kernels
-from dbfs_workers.lines.worker_door import ports_of
+from dbfs_workers.base.lines.worker_door import ports_of
 
 # By scheduler id, the task that waits for the process which loads the catalog.
 _catalogs: Final[dict[str, asyncio.Task[None]]] = {}
@@ -38,7 +38,7 @@ def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
         # Dask starts the plugins of a scheduler after its preloads.
         server.add_plugin(SchedulerService(), idempotent=True)
         if (catalog := config.get("service.catalog")) not in (None, "none"):
-            from dbfs.service.catalog_process import load_catalog
+            from dbfs.features.catalog.process import load_catalog
 
             _catalogs[server.id] = asyncio.get_running_loop().create_task(load_catalog(str(catalog), server.address))
     else:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dbfs
-from dbfs.analytics import Components
 from dbfs.errors import (
     DirectedGraphError,
     InvalidOptionError,
@@ -20,6 +19,7 @@ from dbfs.errors import (
     InvalidVertexError,
     ResultReleasedError,
 )
+from dbfs.features.batches import Components
 from dbfs.graph.graph import Graph
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, Arrays

@@ -11,6 +11,7 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.base.records import EXCHANGES, Formed, GraphIds, GraphRecord
 from dbfs.cluster import local as cluster
 from dbfs.errors import (
     BackendUnavailableError,
@@ -20,10 +21,11 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.records import EXCHANGES, Formed, GraphIds, GraphRecord
 from dbfs.service import forming
-from dbfs_workers import gpus
-from dbfs_workers.messages import (
+from dbfs_workers.base import gpus
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.messages import (
     ConnectExchange,
     DisconnectExchange,
     GetGpu,
@@ -33,9 +35,7 @@ from dbfs_workers.messages import (
     OfferExchange,
     WorkerMessage,
 )
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.serving.rpc import Pickled
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded
 from tests.support.standin import pretend_to_have_a_gpu

@@ -19,12 +19,12 @@ from dbfs.errors import (
     ResultReleasedError,
     ValidationError,
 )
-from dbfs.graph import batch as batches
-from dbfs_workers.levels import batch_levels
-from dbfs_workers.levels.copied_rows import copied_rows
-from dbfs_workers.spec import RunSpec
-from dbfs_workers.storage import memory_room
-from dbfs_workers.storage.partition import Partition
+from dbfs.features.batches import batch as batches
+from dbfs_workers.base import memory_room
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.batches import levels as batch_levels
+from dbfs_workers.features.batches.copied_rows import copied_rows
+from dbfs_workers.search.partition.partition import Partition
 from tests.support import oracle
 from tests.support.batch_results import ARRAYS, SOURCES, N, assert_batch, assert_cancelled, loaded
 from tests.support.runs import set_room

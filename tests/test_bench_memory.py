@@ -22,9 +22,9 @@ from dbfs.cluster.connect import roster
 from dbfs.cluster.gang import Gang
 from dbfs.edges import generate
 from dbfs.errors import DeadlineExceededError
-from dbfs_workers.cuda import sampler
-from dbfs_workers.rpc import NAME
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.search.cuda import sampler
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.serving.rpc import NAME
 from tests.support.standin import pretend_to_have_a_gpu
 
 ELSEWHERE = 1000
@@ -108,7 +108,7 @@ def test_a_sampler_that_does_not_start_is_the_error_and_leaves_no_other(
     gang = Gang(gpus, roster(gpus, 2))
 
     def start(dask_worker: distributed.Worker, last: str = gang.addresses[-1]) -> None:
-        from dbfs_workers.cuda import sampler
+        from dbfs_workers.search.cuda import sampler
 
         sampler.start(dask_worker)
         if dask_worker.address == last:

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.analytics import betweenness, sweeps
-from dbfs.analytics.measures import Options
+from dbfs.base.records import RunProgress
 from dbfs.errors import (
     GraphTooLargeError,
     InvalidOptionError,
@@ -21,8 +20,9 @@ from dbfs.errors import (
     RunCancelledError,
     TooManyPathsError,
 )
+from dbfs.features.batches import betweenness, sweeps
+from dbfs.features.batches.measures import Options
 from dbfs.graph.graph import Graph
-from dbfs.records import RunProgress
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -27,7 +27,7 @@ from dbfs.errors import (
     TruncatedFileError,
 )
 from dbfs.graph.graph import Graph
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
 

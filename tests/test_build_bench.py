@@ -12,7 +12,7 @@ from benchmarks.build import FORMS, BuildPlan, arrives
 from benchmarks.plan import find, read
 from dbfs.cli import main
 from dbfs.edges.resolve import edge_list
-from dbfs_workers.storage.pieces import batches_of
+from dbfs_workers.building.pieces import batches_of
 
 
 def degrees(source: Any) -> list[int]:

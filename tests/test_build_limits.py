@@ -19,8 +19,8 @@ import dbfs
 from dbfs.cluster.gang import joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, FormatError, TruncatedFileError, WorkerLostError
-from dbfs_workers.storage.pieces import Edges
-from dbfs_workers.tasks import delivering
+from dbfs_workers.building import delivering
+from dbfs_workers.building.pieces import Edges
 from tests.support.waiting import eventually
 
 PIECES, PIECE_EDGES = 12, 1000

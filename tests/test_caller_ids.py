@@ -21,8 +21,8 @@ from dbfs import asynchronous
 from dbfs.errors import EdgeInputError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.graph.graph import Graph
 from dbfs.networkx import from_networkx
-from dbfs_workers.storage.id_sequence import IdSequence
-from dbfs_workers.storage.id_table import from_python
+from dbfs_workers.ids.sequence import IdSequence
+from dbfs_workers.ids.table import from_python
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 NUMBER = st.integers(0, 2**63 - 1)

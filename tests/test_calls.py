@@ -13,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs import analytics, asynchronous
-from dbfs.calls import public
+from dbfs import asynchronous
+from dbfs.base.calls import public
 from dbfs.cluster import local
 from dbfs.errors import DbfsError, InvalidCallError, InvalidOptionError, InvalidOptionTypeError
-from dbfs.graph import living, subgraph, tabular
+from dbfs.features import batches as analytics
+from dbfs.features.living import living
+from dbfs.features.subgraphs import subgraph
+from dbfs.graph import tabular
 from dbfs.networkx import from_networkx
 
 CLASSES = (

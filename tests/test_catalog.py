@@ -16,7 +16,7 @@ import dbfs
 from dbfs.cli import main
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import FormatError, GraphNotFoundError, MissingFileError, UnreadableFileError
-from dbfs.graph import catalog
+from dbfs.features.catalog import catalog
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import EndLoad, Reserve
 from tests.support.waiting import eventually

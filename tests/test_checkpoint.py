@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.analytics import checkpoint, diameter, sweeps
-from dbfs.analytics.checkpoint import Checkpoint
+from dbfs.base.records import RunProgress
 from dbfs.edges.writers.target import Target
 from dbfs.errors import FormatError, InvalidOptionError, OutputError, UnreadableFileError
+from dbfs.features.batches import checkpoint, diameter, sweeps
+from dbfs.features.batches.checkpoint import Checkpoint
 from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
-from dbfs.records import RunProgress
 
 # The process measures. In a run after the file has enough sources it prints a line, and waits to be killed.
 KILLED = """
 import sys, dbfs
 import numpy as np
-from dbfs.analytics import checkpoint, diameter, sweeps
+from dbfs.features.batches import checkpoint, diameter, sweeps
 sweeps.MOST_SOURCES, checkpoint._PAUSE = 50, 0
 diameter.MOST_SOURCES, diameter.DEEP = 1, (1 << 20, 1)
 diameter.SMALL_WORLD = diameter.DEEP

@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbfs
+from dbfs.base.records import GraphStatus
 from dbfs.cli import main
 from dbfs.cli.graphs import _state
-from dbfs.records import GraphStatus
 
 Invoke = Callable[..., Result]
 

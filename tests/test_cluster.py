@@ -29,8 +29,8 @@ from dbfs.errors import (
     NoWorkersError,
     SchedulerLostError,
 )
-from dbfs_workers import interrupts
-from dbfs_workers.jit import Kernel, int64, kernel
+from dbfs_workers.base import interrupts
+from dbfs_workers.base.jit import Kernel, int64, kernel
 from tests.support.waiting import eventually
 
 
@@ -192,7 +192,7 @@ def test_an_interrupt_waits_for_the_compiler(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_heartbeat_that_the_schedulers_end_cuts_off_is_not_logged() -> None:
-    from dbfs_workers.quiet import wanted
+    from dbfs_workers.serving.quiet import wanted
 
     def record(text: str, *arguments: object) -> logging.LogRecord:
         return logging.LogRecord("distributed.worker", logging.ERROR, "worker.py", 1, text, arguments, None)

@@ -22,8 +22,8 @@ import dbfs
 from dbfs.cluster import ports
 from dbfs.cluster.gang import joined_workers
 from dbfs.cluster.local import _WORKER_THREADS, MEMORY
-from dbfs_workers.ports import Reach
-from dbfs_workers.storage.memory_room import usable_share
+from dbfs_workers.base.memory_room import usable_share
+from dbfs_workers.serving.ports import Reach
 from tests.support.recipes import commands, every_command, option
 
 # Dask's clusters leave such a coroutine behind.

@@ -15,7 +15,7 @@ ROOT = TESTS.parent
 LINTER = Path(sys.executable).with_name("lint-imports")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 
-STRIPE = "workers/dbfs_workers/storage/stripe.py"
+STRIPE = "workers/dbfs_workers/search/partition/stripe.py"
 # Of each contract, imports that break it: the file that gets the import, and the imported module.
 FORBIDDEN = {
     "dbfs imports nothing of benchmarks, and workers import nothing of dbfs": [
@@ -29,7 +29,7 @@ FORBIDDEN = {
     ],
     "no circle but the one around Graph": [
         ("dbfs/edges/edge_list.py", "dbfs.edges.arrays"),
-        (STRIPE, "dbfs_workers.storage.partition"),
+        (STRIPE, "dbfs_workers.search.partition.partition"),
         ("benchmarks/runner.py", "benchmarks.calls"),
     ],
     "imports in dbfs go down only; the rooms of one line are the circle around Graph": [
@@ -37,8 +37,8 @@ FORBIDDEN = {
         ("dbfs/errors.py", "dbfs.config"),
     ],
     "imports in dbfs_workers go down only": [
-        (STRIPE, "dbfs_workers.levels.loop"),
-        ("workers/dbfs_workers/backends/__init__.py", "dbfs_workers.exchange.protocol"),
+        (STRIPE, "dbfs_workers.search.levels.loop"),
+        ("workers/dbfs_workers/search/backends/__init__.py", "dbfs_workers.search.exchange.protocol"),
     ],
 }
 

@@ -22,13 +22,13 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.base.records import RunProgress
 from dbfs.dashboard.trail import Trail, trail_of
 from dbfs.errors import DeadlineExceededError, RunCancelledError
-from dbfs.records import RunProgress
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RunSummary
-from dbfs_workers.reports.packing import pack
+from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RunSummary
+from dbfs_workers.search.reports.packing import pack
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.analytics.sweeps import level_counts
-from dbfs_workers.reports import MOST_ROWS
+from dbfs.features.batches.sweeps import level_counts
+from dbfs_workers.search.reports import MOST_ROWS
 
 N = MOST_ROWS + 1000
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.direction import ALPHA, bottom_up_pays, bottom_up_pays_batch, expected_search_share
-from dbfs_workers.jit import kernel, void
-from dbfs_workers.levels.record_types import STATES
-from dbfs_workers.levels.state import State, bound_frontier, turn
-from dbfs_workers.spec import TraversalSpec, require_direction
+from dbfs_workers.base.jit import kernel, void
+from dbfs_workers.base.spec import TraversalSpec, require_direction
+from dbfs_workers.search.direction import ALPHA, bottom_up_pays, bottom_up_pays_batch, expected_search_share
+from dbfs_workers.search.levels.record_types import STATES
+from dbfs_workers.search.levels.state import State, bound_frontier, turn
 
 
 @kernel(void, STATES)

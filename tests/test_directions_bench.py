@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import dbfs
 from benchmarks.directions import ALL, bench_directions
 from dbfs.cli import main
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, oracle
 
 

@@ -11,9 +11,9 @@ from dbfs.cli import main
 from dbfs.cli.doctor import peers_table
 from dbfs.cluster import doctor
 from dbfs.cluster.doctor import CheckState, Finding, MachineReport, examine
-from dbfs_workers.cuda import module, probe
-from dbfs_workers.errors import ExchangeUnavailableError
-from dbfs_workers.exchange.segment import Segment
+from dbfs_workers.base.errors import ExchangeUnavailableError
+from dbfs_workers.search.cuda import module, probe
+from dbfs_workers.search.exchange.segment import Segment
 
 TWO_GPUS = probe.Driver(
     release="580.159.04",

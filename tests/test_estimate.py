@@ -22,10 +22,10 @@ from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
-from dbfs_workers import gpus
-from dbfs_workers.storage.building import bin_edges
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base import gpus
+from dbfs_workers.building.partitions import bin_edges
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.search.partition.stripe import Stripe
 
 GIB = 2**30
 

@@ -14,14 +14,14 @@ import pytest
 from distributed.core import error_message
 
 import dbfs
+from dbfs.base.records import RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Ref, TaskGraph, joined_workers
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, StaleRunError, WorkerLostError
-from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ChooseBackend
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.building.pieces import Edges
 from tests.support.runs import ENDLESS, Background
 
 pytestmark = pytest.mark.alone

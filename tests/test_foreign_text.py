@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbfs
-from dbfs import progress
+from dbfs.base import progress
 from dbfs.cli import main
 from dbfs.dashboard import metrics
 from dbfs.errors import DbfsError, InvalidOptionError, VersionMismatchError
 from dbfs.service.messages import CancelRun, ListGraphs, Reserve
-from dbfs_workers import rpc
+from dbfs_workers.serving import rpc
 
 # Printable, and markup to each of those who show it: rich, emoji codes, HTML, matplotlib, Prometheus.
 NAME = '[/red] :heart: <b onclick="x()">& $\\frac "quoted" \\n'

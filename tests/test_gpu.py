@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.base.records import RunProgress
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
 from dbfs.graph import labels
-from dbfs.records import RunProgress
-from dbfs_workers.cuda.records import CAPACITY
-from dbfs_workers.reports.packing import levels_a_row, levels_of_rows
+from dbfs_workers.search.cuda.records import CAPACITY
+from dbfs_workers.search.reports.packing import levels_a_row, levels_of_rows
 from tests.support import oracle, parity
 from tests.support.gpus import GPUS, four_on_one_gpu, needs, needs_gpu, needs_nccl
 from tests.support.graphs import GRAPHS, comet

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.analytics import sweeps
-from dbfs.graph import batch as batches
-from dbfs_workers.backends.batch_cuda import CudaBatch
-from dbfs_workers.levels import batch_levels
+from dbfs.features.batches import batch as batches
+from dbfs.features.batches import sweeps
+from dbfs_workers.features.batches import levels as batch_levels
+from dbfs_workers.features.batches.on_gpu import CudaBatch
 from tests.support import graphs
 from tests.support.batch_results import SOURCES, assert_batch, assert_cancelled, loaded
 from tests.support.batches import dependencies

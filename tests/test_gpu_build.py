@@ -28,9 +28,9 @@ from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers import from_file
 from dbfs.errors import GraphTooLargeError, InvalidVertexError, TruncatedFileError
-from dbfs_workers.gpus import visible_gpus
-from dbfs_workers.storage.partition import InputEdges, Partition, on_host
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.gpus import visible_gpus
+from dbfs_workers.search.partition.partition import InputEdges, Partition, on_host
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.generators import ONE_OF_EACH
 from tests.support.graphs import GRAPHS
 
@@ -224,7 +224,7 @@ def binned(p: int) -> list[list[int]]:
     """The keys of each owner's bin, sorted: of a path, and its reverses."""
     import cupy
 
-    from dbfs_workers.cuda.building import bin_edges
+    from dbfs_workers.building.cuda import bin_edges
 
     stripe, src = Stripe(5000, p), cupy.arange(4999)
     rows = (0, stripe.n_local)

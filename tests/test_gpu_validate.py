@@ -11,10 +11,10 @@ import pytest
 
 import dbfs
 from dbfs.errors import ValidationError
-from dbfs.validation import validate
-from dbfs_workers.checks import validation
-from dbfs_workers.checks.verdict import Rule, Verdict
-from dbfs_workers.reads.messages import KeptLabels
+from dbfs.features.validation import validate
+from dbfs_workers.features.validation import validation
+from dbfs_workers.features.validation.verdict import Rule, Verdict
+from dbfs_workers.serving.reads.messages import KeptLabels
 from tests.support.gpus import needs_gpu
 from tests.support.graphs import GRAPHS, random
 from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels

@@ -18,9 +18,9 @@ from dbfs.errors import (
     ResultReleasedError,
 )
 from dbfs.graph.graph import Graph
-from dbfs_workers.levels.level_table import LevelTable
-from dbfs_workers.levels.state import State
-from dbfs_workers.levels.stepper import Measure
+from dbfs_workers.search.levels.level_table import LevelTable
+from dbfs_workers.search.levels.state import State
+from dbfs_workers.search.levels.stepper import Measure
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
 

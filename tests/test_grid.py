@@ -20,8 +20,8 @@ import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.cli import main
 from dbfs.errors import DbfsError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError, ValidationError
-from dbfs_workers.members.on_grid import nbytes_on_gpu
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.grid.member import nbytes_on_gpu
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, oracle
 from tests.support.graphs import GRAPHS, random
 from tests.support.parity import WAYS, Way, assert_options_agree, check, loaded

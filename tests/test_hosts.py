@@ -20,7 +20,7 @@ import dbfs
 from dbfs.cluster import ports
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ExchangeUnavailableError, WorkerLostError
-from dbfs_workers.ports import LINES, WEB, Reach
+from dbfs_workers.serving.ports import LINES, WEB, Reach
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
 from tests.support.hosts import Host, network

@@ -20,8 +20,8 @@ from dbfs.cli.common import parse_id
 from dbfs.errors import GraphNotFoundError, InvalidOptionError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.graph import ids as lookups
 from dbfs.graph.graph import Graph
-from dbfs_workers.storage.id_codes import _IntegerCodes as Codes
-from dbfs_workers.storage.id_table import IdType
+from dbfs_workers.ids.codes import _IntegerCodes as Codes
+from dbfs_workers.ids.table import IdType
 from tests.support import oracle
 from tests.support.graphs import random
 

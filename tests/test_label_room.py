@@ -11,12 +11,12 @@ import pytest
 import dbfs
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import NoRoomForLabelsError
-from dbfs_workers.members import label_room
-from dbfs_workers.members.label_room import LabelRoom
-from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.labels import RankLabels, label_bytes
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.search.members import label_room
+from dbfs_workers.search.members.label_room import LabelRoom
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.partition.labels import RankLabels, label_bytes
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.gang import repeated
 from tests.support.runs import set_room
 

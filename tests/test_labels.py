@@ -15,9 +15,9 @@ from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
 from dbfs.graph import labels, numbering
 from dbfs.graph.result import BFSResult
-from dbfs_workers.reads.label_buffer import ClientBuffer
-from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.stripe import NO_VERTEX
+from dbfs_workers.search.partition.ordering import DegreeOrder
+from dbfs_workers.search.partition.stripe import NO_VERTEX
+from dbfs_workers.serving.reads.label_buffer import ClientBuffer
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.analytics import landmarks
 from dbfs.errors import ClientError, DirectedGraphError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.features.batches import landmarks
 
 edge_lists = st.integers(1, 25).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))

@@ -13,7 +13,7 @@ import pytest
 
 import dbfs
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
-from dbfs.graph import living
+from dbfs.features.living import living
 from dbfs.graph.graph import Graph
 from tests.support.named import word
 

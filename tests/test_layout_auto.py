@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 import dbfs
 from benchmarks.level_counts import LevelCounts
-from dbfs.building import layout as rule
-from dbfs.building.layout import LayoutChoice, faster_layout, fitting_layout, traversal_seconds
 from dbfs.cli import main
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
-from dbfs_workers.exchange.hosts import Hosts
+from dbfs.features.grid import layout as rule
+from dbfs.features.grid.layout import LayoutChoice, faster_layout, fitting_layout, traversal_seconds
+from dbfs_workers.search.exchange.hosts import Hosts
 from tests.support.graphs import random
 
 

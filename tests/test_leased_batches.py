@@ -12,7 +12,7 @@ import dbfs
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidVertexError, WorkerLostError
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
-from dbfs_workers.lines.line import LineClosedError
+from dbfs_workers.base.lines.line import LineClosedError
 from tests.support.halves import at_each_half, is_at_its_half
 from tests.support.waiting import eventually
 

@@ -34,15 +34,15 @@ from dbfs.service.entries import RunEntry
 from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
 from dbfs.service.turns import Turn, Turns
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines.line import Address, Line
-from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.turns.messages import Begun
-from dbfs_workers.turns.notes import RunNote
-from dbfs_workers.turns.requests import Run, answer_error
-from dbfs_workers.turns.worker import WorkerTurns, _open_lines
+from dbfs_workers.base.lines.line import Address, Line
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.messages import Begun
+from dbfs_workers.serving.turns.notes import RunNote
+from dbfs_workers.serving.turns.requests import Run, answer_error
+from dbfs_workers.serving.turns.worker import WorkerTurns, _open_lines
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from benchmarks.layouts import count_peers
 from benchmarks.level_counts import LevelCounts
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.traversals import Watch
-from dbfs_workers.reports import COUNT_FIELDS
-from dbfs_workers.storage.ordering import count_degrees, degree_order
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.levels.traversals import Watch
+from dbfs_workers.search.partition.ordering import count_degrees, degree_order
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS
 from tests.support import grids, partitions
 from tests.support.exchanges import shared_memory
 from tests.support.gang import levels_of, spec

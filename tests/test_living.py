@@ -25,7 +25,7 @@ from dbfs.errors import (
     InvalidVertexTypeError,
     RunNotFoundError,
 )
-from dbfs.graph import living
+from dbfs.features.living import living
 from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AwaitEnd, Enqueue

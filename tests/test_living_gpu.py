@@ -14,10 +14,10 @@ import pytest
 
 import dbfs
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
-from dbfs.graph import living
+from dbfs.features.living import living
 from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
-from dbfs_workers.turns.requests import Answer, Change, error_of, read_answer
+from dbfs_workers.serving.turns.requests import Answer, Change, error_of, read_answer
 from tests.support import merging, oracle
 from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
@@ -173,7 +173,7 @@ def test_results_follow(cluster: tuple[str, distributed.Client], layout: str, ra
 
 def repair_always() -> None:
     """Let a worker repair results of small graphs, however long that takes."""
-    from dbfs_workers.cuda import repair
+    from dbfs_workers.features.living import cuda_repair as repair
 
     repair._LEAST_SECONDS, repair._SHARE = 0.0, 1e9  # type: ignore[misc]
 

@@ -25,7 +25,7 @@ import dbfs
 from dbfs.cli import main
 from dbfs.cluster.gang import joined_workers, scheduler_id
 from dbfs.errors import GraphNotFoundError, NoWorkersError, SchedulerLostError
-from dbfs.graph import catalog
+from dbfs.features.catalog import catalog
 from tests.support import oracle
 from tests.support.waiting import PATIENCE, eventually
 

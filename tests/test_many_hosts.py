@@ -14,7 +14,7 @@ import pytest
 import dbfs
 from benchmarks.hosts import bench_gpu_hosts, bench_hosts
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
-from dbfs_workers.rpc import NAME
+from dbfs_workers.serving.rpc import NAME
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, assert_options_agree, check, loaded
 from tests.support.pretended_hosts import pretended_hosts

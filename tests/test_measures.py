@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs import memory
-from dbfs.analytics import diameter, sweeps
-from dbfs.analytics.diameter import Measure
-from dbfs.analytics.measures import Options
+from dbfs.base import memory
+from dbfs.base.records import RunProgress
 from dbfs.errors import (
     DisconnectedGraphError,
     GraphTooLargeError,
@@ -23,10 +21,12 @@ from dbfs.errors import (
     InvalidOptionTypeError,
     InvalidVertexError,
 )
+from dbfs.features.batches import diameter, sweeps
+from dbfs.features.batches.diameter import Measure
+from dbfs.features.batches.measures import Options
 from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
-from dbfs.records import RunProgress
-from dbfs_workers.storage.batch import sums_by_row
+from dbfs_workers.features.batches.storage import sums_by_row
 
 edge_lists = st.integers(1, 25).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from dbfs.base.records import GraphIds, GraphRecord, RunProgress
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
-from dbfs.records import GraphIds, GraphRecord, RunProgress
+from dbfs.features.taskgraph.runs import TaskRuns
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.client_notes import ClientNotes
 from dbfs.service.messages import (
@@ -43,12 +44,21 @@ from dbfs.service.messages import (
     UnloadGraph,
 )
 from dbfs.service.scheduler import SchedulerService
-from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
-from dbfs_workers import messages as worker_messages
-from dbfs_workers.errors import ResourceError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.messages import (
+from dbfs_workers.base.errors import ResourceError
+from dbfs_workers.base.received import check, require
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.text import GraphName, printable
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.living import messages as worker_update_messages
+from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.subgraphs.reads import EdgeReads
+from dbfs_workers.ids.table import IdType
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.partition.partition import PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving import messages as worker_messages
+from dbfs_workers.serving.messages import (
     AbortRun,
     ConnectExchange,
     DisconnectExchange,
@@ -64,26 +74,16 @@ from dbfs_workers.messages import (
     PublishRankLabels,
     WorkerMessage,
 )
-from dbfs_workers.plugin import WorkerService
-from dbfs_workers.reads import messages as read_messages
-from dbfs_workers.reads.messages import ReadMessage
-from dbfs_workers.reads.server import Reads
-from dbfs_workers.reads.subgraphs import EdgeReads
-from dbfs_workers.received import check, require
-from dbfs_workers.rpc import Message, Pickled, handlers, unpack
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.id_table import IdType
-from dbfs_workers.storage.partition import PartitionInfo
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.text import GraphName, printable
-from dbfs_workers.turns import messages as turn_messages
-from dbfs_workers.turns.messages import BeginTurn, EndTurn, OpenDoor
-from dbfs_workers.turns.notes import EnterUpdate, NotedRun, NoteRuns
-from dbfs_workers.turns.requests import Run, Work, answer_error, read_answer
-from dbfs_workers.turns.worker import WorkerTurns
-from dbfs_workers.updates import messages as worker_update_messages
-from dbfs_workers.updates.worker import Updates
+from dbfs_workers.serving.plugin import WorkerService
+from dbfs_workers.serving.reads import messages as read_messages
+from dbfs_workers.serving.reads.messages import ReadMessage
+from dbfs_workers.serving.reads.server import Reads
+from dbfs_workers.serving.rpc import Message, Pickled, handlers, unpack
+from dbfs_workers.serving.turns import messages as turn_messages
+from dbfs_workers.serving.turns.messages import BeginTurn, EndTurn, OpenDoor
+from dbfs_workers.serving.turns.notes import EnterUpdate, NotedRun, NoteRuns
+from dbfs_workers.serving.turns.requests import Run, Work, answer_error, read_answer
+from dbfs_workers.serving.turns.worker import WorkerTurns
 
 STRIPE = Stripe(100, 2)
 WORK: Pickled[Work] = Pickled.of(Run(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")), 0, ()))

@@ -19,13 +19,13 @@ from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 import dbfs
+from dbfs.base.records import GraphStatus, RunProgress, RunStatus
 from dbfs.display import plots
 from dbfs.display.notebook import html
 from dbfs.errors import DbfsError, MissingPackageError
 from dbfs.graph.graph import Graph
-from dbfs.records import GraphStatus, RunProgress, RunStatus
-from dbfs_workers.levels.counts import PHASES
-from dbfs_workers.reports import TIME_FIELDS
+from dbfs_workers.features.taskgraph.counts import PHASES
+from dbfs_workers.search.reports import TIME_FIELDS
 
 HOSTILE = "</code><script>alert('\"&')</script> ünï"
 
@@ -425,7 +425,7 @@ def test_a_mistake_in_a_cell_shows_the_cells_own_lines(client: distributed.Clien
     assert output.stdout.splitlines()[-3:] == [
         "Cell In[2], line 2: find('alise')",
         "Cell In[1], line 2: return graph.bfs(who)",
-        "dbfs_workers.errors.InvalidVertexError: source 'alise' is not in pairs; ids near it are 'alice'",
+        "dbfs_workers.base.errors.InvalidVertexError: source 'alise' is not in pairs; ids near it are 'alice'",
     ]
 
 
@@ -436,6 +436,6 @@ def test_a_note_and_a_file_beside_the_packages_are_shown() -> None:
     caught.value.add_note("read from edges.txt")
     assert caught.value._render_traceback_()[-3:] == [
         f"{own}, line 1: ",
-        "dbfs_workers.errors.DbfsError: no edges",
+        "dbfs_workers.base.errors.DbfsError: no edges",
         "read from edges.txt",
     ]

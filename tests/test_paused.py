@@ -11,11 +11,11 @@ import pytest
 from distributed.core import Status
 
 import dbfs
+from dbfs.base.records import WorkerState
 from dbfs.cluster.connect import roster
 from dbfs.errors import DeadlineExceededError, GraphTooLargeError, NoRoomForLabelsError
-from dbfs.records import WorkerState
-from dbfs_workers.storage import memory_room
-from dbfs_workers.storage.memory_room import resident_bytes, room_for, usable_share
+from dbfs_workers.base import memory_room
+from dbfs_workers.base.memory_room import resident_bytes, room_for, usable_share
 from tests.support.waiting import eventually
 
 UNSPILLED = {f"distributed.worker.memory.{what}": False for what in ("target", "spill")}

@@ -27,7 +27,7 @@ def test_a_fault_that_has_no_place_is_told() -> None:
 def test_compiled_kernels_of_callers_are_set_aside_with_a_fault(tmp_path: Path) -> None:
     folder = tmp_path / "workers" / "dbfs_workers"
     (folder / "__pycache__").mkdir(parents=True)
-    uses = "from dbfs_workers.jit import kernel\n"
+    uses = "from dbfs_workers.base.jit import kernel\n"
     texts = {
         "called": f"{uses}VALUE = 1\n",
         "caller": f"{uses}from dbfs_workers.called import VALUE\n",

@@ -14,7 +14,7 @@ from dbfs.cli import main
 from dbfs.cli.common import connect
 from dbfs.cluster import ports
 from dbfs.cluster.gang import joined_workers
-from dbfs_workers.ports import LINES, OTHER, WEB, OpenPort, Reach
+from dbfs_workers.serving.ports import LINES, OTHER, WEB, OpenPort, Reach
 from tests.support.stalls import processes, stopped
 
 LOOPBACK = {"127.0.0.1", "::1"}

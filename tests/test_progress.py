@@ -14,11 +14,11 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs import progress
+from dbfs.base import progress
+from dbfs.base.records import BuildProgress, RunProgress
 from dbfs.building import build
 from dbfs.errors import InvalidOptionError
-from dbfs.records import BuildProgress, RunProgress
-from dbfs_workers.levels.path_sweeps import PathSweeps
+from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from tests.support.runs import ENDLESS, Background
 
 

@@ -24,11 +24,11 @@ from dbfs.service.entries import RunEntry
 from dbfs.service.queue import RunQueue
 from dbfs.service.turns import Turn, Turns
 from dbfs.service.worker_calls import all_answers
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.messages import GetHost, WorkerMessage
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
-from dbfs_workers.turns.requests import Answer
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.serving.messages import GetHost, WorkerMessage
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.serving.turns.requests import Answer
 
 
 class Graph(SimpleNamespace):

@@ -29,12 +29,12 @@ from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.levels import repair_limits
-from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.storage.change_log import ChangeLog, EdgeChanges, VersionChanges
-from dbfs_workers.storage.labels import ChangedRows
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.turns.messages import BeginTurn
+from dbfs_workers.features.living.change_log import ChangeLog, EdgeChanges, VersionChanges
+from dbfs_workers.features.living.kernels import repair_limits
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.partition.labels import ChangedRows
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.turns.messages import BeginTurn
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.pretended_hosts import pretended_hosts
@@ -288,8 +288,9 @@ def test_a_rank_killed_in_the_middle_of_a_repair(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("phase", ["doubt", "border", "search"])
 def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
     def die_at(phase: str, rank: int) -> None:
-        from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-        from dbfs_workers.levels import repair, repair_limits
+        from dbfs_workers.features.living import repair
+        from dbfs_workers.features.living.kernels import repair_limits
+        from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
         follow = SharedMemoryExchange.follow
 
@@ -332,7 +333,7 @@ def limits(client: distributed.Client, **limits: float) -> Iterator[None]:
     """Give repairs other limits meanwhile, by the names in ``repair_limits``."""
 
     def change(limits: dict[str, float]) -> None:
-        from dbfs_workers.levels import repair_limits
+        from dbfs_workers.features.living.kernels import repair_limits
 
         vars(repair_limits).update(limits)
 

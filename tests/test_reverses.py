@@ -22,7 +22,7 @@ import dbfs
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, GraphTooLargeError, InvalidVertexError
-from dbfs.graph import living
+from dbfs.features.living import living
 from dbfs.graph.graph import Graph
 from tests.support.saved import change_array, change_manifest, counts, load_arrays
 
@@ -218,7 +218,7 @@ def test_no_memory_to_find_the_edge(
     """The file is refused nevertheless; what ``directed=False`` asks for is too large."""
     path = tmp_path / "ring.graph"
     path.write_text(RING)
-    monkeypatch.setattr("dbfs_workers.storage.symmetry.MISSING_BYTES", 2**60)
+    monkeypatch.setattr("dbfs_workers.building.symmetry.MISSING_BYTES", 2**60)
     monkeypatch.setattr("dbfs.building.reverses.MISSING_BYTES", 2**60)
     with pytest.raises(FormatError, match="ring.graph: an edge is listed at one end only. To find it: .* takes about"):
         dbfs.load(path, client=client, ranks=1)

@@ -19,6 +19,7 @@ import pytest
 from distributed.comm import CommClosedError
 
 import dbfs
+from dbfs.base.units import format_bytes
 from dbfs.building import memory
 from dbfs.cluster.gang import Gang, joined_workers
 from dbfs.edges.readers import from_file
@@ -41,10 +42,9 @@ from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs.units import format_bytes
-from dbfs_workers.messages import JoinGang, LeaveGang, WorkerMessage
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.turns.messages import EndTurn, OpenDoor
+from dbfs_workers.serving.messages import JoinGang, LeaveGang, WorkerMessage
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.messages import EndTurn, OpenDoor
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
 from tests.support.waiting import eventually

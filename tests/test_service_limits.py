@@ -14,6 +14,7 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.base.records import Formed, GraphRecord
 from dbfs.errors import (
     ClientError,
     DeadlineExceededError,
@@ -25,15 +26,14 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.graph.graph import Graph
-from dbfs.records import Formed, GraphRecord
 from dbfs.service import forming
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, CancelRun, EndLoad, Enqueue, OpenGraph, Reserve, UnloadGraph
 from dbfs.service.worker_calls import WorkerCall
-from dbfs_workers import rpc
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.turns.requests import Run, Work
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.serving import rpc
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.requests import Run, Work
 from tests.support.runs import Background
 from tests.support.waiting import eventually
 

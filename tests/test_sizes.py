@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from dask.sizeof import sizeof
 
-from dbfs_workers.backends.protocol import EdgeFrontier
-from dbfs_workers.levels.bins import Bin, FrontierSlice
+from dbfs_workers.features.taskgraph.bins import Bin, FrontierSlice
+from dbfs_workers.search.backends.protocol import EdgeFrontier
 from tests.support.gang import partitions
 
 ROWS = np.arange(1000, dtype=np.uint32)

@@ -21,7 +21,7 @@ import dbfs
 from dbfs.cluster.gang import SPAN
 from dbfs.errors import FormatError
 
-BOUNDED = ("service._epochs", "dbfs_workers.received._hints")
+BOUNDED = ("service._epochs", "dbfs_workers.base.received._hints")
 """Containers with a bound: the oldest entries are dropped, or there is one entry for each type of message."""
 
 MEMORY_OF_A_LOAD = 2048

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import InvalidOptionError, InvalidVertexError, ResultReleasedError
-from dbfs.graph.subgraph import Subgraph
-from dbfs_workers.reads import subgraphs
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
+from dbfs.features.subgraphs.subgraph import Subgraph
+from dbfs_workers.features.subgraphs import reads as subgraphs
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, Arrays, random
 from tests.support.named import KINDS, named_edges

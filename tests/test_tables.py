@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.errors import InvalidOptionError, OutputError, ResultReleasedError, WorkerLostError
-from dbfs_workers.storage.label_table import places_of
+from dbfs_workers.ids.label_table import places_of
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, Arrays, random
 from tests.support.named import KINDS, named_edges

@@ -24,18 +24,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.analytics import EdgeMeasure
 from dbfs.cli import main
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.about import About, of_graph
 from dbfs.edges.writers import write_edges
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
-from dbfs.graph.subgraph import Subgraph
+from dbfs.features.batches import EdgeMeasure
+from dbfs.features.subgraphs.subgraph import Subgraph
 from dbfs.networkx import from_networkx
-from dbfs_workers.storage.id_sequence import handed_out
-from dbfs_workers.storage.id_table import as_ids, as_python, take
-from dbfs_workers.storage.pieces import PieceWithLoneIds
+from dbfs_workers.building.pieces import PieceWithLoneIds
+from dbfs_workers.ids.sequence import handed_out
+from dbfs_workers.ids.table import as_ids, as_python, take
 
 PER_TEST = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS: dict[str, tuple[Any, ...]] = {

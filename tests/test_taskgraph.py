@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.base.records import FinishedRun
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, TaskGraph
-from dbfs.engines.taskgraph import TaskGraphTraversal
 from dbfs.errors import (
     DeadlineExceededError,
     GraphNotFoundError,
@@ -25,10 +25,10 @@ from dbfs.errors import (
     RunCancelledError,
     WorkerLostError,
 )
+from dbfs.features.taskgraph.engine import TaskGraphTraversal
 from dbfs.graph.graph import Graph
-from dbfs.records import FinishedRun
-from dbfs_workers.levels.bins import RankCounts
-from dbfs_workers.spec import TraversalSpec
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.taskgraph.bins import RankCounts
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 

@@ -1,7 +1,7 @@
 """Turns on the scheduler in random games: clients that hold, leave and cancel, and ranks that are late.
 
 The scheduler's own classes play on a clock that jumps to the next event. Rank 0 of each gang is a model of
-``dbfs_workers.turns.worker.WorkerTurns``. In each game no two turns hold a worker, everybody gets an answer or an error
+``dbfs_workers.serving.turns.worker.WorkerTurns``. In each game no two turns hold a worker, everybody gets an answer or an error
 by the deadline, and nothing is left behind.
 """
 
@@ -23,11 +23,11 @@ from dbfs.service.queue import RunQueue
 from dbfs.service.scheduler import SchedulerService
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import GRACE_SECONDS
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.rpc import LATE_SECONDS, Pickled
-from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
-from dbfs_workers.turns.notes import NotedRun, NoteRuns
-from dbfs_workers.turns.requests import REFUSAL, Answer
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.serving.turns.notes import NotedRun, NoteRuns
+from dbfs_workers.serving.turns.requests import REFUSAL, Answer
 
 WORK: Pickled[Any] = Pickled(b"")
 DEADLINE = 5.0

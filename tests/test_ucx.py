@@ -12,8 +12,8 @@ from distributed.protocol import deserialize, serialize
 import dbfs
 from dbfs.cluster import connect as cluster
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.levels.bins import Bin
-from dbfs_workers.tasks import taskgraph as taskgraph_tasks  # noqa: F401 - says how bins are sent
+from dbfs_workers.features.taskgraph import tasks as taskgraph_tasks  # noqa: F401 - says how bins are sent
+from dbfs_workers.features.taskgraph.bins import Bin
 from tests.support.gpus import GPUS, needs_gpu
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded

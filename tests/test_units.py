@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbfs.units import format_bytes, format_rate, format_seconds
-from dbfs_workers.text import counted
+from dbfs.base.units import format_bytes, format_rate, format_seconds
+from dbfs_workers.base.text import counted
 
 
 @pytest.mark.parametrize(

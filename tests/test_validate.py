@@ -27,10 +27,9 @@ from dbfs.errors import (
     ValidationError,
 )
 from dbfs.graph.graph import Graph
-from dbfs_workers.checks import validation
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import validation as tasks
+from dbfs_workers.features.validation import tasks, validation
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import standin
 from tests.support.graphs import GRAPHS
 from tests.support.validation import MUTATIONS

@@ -11,11 +11,11 @@ import pytest
 
 import dbfs
 from dbfs.errors import ResultReleasedError, ValidationError
+from dbfs.features.validation import validate as validation
 from dbfs.graph.graph import Graph
-from dbfs.validation import validate as validation
-from dbfs_workers.cuda import validation as on_gpus
-from dbfs_workers.reads import verdicts
-from dbfs_workers.reads.messages import KeptLabels
+from dbfs_workers.features.validation import on_gpu as on_gpus
+from dbfs_workers.features.validation import verdicts
+from dbfs_workers.serving.reads.messages import KeptLabels
 from tests.support import standin
 from tests.support.graphs import random
 

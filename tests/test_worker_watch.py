@@ -14,8 +14,8 @@ import pytest
 from distributed.core import Status
 
 import dbfs
+from dbfs.base.records import GraphStatus, WorkerState, WorkerStatus, waits_for
 from dbfs.cli.graphs import _state
-from dbfs.records import GraphStatus, WorkerState, WorkerStatus, waits_for
 from dbfs.service import worker_watch
 from dbfs.service.worker_watch import WorkerWatch
 from tests.support.waiting import eventually

@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING
 
 import distributed
 
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
+from dbfs.base.records import BuildProgress
 from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
-from dbfs.building.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
 from dbfs.building.memory import Estimate, assumed_ids, usable_bytes, with_updates
 from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
-from dbfs.building.saved import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
-from dbfs.calls import public
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
 from dbfs.edges.edge_list import DistinctIds, EdgeList
-from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError, InvalidOptionTypeError
-from dbfs.integers import whole_count
-from dbfs.records import BuildProgress
+from dbfs.features.grid.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
+from dbfs.features.saved.building import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
+from dbfs.features.saved.reader import SavedEdges
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CountBuildTasks, Stage
-from dbfs_workers import gpus
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.storage.symmetry import MODULUS
+from dbfs_workers.base import gpus
+from dbfs_workers.building.symmetry import MODULUS
+from dbfs_workers.search.exchange.hosts import Hosts
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
-    from dbfs_workers.storage.stripe import Stripe
+    from dbfs_workers.search.partition.stripe import Stripe
 
 
 __all__ = ["AUTO", "IDS", "LAYOUTS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]

@@ -17,21 +17,21 @@ from typing import Any
 
 import distributed
 
+from dbfs.base.calls import public
+from dbfs.base.records import GraphIds
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
-from dbfs.calls import public
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, scheduler_id
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.readers.source import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs.records import GraphIds
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.partition import PartitionInfo
-from dbfs_workers.storage.pieces import GeneratedPiece, Piece
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.pieces import GeneratedPiece, Piece
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.search.partition.partition import PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
 
 logger = logging.getLogger(__name__)
 

@@ -12,24 +12,26 @@ import dask
 from dask.utils import parse_bytes
 
 from dbfs import config
+from dbfs.base.units import format_bytes
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
 from dbfs.cluster.lookout import not_ready_of
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
-from dbfs.units import format_bytes
-from dbfs_workers.cuda import failures, sizes
-from dbfs_workers.exchange import segment, stream
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.levels import level_table
-from dbfs_workers.storage import grid as grids
-from dbfs_workers.storage import grid_scratch, row_versions, scratch
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.labels import label_bytes
-from dbfs_workers.storage.memory_room import free_bytes, usable_share
-from dbfs_workers.storage.pieces import batches_of
-from dbfs_workers.storage.stripe import MOST_SMALL_IDS, Stripe
-from dbfs_workers.text import counted
+from dbfs_workers.base.memory_room import free_bytes, usable_share
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.pieces import batches_of
+from dbfs_workers.features.grid import grid as grids
+from dbfs_workers.features.grid import scratch as grid_scratch
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.living import row_versions
+from dbfs_workers.search.cuda import failures, sizes
+from dbfs_workers.search.exchange import segment, stream
+from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.search.levels import level_table
+from dbfs_workers.search.partition import scratch
+from dbfs_workers.search.partition.labels import label_bytes
+from dbfs_workers.search.partition.stripe import MOST_SMALL_IDS, Stripe
 
 T = TypeVar("T")
 
@@ -125,7 +127,7 @@ class Estimate:
     def results(self) -> int | None:
         """Number of results with predecessors that clients can hold at once, about; None if ``memory`` is unknown.
 
-        Results without predecessors take half the memory. See ``dbfs_workers.members.label_room`` for the bound.
+        Results without predecessors take half the memory. See ``dbfs_workers.search.members.label_room`` for the bound.
         """
         if self.memory is None or not self.result:
             return None

@@ -1,4 +1,4 @@
-"""The numbering of an edge list's ids on the ranks: a task graph of ``dbfs_workers.tasks.numbering``."""
+"""The numbering of an edge list's ids on the ranks: a task graph of ``dbfs_workers.building.numbering``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import distributed
 
 from dbfs import config
+from dbfs.base.records import GraphIds
 from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import DistinctIds, from_0_or_1
-from dbfs.records import GraphIds
-from dbfs_workers.storage.pieces import GeneratedPiece
-from dbfs_workers.tasks import numbering as tasks
-from dbfs_workers.tasks.queries import table_bytes
+from dbfs_workers.building import numbering as tasks
+from dbfs_workers.building.pieces import GeneratedPiece
+from dbfs_workers.serving.queries import table_bytes
 
 
 @dataclass(frozen=True)

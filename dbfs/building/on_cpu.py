@@ -26,14 +26,14 @@ from dbfs.building.memory import (
 )
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import DistinctIds, EdgeList
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.storage.grid import Grid, count_stores, describe
-from dbfs_workers.storage.partition import PartitionInfo
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import build_on_cpu as tasks
-from dbfs_workers.tasks import delivering
-from dbfs_workers.tasks.queries import same_value
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.building import delivering
+from dbfs_workers.building import on_cpu as tasks
+from dbfs_workers.features.grid.grid import Grid, count_stores, describe
+from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.search.partition.partition import PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.queries import same_value
 
 
 class HostBuilder(Builder):

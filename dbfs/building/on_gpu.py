@@ -18,9 +18,9 @@ from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_turns, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.storage.pieces import GeneratedPiece, Piece
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import build_on_gpu as tasks
+from dbfs_workers.building import on_gpu as tasks
+from dbfs_workers.building.pieces import GeneratedPiece, Piece
+from dbfs_workers.search.partition.stripe import Stripe
 
 # A generated piece takes about 100 bytes an edge for a short time. All keys of the rank take 8 bytes a directed edge,
 # and 8 to sort them: more than a sixteenth of the edges takes.

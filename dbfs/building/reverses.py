@@ -20,9 +20,9 @@ from dbfs.edges.arrays import ArrayPiece
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.one_sided import OneSided
 from dbfs.errors import FormatError, GraphTooLargeError
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.reading import require_room
-from dbfs_workers.storage.symmetry import MISSING_BYTES, missing_of
+from dbfs_workers.building.reading import require_room
+from dbfs_workers.building.symmetry import MISSING_BYTES, missing_of
+from dbfs_workers.search.partition.partition import Partition
 
 
 @dataclass(frozen=True)

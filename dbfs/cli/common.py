@@ -26,6 +26,8 @@ from rich.table import Table
 from rich.text import Text
 
 import dbfs
+from dbfs.base.progress import bar
+from dbfs.base.records import BACKENDS
 from dbfs.building.build import AUTO, LAYOUTS, ORDERS, BuildOptions
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
@@ -34,10 +36,8 @@ from dbfs.edges.generate.specs import GENERATORS
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, MissingFileError, OutputError
-from dbfs.progress import bar
-from dbfs.records import BACKENDS
-from dbfs_workers.storage.id_table import INTEGER, IdType
-from dbfs_workers.text import printable
+from dbfs_workers.base.text import printable
+from dbfs_workers.ids.table import INTEGER, IdType
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,6 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbfs import config
+from dbfs.base.records import EXCHANGES, WorkerState
+from dbfs.base.units import format_bytes
 from dbfs.cli.common import connect, json_option, plain, print_answer, print_json, table_of, wide_console
 from dbfs.cluster import ports
 from dbfs.cluster.awaiting import sync
@@ -23,12 +25,10 @@ from dbfs.cluster.doctor import CheckState, MachineReport, examine
 from dbfs.cluster.gang import answers_within, joined_workers, versions_of
 from dbfs.cluster.kernels import warm_up as compile_all
 from dbfs.errors import DbfsError
-from dbfs.records import EXCHANGES, WorkerState
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListWorkers, TryGang
-from dbfs.units import format_bytes
-from dbfs_workers.gpus import own_gpu
-from dbfs_workers.ports import OpenPort
+from dbfs_workers.base.gpus import own_gpu
+from dbfs_workers.serving.ports import OpenPort
 
 STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.OPEN: "yellow", CheckState.FAILED: "red"}
 

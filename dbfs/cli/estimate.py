@@ -6,6 +6,7 @@ import click
 from rich.console import Console
 
 import dbfs
+from dbfs.base.units import format_bytes
 from dbfs.building.build import BuildOptions
 from dbfs.cli.common import (
     GRAPH_HELP,
@@ -21,9 +22,8 @@ from dbfs.cli.common import (
     table_of,
 )
 from dbfs.edges import generate
-from dbfs.units import format_bytes
-from dbfs_workers.backends import BACKENDS
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
+from dbfs_workers.search.backends import BACKENDS
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbfs.base.progress import bar
+from dbfs.base.units import format_bytes
 from dbfs.cli.common import GraphCommand, GraphType, edges_of, json_option, print_answer, reader_options
 from dbfs.edges import generate as generators
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
-from dbfs.progress import bar
-from dbfs.units import format_bytes
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
 
 if TYPE_CHECKING:
     # The import loads SciPy and pyarrow, which is slow.

@@ -13,6 +13,8 @@ from rich.console import Console
 
 import dbfs
 from dbfs import config
+from dbfs.base.records import GraphStatus, RunStatus, waits_for
+from dbfs.base.units import format_bytes, format_seconds
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
@@ -32,9 +34,7 @@ from dbfs.display import tables
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, RunNotFoundError
 from dbfs.lab import CHOICES
-from dbfs.records import GraphStatus, RunStatus, waits_for
-from dbfs.units import format_bytes, format_seconds
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)
@@ -98,7 +98,7 @@ def load(
 
 
 def _load_catalog(path: str, scheduler: str, *, as_json: bool) -> None:
-    from dbfs.graph import catalog
+    from dbfs.features.catalog import catalog
 
     context = click.get_current_context()
     for option in context.command.params:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import dbfs
+from dbfs.base.units import format_rate, format_seconds
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
@@ -23,7 +24,6 @@ from dbfs.cli.common import (
 )
 from dbfs.edges.resolve import edge_list
 from dbfs.lab import CHOICES, STRATEGIES, parse
-from dbfs.units import format_rate, format_seconds
 
 
 @click.group()

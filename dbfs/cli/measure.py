@@ -11,6 +11,8 @@ import click
 from rich.console import Console
 
 import dbfs
+from dbfs.base.progress import bar
+from dbfs.base.units import format_bytes
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
@@ -32,12 +34,10 @@ from dbfs.cli.common import (
 )
 from dbfs.display import tables
 from dbfs.errors import InvalidOptionError
-from dbfs.progress import bar
-from dbfs.units import format_bytes
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
 
 if TYPE_CHECKING:
-    from dbfs.analytics import EdgeMeasure, MeanDistance, NeighbourhoodFunction, VertexMeasure
+    from dbfs.features.batches import EdgeMeasure, MeanDistance, NeighbourhoodFunction, VertexMeasure
 
 _METHODS = {
     "closeness": "closeness_centrality",

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dbfs.base.progress import bar
+from dbfs.base.units import format_bytes
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
@@ -33,11 +35,9 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.engines import ENGINES
 from dbfs.errors import InvalidVertexError
 from dbfs.graph.result import BFSResult
-from dbfs.progress import bar
-from dbfs.units import format_bytes
-from dbfs_workers.spec import DIRECTIONS
-from dbfs_workers.storage.id_table import INTEGERS
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.spec import DIRECTIONS
+from dbfs_workers.base.text import counted, printable
+from dbfs_workers.ids.table import INTEGERS
 
 
 @click.command(cls=GraphCommand, epilog=GRAPH_HELP)

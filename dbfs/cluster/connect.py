@@ -17,7 +17,9 @@ from distributed.comm.registry import get_backend
 from tornado.iostream import StreamClosedError
 
 from dbfs import config
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
+from dbfs.base.records import BACKENDS, waits_for
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import require_other_thread, sync
 from dbfs.cluster.deadline import of_call
@@ -32,9 +34,7 @@ from dbfs.errors import (
     NoWorkersError,
     SchedulerLostError,
 )
-from dbfs.integers import whole_count
-from dbfs.records import BACKENDS, waits_for
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 logger = logging.getLogger(__name__)
 

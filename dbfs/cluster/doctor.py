@@ -18,21 +18,21 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from dbfs.base.units import format_bytes
 from dbfs.cluster import ports
 from dbfs.cluster.kernels import kept_kernels, warm_up
-from dbfs.units import format_bytes
-from dbfs_workers.cuda import nccl, probe
-from dbfs_workers.cuda.communicator import CommunicatorFailedError
-from dbfs_workers.errors import BackendUnavailableError, ExchangeUnavailableError
-from dbfs_workers.exchange.segment import Segment
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import BackendUnavailableError, ExchangeUnavailableError
+from dbfs_workers.search.cuda import nccl, probe
+from dbfs_workers.search.cuda.communicator import CommunicatorFailedError
+from dbfs_workers.search.exchange.segment import Segment
+from dbfs_workers.search.partition.stripe import Stripe
 
 # The kernels are compiled for this architecture on a machine without a GPU.
 DEFAULT_ARCH: Final = "sm_90"
 
 _ATTACH: Final = """
 import pickle, sys
-from dbfs_workers.exchange.segment import Segment
+from dbfs_workers.search.exchange.segment import Segment
 Segment.attach(pickle.loads(bytes.fromhex(sys.argv[1])), 1, "doctor").close()
 """
 _ATTACH_SECONDS: Final = 60
@@ -304,7 +304,7 @@ def _place(folders: list[str]) -> str:
 
 
 def _gpu_kernels(archs: list[str], major: int, compiles: bool) -> Iterator[Finding]:
-    from dbfs_workers.cuda.module import KERNELS, cache_folder, cached_cubin, cubin_path, nvrtc_version
+    from dbfs_workers.search.cuda.module import KERNELS, cache_folder, cached_cubin, cubin_path, nvrtc_version
 
     try:
         nvrtc = ".".join(map(str, nvrtc_version()))

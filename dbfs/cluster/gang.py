@@ -26,7 +26,7 @@ from dbfs.errors import (
     SchedulerLostError,
     WorkerLostError,
 )
-from dbfs_workers.errors import resource_error
+from dbfs_workers.base.errors import resource_error
 
 Key = Hashable
 T = TypeVar("T")

@@ -4,48 +4,48 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from dbfs.base.progress import bar
 from dbfs.edges.edge_list import EdgeList
-from dbfs.progress import bar
 
 if TYPE_CHECKING:
-    from dbfs_workers.jit import Kernel
+    from dbfs_workers.base.jit import Kernel
 
-READING: Final = ("dbfs_workers.storage.pairs_kernels",)
+READING: Final = ("dbfs_workers.building.kernels.pairs",)
 """Kernels that read text, as ``compiling.found`` takes them."""
 
 KERNELS: Final = (
     *READING,
     "dbfs.edges.generate._kronecker_kernel",
-    "dbfs_workers.storage.building_kernels",
-    "dbfs_workers.storage.sorting_kernels",
-    "dbfs_workers.storage.row_kernels",
-    "dbfs_workers.storage.id_kernels",
-    "dbfs_workers.storage.integer_kernels",
-    "dbfs_workers.storage.string_kernels",
-    "dbfs_workers.storage.pages_kernels",
-    "dbfs_workers.storage.label_kernels",
-    "dbfs_workers.backends.batch_kernels",
-    "dbfs_workers.backends.cpu_kernels",
-    "dbfs_workers.backends.cpu_resident_kernels",
-    "dbfs_workers.backends.cpu_team_kernels",
-    "dbfs_workers.backends.cpu_team_task_kernels",
-    "dbfs_workers.backends.grid_kernels",
-    "dbfs_workers.backends.grid_team_kernels",
-    "dbfs_workers.backends.sweep_kernels",
-    "dbfs_workers.checks.components_kernels",
-    "dbfs_workers.checks.validation_kernels",
-    "dbfs_workers.exchange.barrier_kernels",
-    "dbfs_workers.exchange.stream_kernels",
-    "dbfs_workers.exchange.envoy_kernels",
-    "dbfs_workers.lab.sequential_kernels",
-    "dbfs_workers.levels.level_kernels",
-    "dbfs_workers.levels.repair_kernels",
-    "dbfs_workers.levels.repair_limits",
-    "dbfs_workers.levels.repair_search_kernels",
-    "dbfs_workers.levels.repair_round_kernels",
-    "dbfs_workers.levels.led_kernels",
-    "dbfs_workers.reads.kernels",
-    "dbfs_workers.intrinsics",
+    "dbfs_workers.building.kernels.building",
+    "dbfs_workers.building.kernels.sorting",
+    "dbfs_workers.search.partition.kernels.rows",
+    "dbfs_workers.ids.kernels.ids",
+    "dbfs_workers.ids.kernels.integers",
+    "dbfs_workers.ids.kernels.strings",
+    "dbfs_workers.features.living.kernels.pages",
+    "dbfs_workers.search.partition.kernels.labels",
+    "dbfs_workers.features.batches.kernels.batch",
+    "dbfs_workers.search.cpu.kernels.phases",
+    "dbfs_workers.search.cpu.kernels.resident",
+    "dbfs_workers.search.cpu.kernels.team",
+    "dbfs_workers.search.cpu.kernels.team_tasks",
+    "dbfs_workers.features.grid.kernels.grid",
+    "dbfs_workers.features.grid.kernels.team",
+    "dbfs_workers.features.batches.kernels.sweeps",
+    "dbfs_workers.features.components.kernels.components",
+    "dbfs_workers.features.validation.kernels.validation",
+    "dbfs_workers.search.exchange.kernels.barrier",
+    "dbfs_workers.search.exchange.kernels.stream",
+    "dbfs_workers.search.exchange.kernels.envoy",
+    "dbfs_workers.features.lab.kernels.sequential",
+    "dbfs_workers.search.levels.kernels.top_down",
+    "dbfs_workers.features.living.kernels.repair",
+    "dbfs_workers.features.living.kernels.repair_limits",
+    "dbfs_workers.features.living.kernels.repair_search",
+    "dbfs_workers.features.living.kernels.repair_round",
+    "dbfs_workers.search.levels.kernels.led",
+    "dbfs_workers.serving.reads.kernels.labels",
+    "dbfs_workers.base.intrinsics",
 )
 """All kernels."""
 
@@ -60,7 +60,7 @@ def warm_up() -> "tuple[list[Kernel], int]":
     Returns:
         The kernels, and the number of those that were compiled now.
     """
-    from dbfs_workers import compiling
+    from dbfs_workers.base import compiling
 
     missing = compile_now(KERNELS)
     kernels = compiling.found(KERNELS)
@@ -71,7 +71,7 @@ def warm_up() -> "tuple[list[Kernel], int]":
 
 def kept_kernels() -> tuple[int, int]:
     """Return how many CPU kernels are compiled on disk, and how many there are."""
-    from dbfs_workers import compiling
+    from dbfs_workers.base import compiling
 
     kernels = compiling.found(KERNELS)
     return sum(kernel.kept for kernel in kernels), len(kernels)
@@ -87,7 +87,7 @@ def begin(workers: int, threads: int, *, every: bool = False) -> None:
     """
 
     def start() -> None:
-        from dbfs_workers import compiling
+        from dbfs_workers.base import compiling
 
         optional = (name for kernels in compiling.faster(workers, threads) for name in kernels.wanted)
         needed = compiling.needed(workers)
@@ -101,8 +101,8 @@ def begin(workers: int, threads: int, *, every: bool = False) -> None:
 
 def begin_on_gpus(workers: int) -> None:
     """Have what graphs on a local cluster of GPUs need compiled, beside other work."""
-    from dbfs_workers import gpus
-    from dbfs_workers.cuda import module
+    from dbfs_workers.base import gpus
+    from dbfs_workers.search.cuda import module
 
     for arch in gpus.archs():
         module.begin(arch, gang=workers > 1)
@@ -110,7 +110,7 @@ def begin_on_gpus(workers: int) -> None:
 
 def of_build(edges: EdgeList, p: int) -> tuple[str, ...]:
     """Return the kernels by which ``p`` ranks read, build and traverse edges, as ``compiling.found`` takes them."""
-    from dbfs_workers import compiling
+    from dbfs_workers.base import compiling
 
     kind = "integer" if edges.id_kinds == ("integer",) else "string"
     ids = compiling.NUMBERING[kind] if edges.n is None else ()
@@ -119,7 +119,7 @@ def of_build(edges: EdgeList, p: int) -> tuple[str, ...]:
 
 def compile_now(wanted: Iterable[str]) -> int:
     """Compile kernels, with a bar; return the number of those that were missing."""
-    from dbfs_workers import compiling
+    from dbfs_workers.base import compiling
 
     missing = [kernel for kernel in compiling.found(wanted) if not kernel.kept]
     # A daemon, so that Ctrl-C ends the program at once.

@@ -19,9 +19,9 @@ from dbfs.cluster import kernels
 from dbfs.cluster.main_guard import require_main_guard
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import BackendUnavailableError, InvalidOptionError
-from dbfs_workers import interrupts
-from dbfs_workers.gpus import visible_gpus
-from dbfs_workers.quiet import not_a_lost_wait
+from dbfs_workers.base import interrupts
+from dbfs_workers.base.gpus import visible_gpus
+from dbfs_workers.serving.quiet import not_a_lost_wait
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 # if the program has set up no log.
 _NO_STDERR = logging.NullHandler()
 
-_QUIET = "dbfs_workers.quiet"
+_QUIET = "dbfs_workers.serving.quiet"
 LOOPBACK = "127.0.0.1"
 """Host of a local cluster's ports: other machines can't reach them."""
 

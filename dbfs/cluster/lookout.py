@@ -16,10 +16,10 @@ from typing import Final
 import distributed
 
 from dbfs import config
+from dbfs.base.records import WorkerState, WorkerStatus, waits_for
+from dbfs.base.units import format_seconds
 from dbfs.cluster.worker_states import ListWorkers
-from dbfs.records import WorkerState, WorkerStatus, waits_for
-from dbfs.units import format_seconds
-from dbfs_workers import rpc
+from dbfs_workers.serving import rpc
 
 logger = logging.getLogger(__name__)
 

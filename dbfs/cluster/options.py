@@ -8,10 +8,10 @@ from typing import Any
 import distributed
 from distributed.core import Server
 
-from dbfs.calls import without_option
+from dbfs.base.calls import without_option
+from dbfs.base.integers import whole_count
 from dbfs.errors import InvalidCallError
-from dbfs.integers import whole_count
-from dbfs_workers.gpus import visible_gpus
+from dbfs_workers.base.gpus import visible_gpus
 
 # Dask's cluster sets these itself, and so does dbfs: a caller's value would be dropped, or fail as given twice.
 _NOT_TAKEN = {"self", "nthreads", "dashboard", "services", "scheduler_ip", "scheduler_file", "loop", "asynchronous"}

@@ -17,9 +17,9 @@ import psutil
 
 from dbfs.cluster.awaiting import sync
 from dbfs.cluster.gang import run_within
-from dbfs_workers import ports
-from dbfs_workers.ports import LINES, OTHER, WEB, OpenPort, Reach
-from dbfs_workers.text import printable
+from dbfs_workers.base.text import printable
+from dbfs_workers.serving import ports
+from dbfs_workers.serving.ports import LINES, OTHER, WEB, OpenPort, Reach
 
 # Seconds that a process has to list its ports: a stopped one must not hold up the list of the others.
 _ANSWER_SECONDS: Final = 3.0

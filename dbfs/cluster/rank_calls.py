@@ -14,9 +14,9 @@ from dbfs.cluster.awaiting import begin, check_cancelled, outcome, require_open,
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang
 from dbfs.errors import GraphNotFoundError, StaleRunError, WorkerLostError
-from dbfs_workers import rpc
-from dbfs_workers.messages import WorkerMessage
-from dbfs_workers.rpc import A, Envelope
+from dbfs_workers.serving import rpc
+from dbfs_workers.serving.messages import WorkerMessage
+from dbfs_workers.serving.rpc import A, Envelope
 
 # Seconds that opening a connection to a worker may take.
 _OPEN_SECONDS = 2.0

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from dbfs.records import WorkerStatus
-from dbfs_workers.rpc import A_co, Message
+from dbfs.base.records import WorkerStatus
+from dbfs_workers.serving.rpc import A_co, Message
 
 
 class SchedulerMessage(Message[A_co]):

@@ -10,7 +10,7 @@ import prometheus_client
 from distributed.http.prometheus import PrometheusCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from dbfs.records import WorkerState
+from dbfs.base.records import WorkerState
 
 if TYPE_CHECKING:
     from dbfs.service.entries import GraphEntry

@@ -36,18 +36,18 @@ from distributed.dashboard.core import BokehApplication
 from distributed.dashboard.scheduler import template_variables
 from tornado.ioloop import IOLoop
 
+from dbfs.base.records import short_name, waits_for
+from dbfs.base.units import format_bytes, format_seconds
 from dbfs.cluster.worker_states import rank_order
 from dbfs.dashboard import PATH
 from dbfs.dashboard.trail import Trail, trail_of
-from dbfs.records import short_name, waits_for
-from dbfs.units import format_bytes, format_seconds
-from dbfs_workers.text import printable
+from dbfs_workers.base.text import printable
 
 if TYPE_CHECKING:
     import distributed
     from bokeh.document import Document
 
-    from dbfs.records import FinishedRun, WorkerStatus
+    from dbfs.base.records import FinishedRun, WorkerStatus
     from dbfs.service.entries import GraphEntry, RunEntry
     from dbfs.service.scheduler import SchedulerService
 

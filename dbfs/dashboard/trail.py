@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.records import RunProgress, short_name
-from dbfs_workers.reports import COUNT_FIELDS, levels_of_rows
+from dbfs.base.records import RunProgress, short_name
+from dbfs_workers.search.reports import COUNT_FIELDS, levels_of_rows
 
 if TYPE_CHECKING:
-    from dbfs.records import EarlyEnd, FinishedRun
+    from dbfs.base.records import EarlyEnd, FinishedRun
     from dbfs.service.entries import RunEntry
     from dbfs.service.scheduler import SchedulerService
-    from dbfs_workers.reports import RankReport
+    from dbfs_workers.search.reports import RankReport
 
 # Largest number of points of a plot, and of letters of a graph's name in its title.
 _MOST, _NAME = 2000, 60

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.records import short_name
 from dbfs.errors import MissingPackageError
 from dbfs.graph.counts import vertices_in_words
-from dbfs.records import short_name
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

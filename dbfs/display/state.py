@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import distributed
 
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.records import GraphStatus, RunStatus, WorkerStatus
+from dbfs.base.units import format_bytes
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
-from dbfs.records import GraphStatus, RunStatus, WorkerStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListGraphs, ListRuns, ListWorkers
-from dbfs.units import format_bytes
 
 
 @dataclass(frozen=True)

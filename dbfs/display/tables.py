@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from rich import box
 from rich.table import Table
 
+from dbfs.base.units import format_bytes
 from dbfs.graph.counts import edges_in_words, vertices_in_words
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
-from dbfs.units import format_bytes
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 
 def describe(graph: Graph) -> str:

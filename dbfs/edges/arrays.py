@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.errors import EdgeInputError
-from dbfs_workers.storage.pieces import Edges
-from dbfs_workers.storage.stripe import MOST_SMALL_IDS
-from dbfs_workers.storage.symmetry import MODULUS, imbalance_of_edges
+from dbfs_workers.building.pieces import Edges
+from dbfs_workers.building.symmetry import MODULUS, imbalance_of_edges
+from dbfs_workers.search.partition.stripe import MOST_SMALL_IDS
 
 
 @dataclass(frozen=True)

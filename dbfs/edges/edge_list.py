@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import TruncatedFileError
-from dbfs_workers.storage.pieces import Piece
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
+from dbfs_workers.building.pieces import Piece
 
 IdKind: TypeAlias = Literal["integer", "string"]
 """What an id, or a part of an id that is a tuple, can be."""
@@ -64,7 +64,7 @@ class EdgeList(ABC):
     Attributes:
         name: the edges' name in messages and listings: a path, or a generator's spec, in its printable form.
         n: number of vertices; the pieces then hold vertices 0..n-1. None if the pieces hold ids (see
-            ``dbfs_workers.storage.id_table``): the vertices are then the distinct ids, numbered in ascending order.
+            ``dbfs_workers.ids.table``): the vertices are then the distinct ids, numbered in ascending order.
         m: number of edges in all pieces; None if unknown before reading. If known, reading another number of edges is
             an error (a truncated file).
         directed: whether edges can be crossed in one direction only.

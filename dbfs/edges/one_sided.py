@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.file import FileEdges
 from dbfs.errors import FormatError
-from dbfs_workers.storage.pieces import Edges
-from dbfs_workers.storage.symmetry import missing_reverses
+from dbfs_workers.building.pieces import Edges
+from dbfs_workers.building.symmetry import missing_reverses
 
 
 @dataclass(frozen=True, order=True)

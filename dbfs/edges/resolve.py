@@ -19,7 +19,7 @@ from dbfs.edges.tables.ids import as_strings
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
 from dbfs.edges.tables.pairs import is_pairs, open_pairs
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs_workers.storage.id_sequence import IdSequence
+from dbfs_workers.ids.sequence import IdSequence
 
 if TYPE_CHECKING:
     import scipy.sparse

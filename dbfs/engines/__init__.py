@@ -7,8 +7,8 @@ stay on the workers. ``choose`` is the only place that selects an engine.
 from dbfs import config
 from dbfs.engines.interface import Engine, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.engines.resident import ResidentEngine
-from dbfs.engines.taskgraph import TaskGraphEngine
 from dbfs.errors import InvalidOptionError
+from dbfs.features.taskgraph.engine import TaskGraphEngine
 
 ENGINES = ("auto", "resident", "taskgraph")
 

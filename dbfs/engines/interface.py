@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import distributed
 from numpy.typing import NDArray
 
+from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, release
-from dbfs.records import GraphRecord, RunProgress
-from dbfs_workers.levels.counts import LevelCounts
-from dbfs_workers.reads.messages import KeptLabels
-from dbfs_workers.spec import RunSpec
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.taskgraph.counts import LevelCounts
+from dbfs_workers.serving.reads.messages import KeptLabels
 
 SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
 """Fields of ``LevelReport`` that sum the ranks' counts."""
@@ -22,7 +22,7 @@ SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered"
 
 @dataclass(frozen=True)
 class LevelReport:
-    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.levels.state.Row``.
+    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.search.levels.state.Row``.
 
     A traversal of more than 4,096 levels has reports of several levels each, with the sums over these.
 

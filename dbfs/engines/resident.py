@@ -1,7 +1,7 @@
 """The resident engine: one call to the service starts the gang, and the levels run inside the workers.
 
 The service (``dbfs.service.scheduler``) queues the run, and rank 0 leads it. The workers run the levels together
-(``dbfs_workers.levels.loop``). They return counts and timings; the labels stay on them.
+(``dbfs_workers.search.levels.loop``). They return counts and timings; the labels stay on them.
 """
 
 import functools
@@ -12,17 +12,17 @@ import distributed
 import numpy as np
 
 from dbfs import config
+from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang
 from dbfs.engines.interface import SUMMED, InPositions, LevelReport, Outcome, Progress, PublishedLabels
-from dbfs.records import GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
 from dbfs.service.runs import RunSender
-from dbfs_workers.reads.messages import KeptLabels
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, levels_of_rows
-from dbfs_workers.spec import RunSpec, direction_name
-from dbfs_workers.storage.labels import label_key
+from dbfs_workers.base.spec import RunSpec, direction_name
+from dbfs_workers.search.partition.labels import label_key
+from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, levels_of_rows
+from dbfs_workers.serving.reads.messages import KeptLabels
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
 _FRONTIER = COUNT_FIELDS.index("frontier")

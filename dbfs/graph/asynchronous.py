@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import distributed
 
-from dbfs.analytics import Components, Landmarks
 from dbfs.cluster.awaiting import AsyncView, awaited, forwarded, in_thread, unchanged
 from dbfs.cluster.own_process import StaysHere
-from dbfs.graph.batch import BatchResult
+from dbfs.features.batches import Components, Landmarks
+from dbfs.features.batches.batch import BatchResult
+from dbfs.features.living.living import LOOK_SECONDS, Change, Watch
+from dbfs.features.subgraphs.subgraph import Neighbourhood
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.distances import Nearest
 from dbfs.graph.graph import Graph
-from dbfs.graph.living import LOOK_SECONDS, Change, Watch
 from dbfs.graph.result import BFSResult
-from dbfs.graph.subgraph import Neighbourhood
 from dbfs.graph.tabular import Tabular
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from dbfs.base.records import GraphRecord
     from dbfs.engines import LevelReport
-    from dbfs.records import GraphRecord
-    from dbfs_workers.storage.ordering import DegreeOrder
+    from dbfs_workers.search.partition.ordering import DegreeOrder
 
 P = ParamSpec("P")
 S = TypeVar("S", bound=StaysHere)

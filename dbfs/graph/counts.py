@@ -1,8 +1,8 @@
 """Counts of a graph that the build took; reading them needs no worker."""
 
-from dbfs.records import Formed, GraphRecord
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.text import counted
+from dbfs.base.records import Formed, GraphRecord
+from dbfs_workers.base.text import counted
+from dbfs_workers.search.partition.stripe import Stripe
 
 
 class GraphCounts:

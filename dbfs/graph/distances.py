@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.memory import require_room
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.tabular import SHOWN, Card, Pair, Tabular
-from dbfs.memory import require_room
-from dbfs_workers.storage.label_table import nullable, taken, whole_table
+from dbfs_workers.ids.label_table import nullable, taken, whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.graph.graph import Graph
-    from dbfs_workers.storage.id_sequence import CallerIds
+    from dbfs_workers.ids.sequence import CallerIds
 
 
 class DistanceMatrix(np.ndarray[tuple[int, int], np.dtype[np.int32]], Tabular):

@@ -13,8 +13,11 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics.degrees import sample_sources
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.integers import vertex_number, whole_count
+from dbfs.base.progress import ProgressOption
+from dbfs.base.records import Formed, GraphRecord, RunProgress
+from dbfs.base.units import format_bytes
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.gang import Gang
 from dbfs.cluster.own_process import StaysHere
@@ -27,27 +30,26 @@ from dbfs.errors import (
     ResultReleasedError,
     WorkerLostError,
 )
-from dbfs.graph.batch import KEPT, BatchResult, batch
+from dbfs.features.batches.batch import KEPT, BatchResult, batch
+from dbfs.features.living.living import Living, Update, Updates, Watch
+from dbfs.features.subgraphs.subgraph import Neighbourhood, Subgraph, chosen_subgraph, neighbours
 from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
+from dbfs.graph.degrees import sample_sources
 from dbfs.graph.ids import IdLookup
-from dbfs.graph.living import Living, Update, Updates, Watch
 from dbfs.graph.numbering import Numbering
 from dbfs.graph.result import BFSResult
-from dbfs.graph.subgraph import Neighbourhood, Subgraph, chosen_subgraph, neighbours
 from dbfs.graph.traversing import stream, traverse
-from dbfs.integers import vertex_number, whole_count
-from dbfs.progress import ProgressOption
-from dbfs.records import Formed, GraphRecord, RunProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph, UnloadGraph
-from dbfs.units import format_bytes
-from dbfs_workers.storage.id_sequence import handed_out
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.ids.sequence import handed_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dbfs.analytics import (
+    from dbfs.edges.resolve import EdgeSource
+    from dbfs.edges.tables.ends import ColumnNames
+    from dbfs.features.batches import (
         Components,
         DiameterBounds,
         EdgeMeasure,
@@ -56,13 +58,11 @@ if TYPE_CHECKING:
         NeighbourhoodFunction,
         VertexMeasure,
     )
-    from dbfs.analytics.degrees import DegreeCounts
-    from dbfs.edges.resolve import EdgeSource
-    from dbfs.edges.tables.ends import ColumnNames
+    from dbfs.graph.degrees import DegreeCounts
     from dbfs.graph.distances import DistanceMatrix
-    from dbfs_workers.storage.id_sequence import CallerIds
-    from dbfs_workers.storage.id_table import IdType
-    from dbfs_workers.storage.ordering import DegreeOrder
+    from dbfs_workers.ids.sequence import CallerIds
+    from dbfs_workers.ids.table import IdType
+    from dbfs_workers.search.partition.ordering import DegreeOrder
 
 
 @public
@@ -479,7 +479,7 @@ class Graph(StaysHere, GraphCounts):
             InvalidOptionError: ``k`` is below 0.
             InvalidOptionTypeError: ``k`` is not an integer.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.khop_sizes(self, k, vertices, measures.Options(progress=progress, checkpoint=checkpoint))
 
@@ -500,7 +500,7 @@ class Graph(StaysHere, GraphCounts):
         finds all other components at once, however many there are. A rank takes 4 bytes of memory for each vertex of
         the graph, the client 32. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
         """
-        from dbfs.analytics.components import components
+        from dbfs.features.components.components import components
 
         return components(self)
 
@@ -515,7 +515,7 @@ class Graph(StaysHere, GraphCounts):
             DirectedGraphError: the graph is directed.
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
         """
-        from dbfs.analytics.diameter import eccentricity_bound
+        from dbfs.features.batches.diameter import eccentricity_bound
 
         return eccentricity_bound(self, source)
 
@@ -541,8 +541,8 @@ class Graph(StaysHere, GraphCounts):
             InvalidVertexError: the graph has no vertices.
             Other errors as for ``eccentricity``.
         """
-        from dbfs.analytics.diameter import diameter
-        from dbfs.analytics.measures import Options
+        from dbfs.features.batches.diameter import diameter
+        from dbfs.features.batches.measures import Options
 
         return diameter(self, Options(progress=progress, checkpoint=checkpoint))
 
@@ -555,8 +555,8 @@ class Graph(StaysHere, GraphCounts):
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> int:
         """Return the smallest eccentricity, as NetworkX's ``radius``; everything else as for ``diameter``."""
-        from dbfs.analytics.diameter import radius
-        from dbfs.analytics.measures import Options
+        from dbfs.features.batches.diameter import radius
+        from dbfs.features.batches.measures import Options
 
         return radius(self, Options(progress=progress, checkpoint=checkpoint))
 
@@ -585,7 +585,7 @@ class Graph(StaysHere, GraphCounts):
             FormatError, UnreadableFileError, OutputError: the checkpoint is none, or can't be read or written.
             Other errors as for ``bfs_batch``.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.eccentricity(self, vertices, measures.Options(progress=progress, checkpoint=checkpoint))
 
@@ -623,7 +623,7 @@ class Graph(StaysHere, GraphCounts):
             InvalidOptionTypeError: ``sample`` or ``seed`` is not an integer.
             Other errors as for ``eccentricity``, but a graph need not be connected.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.closeness_centrality(
             self, vertices, wf_improved, measures.Options(sample, seed, progress, checkpoint)
@@ -644,7 +644,7 @@ class Graph(StaysHere, GraphCounts):
 
         Directions, arguments and errors as for ``closeness_centrality``.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.harmonic_centrality(self, vertices, measures.Options(sample, seed, progress, checkpoint))
 
@@ -683,7 +683,7 @@ class Graph(StaysHere, GraphCounts):
             InvalidOptionError: the graph has the layout 2d, or is directed and was loaded without in-edges.
             Other errors as for ``closeness_centrality``.
         """
-        from dbfs.analytics import betweenness, measures
+        from dbfs.features.batches import betweenness, measures
 
         options = measures.Options(sample, seed, progress, checkpoint)
         return betweenness.betweenness_centrality(self, vertices, normalized, endpoints, options)
@@ -707,7 +707,7 @@ class Graph(StaysHere, GraphCounts):
         Raises:
             GraphTooLargeError: this machine has no memory for the edges.
         """
-        from dbfs.analytics import betweenness, measures
+        from dbfs.features.batches import betweenness, measures
 
         options = measures.Options(sample, seed, progress, checkpoint)
         return betweenness.edge_betweenness_centrality(self, normalized, options)
@@ -733,7 +733,7 @@ class Graph(StaysHere, GraphCounts):
             InvalidVertexError: the graph has no vertices.
             Other errors as for ``closeness_centrality``.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.average_shortest_path_length(self, measures.Options(sample, seed, progress, checkpoint))
 
@@ -749,7 +749,7 @@ class Graph(StaysHere, GraphCounts):
 
         As NetworkX's. Errors as for ``average_shortest_path_length``, but for a disconnected graph.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.wiener_index(self, measures.Options(progress=progress, checkpoint=checkpoint))
 
@@ -769,7 +769,7 @@ class Graph(StaysHere, GraphCounts):
         Gibbons and Faloutsos, "ANF", KDD 2002. Errors as for ``average_shortest_path_length``, but a graph need not be
         connected.
         """
-        from dbfs.analytics import measures
+        from dbfs.features.batches import measures
 
         return measures.neighbourhood_function(self, measures.Options(sample, seed, progress, checkpoint))
 
@@ -799,7 +799,7 @@ class Graph(StaysHere, GraphCounts):
             GraphTooLargeError: this machine has no memory for the array.
             Other errors as for ``bfs_batch``.
         """
-        from dbfs.analytics.sweeps import distance_matrix
+        from dbfs.features.batches.sweeps import distance_matrix
 
         return distance_matrix(self, sources, targets, progress)
 
@@ -834,7 +834,7 @@ class Graph(StaysHere, GraphCounts):
             InvalidVertexError: the graph has no vertices.
             Other errors as for ``bfs``.
         """
-        from dbfs.analytics.landmarks import landmarks
+        from dbfs.features.batches.landmarks import landmarks
 
         return landmarks(self, k, progress, checkpoint)
 
@@ -845,7 +845,7 @@ class Graph(StaysHere, GraphCounts):
         A degree is the number of edges stored at a vertex: duplicates count, a self-loop counts once. In a directed
         graph it is the out-degree. The workers count. Errors as for ``components``.
         """
-        from dbfs.analytics.degrees import degree_counts
+        from dbfs.graph.degrees import degree_counts
 
         return degree_counts(self)
 
@@ -933,7 +933,7 @@ class Graph(StaysHere, GraphCounts):
             WorkerLostError, DeadlineExceededError: a worker was lost, or the deadline has passed.
             ResultReleasedError: the graph was unloaded.
         """
-        from dbfs.graph.saving import save
+        from dbfs.features.saved.saving import save
 
         self.refresh()
         return save(self.gang, self.record, path, replace=replace)

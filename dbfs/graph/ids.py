@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.integers import vertex_number
+from dbfs.base.records import GraphRecord
 from dbfs.cluster.gang import Gang
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import EdgeInputError, InvalidVertexError, InvalidVertexTypeError
-from dbfs.integers import vertex_number
-from dbfs.records import GraphRecord
-from dbfs_workers.messages import WorkerMessage
-from dbfs_workers.reads.messages import FindIds, FindIdsAround, FindLaterIds, FindLaterVertices, FindVertices
-from dbfs_workers.rpc import A
-from dbfs_workers.storage.id_sequence import IdSequence, value_of
-from dbfs_workers.storage.id_table import (
+from dbfs_workers.base.text import printable
+from dbfs_workers.ids.sequence import IdSequence, value_of
+from dbfs_workers.ids.table import (
     ABSENT,
     INTEGER,
     as_ids,
@@ -34,10 +32,12 @@ from dbfs_workers.storage.id_table import (
     ranges_of,
     take,
 )
-from dbfs_workers.text import printable
+from dbfs_workers.serving.messages import WorkerMessage
+from dbfs_workers.serving.reads.messages import FindIds, FindIdsAround, FindLaterIds, FindLaterVertices, FindVertices
+from dbfs_workers.serving.rpc import A
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.ids.table import Ids
 
 MOST_ANSWERS: Final = 4096
 """Answers that the client keeps in each direction."""

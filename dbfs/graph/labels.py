@@ -1,6 +1,6 @@
 """How a client reads the labels of a result: whole, as vertices at some distances, or as the path to a vertex.
 
-Ranks on the client's host write whole labels into its label buffer (``dbfs_workers.reads.label_buffer``), in order of
+Ranks on the client's host write whole labels into its label buffer (``dbfs_workers.serving.reads.label_buffer``), in order of
 vertices. Ranks elsewhere send their rows, which are put into their places here.
 """
 
@@ -25,8 +25,9 @@ from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
-from dbfs_workers.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
-from dbfs_workers.reads.messages import (
+from dbfs_workers.search.partition.stripe import NO_VERTEX
+from dbfs_workers.serving.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
+from dbfs_workers.serving.reads.messages import (
     FindChanged,
     FindRows,
     KeptLabels,
@@ -37,12 +38,11 @@ from dbfs_workers.reads.messages import (
     WriteByVertex,
     WriteLabels,
 )
-from dbfs_workers.rpc import A
-from dbfs_workers.storage.stripe import NO_VERTEX
+from dbfs_workers.serving.rpc import A
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph
-    from dbfs_workers.storage.ordering import DegreeOrder
+    from dbfs_workers.search.partition.ordering import DegreeOrder
 
 FEW_VERTICES: Final = 1 << 16
 """Vertices of a graph up to which each rank sends its rows: one message takes less time than the buffer's pages."""

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import distributed
 
 from dbfs import config
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
+from dbfs.base.progress import ProgressOption, build_reporter
+from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
+from dbfs.base.units import format_bytes
 from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable
-from dbfs.building.layout import choose_layout
-from dbfs.building.saved import with_mapping
-from dbfs.calls import public
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
@@ -26,18 +28,16 @@ from dbfs.cluster.local import ends_with_process
 from dbfs.edges.edge_list import EdgeList, tell_left_out
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
+from dbfs.features.grid.layout import choose_layout
+from dbfs.features.living.living import Updates
+from dbfs.features.saved.building import with_mapping
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
-from dbfs.graph.living import Updates
-from dbfs.integers import whole_count
 from dbfs.lab import CHOICES
-from dbfs.progress import ProgressOption, build_reporter
-from dbfs.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
 from dbfs.service.client import ServiceClient, error_words
 from dbfs.service.messages import AddGraph, ChooseBackend, EndLoad, ListGraphs, OpenGraph, Reserve
-from dbfs.units import format_bytes
-from dbfs_workers.received import require
-from dbfs_workers.text import GraphName, printable
+from dbfs_workers.base.received import require
+from dbfs_workers.base.text import GraphName, printable
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource

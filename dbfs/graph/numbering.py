@@ -15,18 +15,18 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.records import GraphRecord
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, ResultReleasedError, StaleRunError
-from dbfs.records import GraphRecord
-from dbfs_workers.reads.messages import ReadOrder
-from dbfs_workers.spec import RunSpec
-from dbfs_workers.tasks import queries
-from dbfs_workers.tasks.validation import place_order
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.validation.tasks import place_order
+from dbfs_workers.serving import queries
+from dbfs_workers.serving.reads.messages import ReadOrder
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.ordering import DegreeOrder
+    from dbfs_workers.search.partition.ordering import DegreeOrder
 
 # Entries of the order that a rank looks up, at most: so many, or this share of all. An entry takes 12 bytes on its
 # way, the whole order 8 bytes a vertex, but only once.

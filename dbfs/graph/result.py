@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import engines
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
+from dbfs.base.units import format_rate, format_seconds
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
+from dbfs.features.validation.validate import validate
 from dbfs.graph import tables
 from dbfs.graph.distances import Nearest
 from dbfs.graph.labels import LabelReader
 from dbfs.graph.tabular import Card, Tabular, polars_frame
-from dbfs.integers import whole_count
-from dbfs.units import format_rate, format_seconds
-from dbfs.validation.validate import validate
-from dbfs_workers.reads.messages import KeptLabels
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.label_table import data_frame
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.ids.label_table import data_frame
+from dbfs_workers.serving.reads.messages import KeptLabels
 
 if TYPE_CHECKING:
     import os
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
+    from dbfs.features.subgraphs.subgraph import Subgraph
     from dbfs.graph.graph import Graph
-    from dbfs.graph.subgraph import Subgraph
-    from dbfs_workers.storage.id_sequence import CallerIds
+    from dbfs_workers.ids.sequence import CallerIds
 
 
 @public

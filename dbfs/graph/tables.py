@@ -12,12 +12,12 @@ import numpy as np
 
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release
-from dbfs.graph.subgraph import Subgraph
+from dbfs.features.subgraphs.subgraph import Subgraph
 from dbfs.graph.tabular import require_compression
-from dbfs_workers.storage.id_table import from_python
-from dbfs_workers.storage.label_table import NO_PREDECESSOR, column, data_frame, label_table, places_of, taken
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.tasks import tables
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.ids.label_table import NO_PREDECESSOR, column, data_frame, label_table, places_of, taken
+from dbfs_workers.ids.table import from_python
+from dbfs_workers.serving import tables
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.tables.about import About
 from dbfs.errors import InvalidOptionError, MissingPackageError
-from dbfs_workers.storage.label_table import data_frame
-from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.ids.label_table import data_frame
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dbfs import engines
+from dbfs.base.integers import whole_count
+from dbfs.base.progress import ProgressOption, run_reporter
+from dbfs.base.records import RunProgress
 from dbfs.cluster.awaiting import require_open
 from dbfs.cluster.deadline import of_call
 from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
 from dbfs.graph.result import BFSResult
-from dbfs.integers import whole_count
 from dbfs.lab import STRATEGIES, parse
-from dbfs.progress import ProgressOption, run_reporter
-from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient
-from dbfs_workers.spec import DIRECTIONS, RunSpec, TraversalSpec
-from dbfs_workers.text import counted
+from dbfs_workers.base.spec import DIRECTIONS, RunSpec, TraversalSpec
+from dbfs_workers.base.text import counted
 
 if TYPE_CHECKING:
     from dbfs.graph.graph import Graph

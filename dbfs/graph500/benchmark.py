@@ -23,22 +23,22 @@ from typing import Any
 import dask
 import distributed
 
-from dbfs import progress as progresses
+from dbfs.base import progress as progresses
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
+from dbfs.base.units import format_seconds
 from dbfs.building.build import BuildOptions, check_fit
-from dbfs.calls import public
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client, roster
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import kronecker
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, ValidationError
+from dbfs.features.validation.validate import validate
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import choose_backend, load
 from dbfs.graph500.output import block, statistics
-from dbfs.integers import whole_count
 from dbfs.service.client import ServiceClient
-from dbfs.units import format_seconds
-from dbfs.validation.validate import validate
 
 EDGEFACTOR = 16
 ROOTS = 64

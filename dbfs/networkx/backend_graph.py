@@ -18,7 +18,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
 from dbfs.cluster.connect import connect
 from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
@@ -26,9 +27,8 @@ from dbfs.edges.tables.graphs import require_both_ways
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import load
-from dbfs.integers import whole_count
-from dbfs_workers.storage.id_sequence import value_of
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.ids.sequence import value_of
 
 
 class Way(enum.Enum):

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import betweenness, measures, sweeps
+from dbfs.features.batches import betweenness, measures, sweeps
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph, Way
 from dbfs.networkx.paths import require

@@ -9,10 +9,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import measures
-from dbfs.analytics.diameter import Measure, eccentricities
-from dbfs.analytics.measures import Options
 from dbfs.errors import DisconnectedGraphError
+from dbfs.features.batches import measures
+from dbfs.features.batches.diameter import Measure, eccentricities
+from dbfs.features.batches.measures import Options
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
 from dbfs.networkx.registry import NO_TRAVERSAL, NO_WEIGHTS, offered

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import sweeps
+from dbfs.features.batches import sweeps
 from dbfs.graph.result import BFSResult
 from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
 

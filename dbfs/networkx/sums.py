@@ -10,8 +10,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.analytics import measures
 from dbfs.errors import InvalidOptionTypeError
+from dbfs.features.batches import measures
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
 from dbfs.networkx.components import is_connected, is_strongly_connected

@@ -2,7 +2,7 @@
 
 In: clients' messages (``messages``), sent by the client's half, ``client.ServiceClient``. The scheduler's half,
 ``scheduler.SchedulerService``, answers them and sends messages to the workers' half,
-``dbfs_workers.plugin.WorkerService``. Out: a graph's record, the ranks' reports of a run, or a typed error.
+``dbfs_workers.serving.plugin.WorkerService``. Out: a graph's record, the ranks' reports of a run, or a typed error.
 
 The steps of a run, from the client's call to the levels:
 

@@ -16,7 +16,9 @@ from typing import Any
 
 import distributed
 
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.records import NO_PROGRESS, RunProgress
+from dbfs.base.units import format_seconds
 from dbfs.cluster import local
 from dbfs.cluster.awaiting import (
     awaitable,
@@ -44,7 +46,6 @@ from dbfs.errors import (
     SchedulerLostError,
     VersionMismatchError,
 )
-from dbfs.records import NO_PROGRESS, RunProgress
 from dbfs.service.messages import (
     AddGraph,
     CancelRun,
@@ -57,11 +58,10 @@ from dbfs.service.messages import (
     SchedulerMessage,
     TryGang,
 )
-from dbfs.units import format_seconds
-from dbfs_workers import rpc
-from dbfs_workers.rpc import A
-from dbfs_workers.spec import TraversalPlace
-from dbfs_workers.text import LONGEST_NAME, printable
+from dbfs_workers.base.spec import TraversalPlace
+from dbfs_workers.base.text import LONGEST_NAME, printable
+from dbfs_workers.serving import rpc
+from dbfs_workers.serving.rpc import A
 
 _DROP_SECONDS = 0.2
 """Seconds that dropped labels wait, at most, for a run that takes them along."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbfs import errors
-from dbfs.records import GraphRecord
+from dbfs.base.records import GraphRecord
 from dbfs.service import log
 from dbfs.service.entries import GraphEntry, Reservation
 from dbfs.service.messages import EndLoad, Introduce, NoteSave

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
+from dbfs.base.units import format_seconds
 from dbfs.errors import (
     DbfsError,
     DeadlineExceededError,
@@ -22,11 +24,9 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
 from dbfs.service.messages import RunEnd, UpdateReport
-from dbfs.units import format_seconds
-from dbfs_workers.turns.requests import error_of, read_answer
-from dbfs_workers.updates.messages import CommitUpdate
+from dbfs_workers.features.living.messages import CommitUpdate
+from dbfs_workers.serving.turns.requests import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000

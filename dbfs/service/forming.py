@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from dbfs.base.records import Formed, GraphIds, GraphRecord
 from dbfs.cluster.gang import host_of
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
-from dbfs.records import Formed, GraphIds, GraphRecord
 from dbfs.service.worker_calls import WorkerCall, all_answers
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.messages import (
+from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.messages import (
     ConnectExchange,
     DisconnectExchange,
     GetGpu,
@@ -23,8 +24,7 @@ from dbfs_workers.messages import (
     OfferExchange,
     WorkerMessage,
 )
-from dbfs_workers.rpc import NAME
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.serving.rpc import NAME
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from typing import Final
 
 import distributed
 
+from dbfs.base.records import GraphRecord
 from dbfs.errors import ClientError, GraphNotFoundError, NameTakenError, WorkerLostError
-from dbfs.records import GraphRecord
 from dbfs.service import forming
 from dbfs.service.entries import GraphEntry, Reservation
 from dbfs.service.messages import Reserve
 from dbfs.service.worker_calls import WorkerCalls
-from dbfs_workers.messages import DisconnectExchange, LeaveGang
+from dbfs_workers.serving.messages import DisconnectExchange, LeaveGang
 
 # The client under whose name the scheduler keeps the keys of all graphs, as Dask does for published datasets. With a
 # name for each graph, ``scheduler.clients`` would keep an entry for each graph that was ever loaded.

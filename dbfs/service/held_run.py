@@ -1,6 +1,6 @@
 """The client's half of a run of Dask tasks: waits for the run's turn, and holds the workers until the run is over.
 
-``dbfs.service.task_runs`` is the scheduler's half.
+``dbfs.features.taskgraph.runs`` is the scheduler's half.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from dbfs.base.records import RunProgress
 from dbfs.cluster.awaiting import begin, outcome, scheduler_of
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
-from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.messages import AwaitEnd, Enqueue, RunEnd, TellTurn
-from dbfs_workers import rpc
-from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import Pickled
+from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving import rpc
+from dbfs_workers.serving.rpc import Pickled
 
 # Seconds between two notes of the progress. A note takes a millisecond of the client and another of the scheduler.
 _NOTE_EVERY: Final = 0.1

@@ -5,11 +5,11 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import Any
 
+from dbfs.base.records import EarlyEnd, FinishedRun
 from dbfs.errors import RunCancelledError
-from dbfs.records import EarlyEnd, FinishedRun
 from dbfs.service import log
 from dbfs.service.entries import RunEntry
-from dbfs_workers.reports import RankReport, RunSummary
+from dbfs_workers.search.reports import RankReport, RunSummary
 
 _RUNS_KEPT = 100
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import distributed
 
-from dbfs.calls import public
+from dbfs.base.calls import public
+from dbfs.base.records import GraphStatus, RunStatus
 from dbfs.cluster.awaiting import AsyncView, awaitable, awaited, unchanged
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
-from dbfs.records import GraphStatus, RunStatus
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CancelRun, ListGraphs, ListRuns
 

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dbfs.records import FinishedRun, GraphRecord, WorkerStatus
+from dbfs.base.records import FinishedRun, GraphRecord, WorkerStatus
+from dbfs.base.units import format_bytes, format_seconds
 from dbfs.service.entries import GraphEntry, RunEntry
-from dbfs.units import format_bytes, format_seconds
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
 
 GRAPHS: Final = "dbfs.graphs"
 """Name of the log of graphs."""

@@ -1,6 +1,6 @@
 """Every message that the scheduler answers, as a frozen dataclass. ``SchedulerService`` and its parts handle them.
 
-Clients send them by ``ServiceClient``. Workers' messages are in ``dbfs_workers.messages``: the fields and answers here
+Clients send them by ``ServiceClient``. Workers' messages are in ``dbfs_workers.serving.messages``: the fields and answers here
 are records of ``dbfs``, which workers do not import.
 """
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.cluster.worker_states import ListWorkers as ListWorkers
 from dbfs.cluster.worker_states import SchedulerMessage as SchedulerMessage
 from dbfs.errors import DbfsError
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
-from dbfs_workers.lines.line import Address
-from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import TraversalPlace
-from dbfs_workers.text import GraphName, Identifier, ShownText
-from dbfs_workers.turns.requests import Answer, Work
+from dbfs_workers.base.lines.line import Address
+from dbfs_workers.base.spec import TraversalPlace
+from dbfs_workers.base.text import GraphName, Identifier, ShownText
+from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.requests import Answer, Work
 
 Stage = tuple[int, int, int, int]
 """Counts of the tasks of one name: tasks under way, tasks that are over, all tasks, bytes of the results so far."""
@@ -410,7 +410,7 @@ class CancelRun(SchedulerMessage[None]):
 
 @dataclass(frozen=True)
 class PublishLabels(SchedulerMessage[None]):
-    """Make traversals' labels Dask data of a client, under the keys of ``dbfs_workers.storage.labels.label_key``.
+    """Make traversals' labels Dask data of a client, under the keys of ``dbfs_workers.search.partition.labels.label_key``.
 
     Attributes:
         graph_id: the graph.

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import distributed
 from tornado.ioloop import PeriodicCallback
 
-from dbfs.records import RunProgress, WorkerState
+from dbfs.base.records import RunProgress, WorkerState
 from dbfs.service.entries import RunEntry
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs.service.worker_watch import WorkerWatch
-from dbfs_workers.messages import GetRankProgress
-from dbfs_workers.reports import RankProgress
-from dbfs_workers.spec import direction_name
+from dbfs_workers.base.spec import direction_name
+from dbfs_workers.search.reports import RankProgress
+from dbfs_workers.serving.messages import GetRankProgress
 
 # Seconds between two looks, and seconds more for each rank of the gang. Measured with 4 ranks on 2 busy cores: a look
 # takes 2 ms of the scheduler's time and 0.8 ms of each worker's event loop.

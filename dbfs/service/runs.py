@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 
 import distributed
 
+from dbfs.base.records import RunProgress
 from dbfs.cluster.awaiting import check_cancelled, scheduler_of
 from dbfs.cluster.deadline import GRACE_SECONDS, Deadline, of_call
 from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
-from dbfs.records import RunProgress
 from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.entries import values_of
 from dbfs.service.messages import Enqueue, TurnGrant, UpdateReport
-from dbfs_workers.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
-from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import RunSpec
-from dbfs_workers.turns.requests import Answer, Change, Request, Run, Work
+from dbfs_workers.base.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.requests import Answer, Change, Request, Run, Work
 
 Progress = Callable[[RunProgress], None]
 

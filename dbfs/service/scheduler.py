@@ -1,6 +1,6 @@
 """The scheduler's half of the service: graphs by name, and one queue of runs for the workers that graphs share.
 
-The service is a scheduler plugin; ``dbfs_workers.plugin`` is its counterpart on the workers. ``graph_table`` keeps the
+The service is a scheduler plugin; ``dbfs_workers.serving.plugin`` is its counterpart on the workers. ``graph_table`` keeps the
 data of every graph alive and forms the gangs; runs start in the order of ``queue``. When a worker or a client leaves,
 its runs end.
 """
@@ -17,6 +17,7 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import config, dashboard
+from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
 from dbfs.cluster.gang import tidy
 from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
@@ -27,7 +28,8 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
+from dbfs.features.living.updates import Updates
+from dbfs.features.taskgraph.runs import TaskRuns
 from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
@@ -56,17 +58,15 @@ from dbfs.service.messages import (
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
-from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
-from dbfs.service.updates import Updates
 from dbfs.service.worker_calls import WorkerCalls, all_answers
 from dbfs.service.worker_watch import WorkerWatch
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
-from dbfs_workers.plugin import WorkerService
-from dbfs_workers.reports import RunSummary
-from dbfs_workers.rpc import NAME, Pickled, handlers
-from dbfs_workers.turns.notes import EnterUpdate
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.reports import RunSummary
+from dbfs_workers.serving.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
+from dbfs_workers.serving.plugin import WorkerService
+from dbfs_workers.serving.rpc import NAME, Pickled, handlers
+from dbfs_workers.serving.turns.notes import EnterUpdate
 
 _UNFINISHED_STATES = ("waiting", "no-worker", "queued", "processing", "erred")
 # Runs that were cancelled before they came; a message is late by some minutes at most.

@@ -1,6 +1,6 @@
 """Turns on the scheduler: who has which gang, and when that ends.
 
-A run whose turn has come goes to rank 0, which leads it (``dbfs_workers.turns``). A client holds the turn after that if
+A run whose turn has come goes to rank 0, which leads it (``dbfs_workers.serving.turns``). A client holds the turn after that if
 its run has several traversals, or if it made the graph's last run: its runs then go to rank 0 without the scheduler.
 Such a turn lasts until another run wants one of the gang's workers, or until the client, a worker or the graph leaves
 the cluster. Rank 0 ends a turn.
@@ -24,12 +24,12 @@ from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 from dbfs.service.messages import Led, TurnGrant
 from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines.line import new_token
-from dbfs_workers.rpc import LATE_SECONDS, Pickled
-from dbfs_workers.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
-from dbfs_workers.turns.notes import NoteRuns
-from dbfs_workers.turns.requests import Work
+from dbfs_workers.base.lines.line import new_token
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.serving.turns.notes import NoteRuns
+from dbfs_workers.serving.turns.requests import Work
 
 # Seconds after a revocation in which single traversals leave their client no turn. Several clients, or threads of one,
 # then traverse in turn, and each would revoke the turn of the one before: a turn that is held costs more than it saves.

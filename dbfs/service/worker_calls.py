@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import distributed
 
+from dbfs.base.records import WorkerState
 from dbfs.errors import LateError, UnreachableError
-from dbfs.records import WorkerState
 from dbfs.service.worker_watch import WorkerWatch
-from dbfs_workers import rpc
-from dbfs_workers.messages import DisconnectExchange, LeaveGang, WorkerMessage
-from dbfs_workers.rpc import A
+from dbfs_workers.serving import rpc
+from dbfs_workers.serving.messages import DisconnectExchange, LeaveGang, WorkerMessage
+from dbfs_workers.serving.rpc import A
 
 GRACE_SECONDS = 2.0
 """Seconds that the scheduler waits for a worker that should answer at once: it may be stopped, or out of reach."""

@@ -14,7 +14,7 @@ from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
 from dbfs import config
-from dbfs.records import WorkerState, WorkerStatus
+from dbfs.base.records import WorkerState, WorkerStatus
 from dbfs.service import log
 from dbfs.service.entries import GraphEntry
 

@@ -17,12 +17,13 @@ import numpy as np
 
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.cuda import building, living
-from dbfs_workers.members.on_gpu import CudaMember, on_device
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.partition import GraphTotals, Partition
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.building import cuda as building
+from dbfs_workers.features.living import cuda_versions as living
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.members.on_gpu import CudaMember, on_device
+from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import connect
 
 SOURCES = 24

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dbfs_workers import backends
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search import backends
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
 
 ROWS = 2**22
 DEGREE = 16

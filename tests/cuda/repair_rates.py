@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.resolve import edge_list
-from dbfs_workers.cuda import building, living, repair
-from dbfs_workers.members.member import OwnedLabels
-from dbfs_workers.members.on_gpu import CudaMember, on_device
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.change_log import EdgeChanges, VersionChanges
-from dbfs_workers.storage.partition import GraphTotals, Partition
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.building import cuda as building
+from dbfs_workers.features.living import cuda_repair as repair
+from dbfs_workers.features.living import cuda_versions as living
+from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.members.member import OwnedLabels
+from dbfs_workers.search.members.on_gpu import CudaMember, on_device
+from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import connect
 
 

@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges import generate
-from dbfs_workers.errors import DbfsError
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.partition import GraphTotals, Partition
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.base.errors import DbfsError
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import oracle
 from tests.support.graphs import circulant
 from tests.support.partitions import build
 
 if TYPE_CHECKING:
-    from dbfs_workers.members.on_gpu import CudaMember
+    from dbfs_workers.search.members.on_gpu import CudaMember
 
 SECONDS = 300.0
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
@@ -68,7 +68,7 @@ def serve(rank: int, pipe: Connection) -> None:
     """Serve as one rank. The graphs come through the pipe, one after another."""
     import cupy
 
-    from dbfs_workers.members.on_gpu import CudaMember
+    from dbfs_workers.search.members.on_gpu import CudaMember
 
     cupy.cuda.Device(rank).use()
     while (wanted := pipe.recv()) is not None:

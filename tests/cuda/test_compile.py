@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from dbfs_workers.backends import batch_cuda, grid_cuda, sweeps_cuda
-from dbfs_workers.backends.cuda import KERNELS as BACKEND_KERNELS
-from dbfs_workers.cuda import layout, module
-from dbfs_workers.cuda.module import (
+from dbfs_workers.base.errors import BackendUnavailableError
+from dbfs_workers.features.batches import on_gpu as batch_cuda
+from dbfs_workers.features.batches import sweeps_cuda
+from dbfs_workers.features.grid import on_gpu as grid_cuda
+from dbfs_workers.features.lab.device import defines
+from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.strategies import parse
+from dbfs_workers.search.cuda import layout, module
+from dbfs_workers.search.cuda.backend import KERNELS as BACKEND_KERNELS
+from dbfs_workers.search.cuda.module import (
     KERNEL_FOLDER,
     KERNELS,
     LAUNCHING,
@@ -25,11 +31,7 @@ from dbfs_workers.cuda.module import (
     compile_cubin,
     headers,
 )
-from dbfs_workers.cuda.summary import SHARED_BINS, SHARED_BYTES
-from dbfs_workers.errors import BackendUnavailableError
-from dbfs_workers.lab.device import defines
-from dbfs_workers.lab.enactor import policy_constants
-from dbfs_workers.lab.strategies import parse
+from dbfs_workers.search.cuda.summary import SHARED_BINS, SHARED_BYTES
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheels here are for Linux"),
@@ -51,48 +53,56 @@ VARIANT_ROWS = [
 # The register file of a multiprocessor, of every architecture above.
 REGISTERS = 64 * 1024
 SMALL_KERNELS = {
-    "resident/summary.cu": {"dbfs_summary"},
+    "search/cuda/kernels/resident/summary.cu": {"dbfs_summary"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
     grid_cuda.SOURCE: {f"dbfs_grid_{name}" for name in grid_cuda.KERNELS},
     sweeps_cuda.SOURCE: {f"dbfs_sweeps_{name}" for name in sweeps_cuda.KERNELS},
     batch_cuda.SOURCE: {f"dbfs_batch_{name}" for name in batch_cuda.KERNELS},
-    "phases/messages.cu": {
+    "search/cuda/kernels/phases/messages.cu": {
         *("dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"),
         *("dbfs_absorb", "dbfs_measure", "dbfs_pack_found"),
     },
-    "building/kronecker.cu": {"dbfs_kronecker"},
-    "building/binning.cu": {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
-    "building/csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
-    "building/degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
-    "building/facts.cu": {"dbfs_facts", "dbfs_common_degrees"},
-    "building/merging.cu": {
+    "building/kernels/kronecker.cu": {"dbfs_kronecker"},
+    "building/kernels/binning.cu": {"dbfs_count_degrees", "dbfs_count_owners", "dbfs_bin_edges"},
+    "building/kernels/csr.cu": {"dbfs_row_offsets", "dbfs_columns"},
+    "building/kernels/degree_order.cu": {"dbfs_order_keys", "dbfs_order"},
+    "building/kernels/facts.cu": {"dbfs_facts", "dbfs_common_degrees"},
+    "features/living/kernels/merging.cu": {
         f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")
     },
-    "checks/validation.cu": {"dbfs_check_edges", "dbfs_pack_labels"},
-    "repair/repair.cu": {"dbfs_repair"},
-    "reads/by_vertex.cu": {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
-    "lab/expand_contract.cu": {"dbfs_lab_expand_contract"},
-    "lab/contract_expand.cu": {"dbfs_lab_contract_expand"},
-    "lab/two_phase.cu": {"dbfs_lab_expand", "dbfs_lab_contract"},
-    "lab/radix_bins.cu": {f"dbfs_lab_{name}" for name in ("count_by_owner", "copy_to_bins", "contract_bin")},
-    "lab/masks.cu": {"dbfs_lab_mask_expand", "dbfs_lab_mask_update"},
-    "lab/warp_centric.cu": {"dbfs_lab_warp_centric"},
-    "lab/status_array.cu": {"dbfs_lab_status_array"},
-    "lab/status_scan.cu": {"dbfs_lab_scan_status", "dbfs_lab_label_neighbours"},
-    "lab/atomic_queue.cu": {"dbfs_lab_atomic_queue"},
-    "lab/bitmap_queue.cu": {"dbfs_lab_bitmap_queue"},
-    "lab/matrix_vector.cu": {"dbfs_lab_matrix_vector"},
-    "lab/hierarchical.cu": {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
-    "lab/pages.cu": {f"dbfs_lab_{name}" for name in ("fill_pages", "read_pages", "plan_batch", "insert", "delete")},
-    "lab/phases.cu": {"dbfs_lab_gather_alone", "dbfs_lab_look_up_alone", "dbfs_lab_gather_and_look_up"},
-    "lab/degree_classes.cu": {
+    "features/validation/kernels/validation.cu": {"dbfs_check_edges", "dbfs_pack_labels"},
+    "features/living/kernels/repair.cu": {"dbfs_repair"},
+    "serving/reads/kernels/by_vertex.cu": {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
+    "features/lab/kernels/expand_contract.cu": {"dbfs_lab_expand_contract"},
+    "features/lab/kernels/contract_expand.cu": {"dbfs_lab_contract_expand"},
+    "features/lab/kernels/two_phase.cu": {"dbfs_lab_expand", "dbfs_lab_contract"},
+    "features/lab/kernels/radix_bins.cu": {
+        f"dbfs_lab_{name}" for name in ("count_by_owner", "copy_to_bins", "contract_bin")
+    },
+    "features/lab/kernels/masks.cu": {"dbfs_lab_mask_expand", "dbfs_lab_mask_update"},
+    "features/lab/kernels/warp_centric.cu": {"dbfs_lab_warp_centric"},
+    "features/lab/kernels/status_array.cu": {"dbfs_lab_status_array"},
+    "features/lab/kernels/status_scan.cu": {"dbfs_lab_scan_status", "dbfs_lab_label_neighbours"},
+    "features/lab/kernels/atomic_queue.cu": {"dbfs_lab_atomic_queue"},
+    "features/lab/kernels/bitmap_queue.cu": {"dbfs_lab_bitmap_queue"},
+    "features/lab/kernels/matrix_vector.cu": {"dbfs_lab_matrix_vector"},
+    "features/lab/kernels/hierarchical.cu": {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
+    "features/lab/kernels/pages.cu": {
+        f"dbfs_lab_{name}" for name in ("fill_pages", "read_pages", "plan_batch", "insert", "delete")
+    },
+    "features/lab/kernels/phases.cu": {
+        "dbfs_lab_gather_alone",
+        "dbfs_lab_look_up_alone",
+        "dbfs_lab_gather_and_look_up",
+    },
+    "features/lab/kernels/degree_classes.cu": {
         f"dbfs_lab_{name}"
         for name in ("write_classes", "by_threads", "by_warps", "by_blocks", "by_grid", "sort_by_class")
     },
 }
 
 LAUNCHING_KERNELS = {
-    "lab/device_launches.cu": {
+    "features/lab/kernels/device_launches.cu": {
         f"dbfs_lab_{name}" for name in ("device_loop", "device_level", "child_kernels", "large_list")
     },
 }
@@ -133,7 +143,7 @@ def functions(log: str) -> dict[str, Function]:
 @pytest.mark.parametrize("variant", VARIANT_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant) -> None:
-    cubin, log = compile_cubin("resident/resident.cu", arch, variant.defines, verbose=True)
+    cubin, log = compile_cubin("search/cuda/kernels/resident/resident.cu", arch, variant.defines, verbose=True)
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
@@ -157,10 +167,10 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "policy"),
     [
-        ("lab/atomic_queue.cu", "atomic-queue:gathering=serial"),
-        ("lab/atomic_queue.cu", "atomic-queue:gathering=serial,items=4,threads=512,storage=pages"),
-        ("lab/atomic_queue.cu", "atomic-queue:items=4"),
-        ("lab/degree_classes.cu", "degree-classes:items=4,threads=512"),
+        ("features/lab/kernels/atomic_queue.cu", "atomic-queue:gathering=serial"),
+        ("features/lab/kernels/atomic_queue.cu", "atomic-queue:gathering=serial,items=4,threads=512,storage=pages"),
+        ("features/lab/kernels/atomic_queue.cu", "atomic-queue:items=4"),
+        ("features/lab/kernels/degree_classes.cu", "degree-classes:items=4,threads=512"),
     ],
 )
 def test_queues_in_registers_take_no_local_memory(source: str, policy: str) -> None:
@@ -219,18 +229,23 @@ def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_what_does_not_link() -> None:
     _skip_without_linker()
     with pytest.raises(RuntimeError, match=r"^lab/none\.cu for sm_90: "):
-        module.link(b"\x7fELF", "sm_90", "lab/none.cu")
+        module.link(b"\x7fELF", "sm_90", "features/lab/kernels/none.cu")
 
 
 def test_the_counters_of_a_deep_run_fit_beside_the_kernels_own_variables() -> None:
-    _, log = compile_cubin("resident/summary.cu", "sm_90", DEFINES["resident/summary.cu"], verbose=True)
+    _, log = compile_cubin(
+        "search/cuda/kernels/resident/summary.cu",
+        "sm_90",
+        DEFINES["search/cuda/kernels/resident/summary.cu"],
+        verbose=True,
+    )
     shared = functions(log)["dbfs_summary"].shared
     assert shared > 0
     assert shared + 8 * SHARED_BINS <= SHARED_BYTES
 
 
 def test_every_source_is_compiled_here() -> None:
-    compiled = {*SMALL_KERNELS, *LAUNCHING_KERNELS, "resident/resident.cu"}
+    compiled = {*SMALL_KERNELS, *LAUNCHING_KERNELS, "search/cuda/kernels/resident/resident.cu"}
     assert {path.relative_to(KERNEL_FOLDER).as_posix() for path in KERNEL_FOLDER.rglob("*.cu")} == compiled
 
 
@@ -238,7 +253,7 @@ def test_every_source_is_compiled_here() -> None:
 def test_spills_would_be_seen() -> None:
     """With half the registers the kernel spills, and `functions` finds the spills in the log."""
     crowded = Variant(gang=False, predecessors=False, blocks_per_sm=2)
-    _, log = compile_cubin("resident/resident.cu", "sm_90", crowded.defines, verbose=True)
+    _, log = compile_cubin("search/cuda/kernels/resident/resident.cu", "sm_90", crowded.defines, verbose=True)
     found = functions(log)["dbfs_resident"]
     assert found.spilled > 0
     assert found.registers == 32
@@ -246,7 +261,7 @@ def test_spills_would_be_seen() -> None:
 
 def test_an_error_of_the_compiler_names_the_place() -> None:
     with pytest.raises(RuntimeError, match=r"summary\.cu for sm_90: NVRTC_ERROR_COMPILATION\n(?s:.)*DBFS_PREDECESSORS"):
-        compile_cubin("resident/summary.cu", "sm_90")
+        compile_cubin("search/cuda/kernels/resident/summary.cu", "sm_90")
 
 
 @pytest.mark.parametrize("struct", ["Csr", "Peer", "LevelRecord", "HostView", "Line", "Slot", "Control", "Params"])
@@ -260,7 +275,7 @@ def test_a_wrong_offset_or_size_does_not_compile(struct: str, monkeypatch: pytes
         wrong = f"{layout.HEADER[:at]}{int(layout.HEADER[at:end]) + 8}{layout.HEADER[end:]}"
         monkeypatch.setattr(module, "headers", lambda wrong=wrong: {**HEADERS, layout.HEADER_NAME: wrong})
         with pytest.raises(RuntimeError, match=f'static assertion failed with "{message}"'):
-            compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+            compile_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES)
 
 
 def test_fields_in_another_order_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,34 +283,34 @@ def test_fields_in_another_order_do_not_compile(monkeypatch: pytest.MonkeyPatch)
     swapped = swapped.replace("u32 swap;", "u32 ranks;")
     monkeypatch.setattr(module, "headers", lambda: {**HEADERS, layout.HEADER_NAME: swapped})
     with pytest.raises(RuntimeError, match='static assertion failed with "offset of Params::rank"'):
-        compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+        compile_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES)
 
 
 def test_another_header_is_another_file_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
-    path = cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+    path = cached_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES)
     changed = f"{layout.HEADER}\n"
     monkeypatch.setattr(module, "headers", lambda: {**HEADERS, layout.HEADER_NAME: changed})
-    assert cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES) != path
+    assert cached_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES) != path
 
 
 def test_an_architecture_nvrtc_does_not_know() -> None:
     with pytest.raises(RuntimeError, match=r"summary\.cu for sm_1: .*\n(?s:.)*gpu-architecture"):
-        compile_cubin("resident/summary.cu", "sm_1", PLAIN_DEFINES)
+        compile_cubin("search/cuda/kernels/resident/summary.cu", "sm_1", PLAIN_DEFINES)
 
 
 def test_a_compiled_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
-    path = cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+    path = cached_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES)
     assert path.parent == tmp_path
     path.write_bytes(b"kept")
-    assert cached_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES) == path
+    assert cached_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES) == path
     assert path.read_bytes() == b"kept"
-    assert cached_cubin("resident/summary.cu", "sm_80", PLAIN_DEFINES) != path
+    assert cached_cubin("search/cuda/kernels/resident/summary.cu", "sm_80", PLAIN_DEFINES) != path
     assert {made.suffix for made in tmp_path.iterdir()} == {".cubin"}
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(BackendUnavailableError, match="NVRTC, which compiles the kernels, is not installed"):
-        compile_cubin("resident/summary.cu", "sm_90", PLAIN_DEFINES)
+        compile_cubin("search/cuda/kernels/resident/summary.cu", "sm_90", PLAIN_DEFINES)

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dbfs_workers import backends
-from dbfs_workers.backends import batch_cuda
-from dbfs_workers.backends.batch import BatchOperators
-from dbfs_workers.backends.batch_cuda import CudaBatch
-from dbfs_workers.backends.protocol import Backend
-from dbfs_workers.backends.row_threads import RowThreads
-from dbfs_workers.backends.sweeps_cuda import CudaSweeps
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.exchange.staged import StagedExchange
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.batch_levels import Alone, BatchLevels, Placed
-from dbfs_workers.levels.batch_words import BatchWords, MappedMemory, MappedWords, OwnWords, PackedWords
-from dbfs_workers.spec import RunSpec
-from dbfs_workers.storage.batch import BatchScratch
-from dbfs_workers.storage.partition import Csr, Partition
-from dbfs_workers.storage.scratch import Scratch
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.batches import on_gpu as batch_cuda
+from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
+from dbfs_workers.features.batches.on_gpu import CudaBatch
+from dbfs_workers.features.batches.operators import BatchOperators
+from dbfs_workers.features.batches.storage import BatchScratch
+from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
+from dbfs_workers.features.batches.words import BatchWords, MappedMemory, MappedWords, OwnWords, PackedWords
+from dbfs_workers.search import backends
+from dbfs_workers.search.backends.protocol import Backend
+from dbfs_workers.search.cpu.row_threads import RowThreads
+from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.exchange.staged import StagedExchange
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.search.partition.scratch import Scratch
 from tests.support import graphs, standin
 from tests.support.batches import Levels, assert_looks_are_counted, assert_right, assert_swept, batches
 from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler

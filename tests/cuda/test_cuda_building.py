@@ -17,6 +17,7 @@ from dask._task_spec import DataNode
 from dask.sizeof import sizeof
 
 import dbfs
+from dbfs.base.records import GraphIds
 from dbfs.building.builder import BuildOptions, DealtPieces
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
@@ -25,15 +26,15 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVertexError
-from dbfs.records import GraphIds
-from dbfs_workers.cuda import building, device_memory, failures
-from dbfs_workers.cuda.module import KERNEL_FOLDER
-from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
-from dbfs_workers.storage.partition import Partition, describe
-from dbfs_workers.storage.pieces import GeneratedPiece
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.symmetry import MODULUS
-from dbfs_workers.tasks import build_on_gpu as tasks
+from dbfs_workers.building import cuda as building
+from dbfs_workers.building import on_gpu as tasks
+from dbfs_workers.building.pieces import GeneratedPiece
+from dbfs_workers.building.symmetry import MODULUS
+from dbfs_workers.search.cuda import device_memory, failures
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.partition.ordering import DegreeOrder, count_degrees, degree_order
+from dbfs_workers.search.partition.partition import Partition, describe
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import standin
 from tests.support.graphs import GRAPHS
 from tests.support.partitions import build
@@ -259,7 +260,10 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
 
 def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
-    assert f"constexpr u32 kMaxRanks = {building.MOST_RANKS};" in (KERNEL_FOLDER / "building/binning.cu").read_text()
+    assert (
+        f"constexpr u32 kMaxRanks = {building.MOST_RANKS};"
+        in (KERNEL_FOLDER / "building/kernels/binning.cu").read_text()
+    )
     assert building.MOST_RANKS <= building.THREADS
     source = np.arange(9), np.arange(9)
     for p in (9, building.MOST_RANKS):

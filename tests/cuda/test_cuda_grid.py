@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers import backends
-from dbfs_workers.backends import grid_cuda
-from dbfs_workers.backends.grid_cuda import CudaGrid
-from dbfs_workers.backends.protocol import Backend
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.grid import on_gpu as grid_cuda
+from dbfs_workers.features.grid.on_gpu import CudaGrid
+from dbfs_workers.search import backends
+from dbfs_workers.search.backends.protocol import Backend
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids, oracle, standin
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler

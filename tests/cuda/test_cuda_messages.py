@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.cuda_messages import queues
-from dbfs_workers.cuda.communicator import FIRST_END, HALTED, INLINE, QUEUED, STATE, Tag
-from dbfs_workers.cuda.module import KERNEL_FOLDER
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.cuda.communicator import FIRST_END, HALTED, INLINE, QUEUED, STATE, Tag
+from dbfs_workers.search.cuda.messages import queues
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import cuda_on_cpu, graphs
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
@@ -35,7 +35,7 @@ _seeds = itertools.count()
 
 
 class Kernels(NamedTuple):
-    """The kernels of a source each, and of ``phases/levels.cu`` the bottom-up one."""
+    """The kernels of a source each, and of ``search/cuda/kernels/phases/levels.cu`` the bottom-up one."""
 
     messages: ctypes.PyDLL
     levels: ctypes.PyDLL
@@ -45,8 +45,12 @@ class Kernels(NamedTuple):
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
     # Headers in place of those that a source takes from here, by the source.
     replaced = {
-        "messages": ("common/search.cuh", "phases/reserve.cuh"),
-        "levels": ("common/memory.cuh", "phases/edges.cuh", "phases/reserve.cuh"),
+        "messages": ("search/cuda/kernels/common/search.cuh", "search/cuda/kernels/phases/reserve.cuh"),
+        "levels": (
+            "search/cuda/kernels/common/memory.cuh",
+            "search/cuda/kernels/phases/edges.cuh",
+            "search/cuda/kernels/phases/reserve.cuh",
+        ),
     }
     # With the interpreter locked: the emulator runs one grid at a time.
     return Kernels(*(ctypes.PyDLL(str(compiled(tmp_path_factory, name, replaced[name]))) for name in Kernels._fields))
@@ -55,7 +59,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
 def compiled(tmp_path_factory: pytest.TempPathFactory, name: str, replaced: Iterable[str]) -> Path:
     folder, emulator = tmp_path_factory.mktemp(name), Path(cuda_on_cpu.__file__).parent
     for header in replaced:
-        (folder / header).parent.mkdir(exist_ok=True)
+        (folder / header).parent.mkdir(parents=True, exist_ok=True)
         (folder / header).touch()
     includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
     built = folder / f"{name}.so"

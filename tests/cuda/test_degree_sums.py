@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs.edges import generate
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.exchanges import connect
 from tests.support.gang import repeated
@@ -49,7 +49,7 @@ GRAPHS = {"kronecker": kronecker, "circulant": circulant_with_hub}
 def rank(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Partition, Any]]:
     import cupy
 
-    from dbfs_workers.members.on_gpu import CudaMember
+    from dbfs_workers.search.members.on_gpu import CudaMember
 
     n, src, dst = GRAPHS[request.param]()
     (partition,) = build(Stripe(n, 1), src, dst, directed=False)

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import layout
-from dbfs_workers.cuda import run as cuda_run
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     DeadlineExceededError,
     DeviceFailedError,
     ExchangeUnavailableError,
@@ -23,15 +21,17 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.members.burst import Burst
-from dbfs_workers.members.member import OwnedLabels
-from dbfs_workers.members.on_gpu import CudaMember
-from dbfs_workers.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import no_vertices
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda import run as cuda_run
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.members.burst import Burst
+from dbfs_workers.search.members.member import OwnedLabels
+from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import no_vertices
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from tests.support.gang import repeated
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda import device_memory
-from dbfs_workers.errors import GraphTooLargeError, InvalidVertexError
-from dbfs_workers.storage import living as on_pages
-from dbfs_workers.storage.building import bin_edges
-from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.living import Updated
-from dbfs_workers.storage.partition import Partition, on_host
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
+from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.building.partitions import bin_edges
+from dbfs_workers.features.living import versions as on_pages
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.versions import Updated
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.partition.partition import Partition, on_host
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import merging as emulated
 from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gpus import on_gpu
@@ -47,7 +47,7 @@ def both(part: Partition, kind: str, ends: Ends, way: str, hub_first: bool, **op
     """Update a partition (on pages, or a CSR) by a batch, on the CPU and on the GPU."""
     import cupy
 
-    from dbfs_workers.cuda import living
+    from dbfs_workers.features.living import cuda_versions as living
 
     stripe, rank, directed = part.stripe, part.rank, part.directed
     spec, given = UpdateSpec(kind, hub_first, **options), []

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import nccl
-from dbfs_workers.cuda.communicator import CommunicatorFailedError, Transfer
-from dbfs_workers.errors import ExchangeUnavailableError
+from dbfs_workers.base.errors import ExchangeUnavailableError
+from dbfs_workers.search.cuda import nccl
+from dbfs_workers.search.cuda.communicator import CommunicatorFailedError, Transfer
 
 FIRST: list[Transfer] = [(1, 100, 8, 200, 8), (2, 300, 0, 400, 4)]
 

@@ -15,10 +15,11 @@ import pytest
 
 import dbfs
 from dbfs.graph import labels
-from dbfs_workers.cuda import building, ordered_labels
-from dbfs_workers.cuda.module import KERNEL_FOLDER
-from dbfs_workers.storage.ordering import DegreeOrder
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.building import cuda as building
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.partition.ordering import DegreeOrder
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
+from dbfs_workers.serving.reads import ordered_labels
 from tests.support import cuda_on_cpu, oracle, standin
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 from tests.support.graphs import random
@@ -56,7 +57,7 @@ def gpu(kernels: ctypes.PyDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standin, "Array", Array)
 
     def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...]) -> None:
-        assert source == "reads/by_vertex.cu"
+        assert source == "serving/reads/kernels/by_vertex.cu"
         given = [each.ctypes if isinstance(each, np.ndarray) else C_TYPES[type(each)](each) for each in arguments]
         kernel = getattr(kernels, name.removeprefix("dbfs_"))
         assert not kernel(2, 64, ctypes.c_ulonglong(1), *given)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.checks.validation import pack_labels
-from dbfs_workers.cuda import validation
-from dbfs_workers.cuda.module import KERNEL_FOLDER
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.features.validation import on_gpu as validation
+from dbfs_workers.features.validation.validation import pack_labels
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import cuda_on_cpu, standin
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
@@ -37,7 +37,7 @@ def gpu(kernels: ctypes.PyDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
 
     def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...]) -> None:
-        assert (source, name) == ("checks/validation.cu", "dbfs_pack_labels")
+        assert (source, name) == ("features/validation/kernels/validation.cu", "dbfs_pack_labels")
         given = [each.ctypes if isinstance(each, np.ndarray) else C_TYPES[type(each)](each) for each in arguments]
         assert not kernels.pack_labels(2, 64, ctypes.c_ulonglong(1), *given)
 

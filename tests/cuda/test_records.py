@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.records import KernelLevels, Records, counted
-from dbfs_workers.cuda.run import Direction, KernelOutcome, Mode
-from dbfs_workers.cuda.summary import LabelSummary
-from dbfs_workers.reports import COUNT_FIELDS, packing
+from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.records import KernelLevels, Records, counted
+from dbfs_workers.search.cuda.run import Direction, KernelOutcome, Mode
+from dbfs_workers.search.cuda.summary import LabelSummary
+from dbfs_workers.search.reports import COUNT_FIELDS, packing
 
 FIELDS = layout.RECORD.names or ()
 CAPACITY = 64

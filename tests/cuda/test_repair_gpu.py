@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda import repair
-from dbfs_workers.cuda.device_graph import DeviceGraph
-from dbfs_workers.storage.change_log import EdgeChanges
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import on_host
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.features.living import cuda_repair as repair
+from dbfs_workers.features.living.change_log import EdgeChanges
+from dbfs_workers.search.cuda.device_graph import DeviceGraph
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import on_host
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import oracle, repairing
 from tests.support.cuda_on_cpu.device import COMPILER
 from tests.support.gpus import on_gpu

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_graph, device_memory, layout, records, resident, window
-from dbfs_workers.cuda.device_memory import ExportedArray
-from dbfs_workers.cuda.run import KernelAbortedError, Reason, Step
-from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
-from dbfs_workers.members import on_gpu as member
-from dbfs_workers.members.on_gpu import CudaMember
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import GraphTotals
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tokens import Token, issue
+from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, GraphTooLargeError
+from dbfs_workers.base.tokens import Token, issue
+from dbfs_workers.search.cuda import device_graph, device_memory, layout, records, resident, window
+from dbfs_workers.search.cuda.device_memory import ExportedArray
+from dbfs_workers.search.cuda.run import KernelAbortedError, Reason, Step
+from dbfs_workers.search.members import on_gpu as member
+from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import GraphTotals
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.standin import Cupy
 
 STRIPE = Stripe(200, 2)

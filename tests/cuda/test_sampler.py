@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbfs_workers.cuda import sampler
-from dbfs_workers.cuda.sampler import Sampler
-from dbfs_workers.errors import DeadlineExceededError, DeviceFailedError, StaleRunError
+from dbfs_workers.base.errors import DeadlineExceededError, DeviceFailedError, StaleRunError
+from dbfs_workers.search.cuda import sampler
+from dbfs_workers.search.cuda.sampler import Sampler
 
 
 class Memory:

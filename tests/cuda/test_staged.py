@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers import backends
-from dbfs_workers.cuda.failures import typed_errors
-from dbfs_workers.errors import DeviceFailedError, GraphTooLargeError
-from dbfs_workers.exchange import staged as staged_exchange
-from dbfs_workers.levels import task_state as traversal
-from dbfs_workers.members import staged
-from dbfs_workers.members.staged import StagedMember
-from dbfs_workers.spec import RunSpec
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.base.errors import DeviceFailedError, GraphTooLargeError
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.taskgraph import state as traversal
+from dbfs_workers.search import backends
+from dbfs_workers.search.cuda.failures import typed_errors
+from dbfs_workers.search.exchange import staged as staged_exchange
+from dbfs_workers.search.members import staged
+from dbfs_workers.search.members.staged import StagedMember
+from dbfs_workers.search.partition.partition import Partition
 from tests.support.exchanges import shared_memory
 from tests.support.gang import partitions, spec
 

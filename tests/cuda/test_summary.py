@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import layout
-from dbfs_workers.cuda.layout import GROUP_ROWS
-from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.layout import GROUP_ROWS
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from tests.support import cuda_on_cpu
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
@@ -26,13 +26,13 @@ _DYNAMIC = "extern __shared__ u32 counted[];"
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
     folder, emulator = tmp_path_factory.mktemp("summary"), Path(cuda_on_cpu.__file__).parent
-    (folder / "common").mkdir()
-    (folder / "common/memory.cuh").touch()
+    (folder / "search/cuda/kernels/common").mkdir(parents=True)
+    (folder / "search/cuda/kernels/common/memory.cuh").touch()
     # The structs of the whole header are checked by built-ins that only CUDA's compiler has.
     (folder / "generated").mkdir()
-    constants = f'#include "common/scalars.cuh"\nnamespace dbfs {{ constexpr u32 kGroupRows = {GROUP_ROWS}; }}'
+    constants = f'#include "search/cuda/kernels/common/scalars.cuh"\nnamespace dbfs {{ constexpr u32 kGroupRows = {GROUP_ROWS}; }}'
     (folder / layout.HEADER_NAME).write_text(constants)
-    source = (KERNEL_FOLDER / "resident/summary.cu").read_text()
+    source = (KERNEL_FOLDER / "search/cuda/kernels/resident/summary.cu").read_text()
     assert _DYNAMIC in source
     (folder / "sized_summary.cu").write_text(source.replace(_DYNAMIC, "__shared__ u32 counted[4096];"))
     built = folder / "summary.so"

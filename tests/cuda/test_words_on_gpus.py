@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbfs_workers.checks.validation import check_edges, merge_findings, pack_labels
-from dbfs_workers.checks.verdict import Rule
-from dbfs_workers.cuda.validation import OwnWords, PeerWords
-from dbfs_workers.errors import ExchangeUnavailableError
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import ExchangeUnavailableError
+from dbfs_workers.features.validation.on_gpu import OwnWords, PeerWords
+from dbfs_workers.features.validation.validation import check_edges, merge_findings, pack_labels
+from dbfs_workers.features.validation.verdict import Rule
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import standin
 
 

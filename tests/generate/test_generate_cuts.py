@@ -28,7 +28,7 @@ from dbfs.edges.generate.communities import communities, power_law
 from dbfs.edges.generate.lattice import lattice
 from dbfs.edges.generate.mesh import mesh
 from dbfs.edges.generate.stencil import kkt, stencil27
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs_workers.building.pieces import GeneratedPiece
 from tests.support.generators import ONE_OF_EACH
 
 SEEDS = st.integers(0, 2**64 - 1)

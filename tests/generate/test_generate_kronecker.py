@@ -12,7 +12,7 @@ import pytest
 
 from dbfs.edges.generate import kronecker
 from dbfs.edges.generate.kronecker import KroneckerPiece
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.building.pieces import Edges
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "graph500"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dbfs.edges.generate import uniform
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.building.pieces import Edges
 
 
 def read(n: int, m: int, seed: int = 1) -> Edges:

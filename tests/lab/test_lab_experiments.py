@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks import lab_page
 from benchmarks.lab_experiments import KERNELS, measure
-from dbfs_workers.lab.strategies import GATHERING
-from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.features.lab.strategies import GATHERING
+from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
 

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda.lab_layout import LabCounter
-from dbfs_workers.errors import BackendUnavailableError, InvalidOptionError, QueueOverflowError, RunCancelledError
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.enactor import C2050_THREADS, Ahead
-from dbfs_workers.lab.problem import Problem
-from dbfs_workers.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, TILES, parse
-from dbfs_workers.lab.tuning import Tuning
-from dbfs_workers.reports import COUNT_FIELDS, RankReport, RankRun
-from dbfs_workers.storage.stripe import NO_VERTEX
+from dbfs_workers.base.errors import BackendUnavailableError, InvalidOptionError, QueueOverflowError, RunCancelledError
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.enactor import C2050_THREADS, Ahead
+from dbfs_workers.features.lab.layout import LabCounter
+from dbfs_workers.features.lab.problem import Problem
+from dbfs_workers.features.lab.strategies import CHOICES, CULLING, GATHERING, STATUS, STRATEGIES, TILES, parse
+from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.search.partition.stripe import NO_VERTEX
+from dbfs_workers.search.reports import COUNT_FIELDS, RankReport, RankRun
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedError, EmulatedGpu
 

@@ -14,26 +14,26 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.building.build import ORDERS
 from dbfs.errors import EdgeInputError
-from dbfs_workers.cuda import device_memory
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     DeletedVertexError,
     GraphTooLargeError,
     InvalidOptionError,
     StaleRunError,
 )
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.tuning import Tuning
-from dbfs_workers.members import linked, on_gpu
-from dbfs_workers.members.linked import LinkedPartition
-from dbfs_workers.members.on_gpu import CudaMember
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage import living
-from dbfs_workers.storage.building import bin_edges, build_partition
-from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.living import Updated
-from dbfs_workers.storage.partition import Csr, GraphTotals, Partition, describe
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.features.lab import enact, linked
+from dbfs_workers.features.lab.linked import LinkedPartition
+from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.features.living import versions as living
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.versions import Updated
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.members import on_gpu
+from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.partition.partition import Csr, GraphTotals, Partition, describe
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle, standin
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
 from tests.support.gang import repeated

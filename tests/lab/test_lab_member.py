@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_memory
-from dbfs_workers.errors import DeadlineExceededError, RunCancelledError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.tuning import Tuning
-from dbfs_workers.members.on_gpu import CudaMember
-from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.partition import no_vertices
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import DeadlineExceededError, RunCancelledError
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.partition.partition import no_vertices
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankRun
 from tests.support import graphs, oracle
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
 from tests.support.gang import repeated

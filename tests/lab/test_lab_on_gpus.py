@@ -3,9 +3,9 @@
 import pytest
 
 from dbfs.edges import generate
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.strategies import Policy
-from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.strategies import Policy
+from dbfs_workers.features.lab.tuning import Tuning
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
 from tests.support.gpus import needs_gpu
 from tests.support.lab_checks import GRAPHS, Case, failures, policies, words

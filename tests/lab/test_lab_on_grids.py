@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, QueueOverflowError
-from dbfs_workers.lab import radix_bins
-from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import policy_constants
-from dbfs_workers.lab.radix_bins import RadixBins
-from dbfs_workers.lab.strategies import CULLING, GATHERING, STRATEGIES, Policy, parse
-from dbfs_workers.lab.tuning import Tuning
-from dbfs_workers.levels import grid_strategies
-from dbfs_workers.storage.grid import Grid
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.lab import on_grids as grid_strategies
+from dbfs_workers.features.lab import radix_bins
+from dbfs_workers.features.lab.device import Device, Gpu
+from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.radix_bins import RadixBins
+from dbfs_workers.features.lab.strategies import CULLING, GATHERING, STRATEGIES, Policy, parse
+from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids, oracle, partitions, standin
 from tests.support.answers import assert_scipys
 from tests.support.cuda_on_cpu.backend import EmulatedBackend

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from benchmarks import lab_updates
 from benchmarks.lab_updates import measure
 from dbfs.cli import main
-from dbfs_workers.errors import GraphTooLargeError, InvalidVertexError
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import policy_constants
-from dbfs_workers.lab.pages import LinkedPages
-from dbfs_workers.lab.strategies import parse
-from dbfs_workers.lab.tuning import Tuning
+from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.device import Device, Gpu
+from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.pages import LinkedPages
+from dbfs_workers.features.lab.strategies import parse
+from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import oracle
 from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
 from tests.support.gpus import needs_gpu

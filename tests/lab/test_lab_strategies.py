@@ -12,8 +12,8 @@ import dbfs
 from dbfs import lab
 from dbfs.cli import main
 from dbfs.errors import InvalidOptionError, RunCancelledError
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.baselines import BASELINES
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.baselines import BASELINES
 from tests.support import graphs, oracle
 
 

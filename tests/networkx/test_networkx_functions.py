@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from networkx.algorithms import bipartite
 
 import dbfs.networkx.backend  # noqa: F401 - offers the functions
-from dbfs.analytics import diameter
 from dbfs.errors import InvalidOptionTypeError
+from dbfs.features.batches import diameter
 from dbfs.networkx import from_networkx
 from dbfs.networkx.registry import OFFERS
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.errors import DbfsError
-from dbfs_workers.storage.id_table import as_ids
+from dbfs_workers.ids.table import as_ids
 from tests.support.edge_files import PACKERS
 from tests.support.memory import reset_peak, status
 

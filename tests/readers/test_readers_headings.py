@@ -15,7 +15,7 @@ import pytest
 import dbfs
 from dbfs.edges.readers import from_file
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 from tests.support.edge_files import read_all, write
 
 MTX = "%%MatrixMarket matrix coordinate pattern {}\n"

@@ -19,7 +19,7 @@ from dbfs.errors import (
     InvalidOptionError,
     UnreadableFileError,
 )
-from dbfs_workers.storage import reading
+from dbfs_workers.building import reading
 from tests.support.edge_files import repeated, write
 
 MTX = b"%%MatrixMarket matrix coordinate pattern general\n"

@@ -10,7 +10,7 @@ from dbfs.edges.readers import from_file, lines, metis, pairs
 from dbfs.edges.readers.lines import INT64_MAX
 from dbfs.edges.readers.source import Source
 from dbfs.errors import FormatError
-from dbfs_workers.storage.reading import Reading, ReadLimits
+from dbfs_workers.building.reading import Reading, ReadLimits
 
 NOWHERE = Source("/nowhere", None, None)
 READING = Reading("/nowhere", ReadLimits(None, 1.0, 60.0), expansion=1)

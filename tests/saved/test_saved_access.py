@@ -29,10 +29,10 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.graph.graph import Graph
-from dbfs_workers.storage.saved import writing
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks.saved import save_rank
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import writing
+from dbfs_workers.features.saved.tasks import save_rank
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.graphs import random
 from tests.support.partitions import build
 from tests.support.saved import counts, load_arrays
@@ -213,7 +213,7 @@ def slow(client: distributed.Client) -> None:
     def patch() -> None:
         import time
 
-        from dbfs_workers.storage.saved import writing
+        from dbfs_workers.features.saved import writing
 
         class Slow(writing.Sink):
             def write(self, content: object) -> int:

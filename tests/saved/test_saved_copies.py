@@ -10,12 +10,12 @@ import pytest
 
 import dbfs
 from dbfs import from_file
-from dbfs.building.saved import with_mapping
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import InvalidOptionError, TruncatedFileError
-from dbfs_workers.storage.saved import blocks
-from dbfs_workers.storage.saved.blocks import Content
-from dbfs_workers.storage.saved.folder import Folder
+from dbfs.features.saved.building import with_mapping
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import blocks
+from dbfs_workers.features.saved.blocks import Content
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.saved import read_manifest

@@ -16,9 +16,9 @@ import pytest
 
 import dbfs
 from dbfs.errors import DbfsError, FormatError, MissingFileError, TruncatedFileError, UnreadableFileError
-from dbfs_workers.storage.row_kernels import are_vertices
-from dbfs_workers.storage.saved import manifest as manifests
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.search.partition.kernels.rows import are_vertices
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.saved import Json, change_array, change_manifest, copied, load_arrays, put

@@ -17,10 +17,10 @@ from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.graph.graph import Graph
-from dbfs_workers.storage.id_sequence import IdSequence
-from dbfs_workers.storage.id_table import IdTable
-from dbfs_workers.storage.saved import manifest, parts, writing
-from dbfs_workers.storage.saved.folder import Folder
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import manifest, parts, writing
+from dbfs_workers.ids.sequence import IdSequence
+from dbfs_workers.ids.table import IdTable
 from tests.support.graphs import random
 from tests.support.saved import change_array, change_manifest, copied, put
 

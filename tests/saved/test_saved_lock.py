@@ -16,9 +16,9 @@ import pytest
 import dbfs
 from dbfs.errors import FolderBusyError, OutputError
 from dbfs.graph.graph import Graph
-from dbfs_workers.storage.saved import lock as locks
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.saved.lock import Busy, Lock, Saver
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import lock as locks
+from dbfs_workers.features.saved.lock import Busy, Lock, Saver
 from tests.support import buckets, savers
 from tests.support.graphs import random
 from tests.support.saved import counts, load_arrays

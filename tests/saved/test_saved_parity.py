@@ -14,10 +14,9 @@ import dbfs
 from dbfs.building.build import BuildOptions
 from dbfs.edges.readers import from_file
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.storage.saved import blocks, manifest, writing
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.saved.parts import RankFacts
-from dbfs_workers.tasks import saved as tasks
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import blocks, manifest, tasks, writing
+from dbfs_workers.features.saved.parts import RankFacts
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
 from tests.support.saved import assert_same, counts, load_arrays, read_manifest

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dbfs_workers.reports import COUNT_FIELDS
-from dbfs_workers.spec import DIRECTIONS, TraversalSpec
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS
 from tests.support import oracle
 from tests.support.gang import Answer, spec
 from tests.support.graphs import Arrays

@@ -11,18 +11,20 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers import backends, compiling
-from dbfs_workers.backends.row_threads import RowThreads
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.levels import batch_levels, loop
-from dbfs_workers.levels.batch_levels import BatchLevels, levels_of_batches
-from dbfs_workers.reports.packing import COUNT_FIELDS
-from dbfs_workers.reports.run import RankRun
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.batch import OF_ROWS, RankBatch, distance_type, in_type
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base import compiling
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.batches import levels as batch_levels
+from dbfs_workers.features.batches.levels import BatchLevels, levels_of_batches
+from dbfs_workers.features.batches.storage import OF_ROWS, RankBatch, distance_type, in_type
+from dbfs_workers.search import backends
+from dbfs_workers.search.cpu.row_threads import RowThreads
+from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.packing import COUNT_FIELDS
+from dbfs_workers.search.reports.run import RankRun
 from tests.support import graphs, oracle
 from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, levels_of, partitions

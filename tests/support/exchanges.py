@@ -6,9 +6,9 @@ from typing import Any
 
 import distributed
 
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.lines.worker_door import WorkerDoor
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.lines.worker_door import WorkerDoor
+from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.partition.stripe import Stripe
 
 
 def connect(ends: Sequence[Any]) -> None:

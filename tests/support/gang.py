@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.spec import RunSpec, TraversalSpec
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support.partitions import build
 from tests.support.processes import context
 
@@ -34,7 +34,7 @@ class Worker:
     team: Any = None
 
     def join(self, stripe: Stripe, entries: int | None, rank: int, hosts: Any) -> None:
-        from dbfs_workers.exchange.across_hosts import end_of
+        from dbfs_workers.search.exchange.across_hosts import end_of
         from tests.support.exchanges import plain_door
 
         self.door = self.door or plain_door()
@@ -63,12 +63,13 @@ class Worker:
             link._row[0] = -1
 
     def load(self, partition: Partition, backend: str, staged: bool, team: int) -> None:
-        from dbfs_workers import backends
-        from dbfs_workers.backends import cpu_team_calls, cpu_team_task_kernels
-        from dbfs_workers.exchange.staged import StagedExchange
-        from dbfs_workers.storage.scratch import Scratch
-        from dbfs_workers.storage.shared_rows import share
-        from dbfs_workers.team import Team
+        from dbfs_workers.base.team import Team
+        from dbfs_workers.search import backends
+        from dbfs_workers.search.cpu import team_calls as cpu_team_calls
+        from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
+        from dbfs_workers.search.exchange.staged import StagedExchange
+        from dbfs_workers.search.partition.scratch import Scratch
+        from dbfs_workers.search.partition.shared_rows import share
 
         self.backend = backends.get(backend)
         if backend == "cpu":
@@ -82,9 +83,9 @@ class Worker:
         self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange
 
     def run(self, specs: list[TraversalSpec], number: int, seconds: float) -> list[Any]:
-        from dbfs_workers.levels import loop
-        from dbfs_workers.levels.traversals import Watch
-        from dbfs_workers.storage.labels import RankLabels
+        from dbfs_workers.search.levels import loop
+        from dbfs_workers.search.levels.traversals import Watch
+        from dbfs_workers.search.partition.labels import RankLabels
 
         levels, watch = levels_of(self.scratch, self.end, self.backend.name), Watch(number)
         runs = loop.traverse(levels, specs, self.end, watch=watch, deadline=time.monotonic() + seconds)
@@ -301,8 +302,8 @@ def spec(*sources: int, **options: Any) -> TraversalSpec:
 
 def levels_of(scratch: Any, exchange: Any, backend: str = "cpu", free_bytes: int = 2**30) -> Callable[[], Any]:
     """Return a function that makes what runs the levels of a rank of the layout 1d."""
-    from dbfs_workers import backends
-    from dbfs_workers.levels.rank_levels import StripeLevels
+    from dbfs_workers.search import backends
+    from dbfs_workers.search.levels.rank_levels import StripeLevels
 
     return lambda: StripeLevels(backends.get(backend), scratch, exchange, lambda: free_bytes)
 

@@ -6,7 +6,7 @@ from typing import Any
 import distributed
 import pytest
 
-from dbfs_workers.gpus import visible_gpus
+from dbfs_workers.base.gpus import visible_gpus
 
 GPUS = len(visible_gpus())
 needs_nccl = pytest.mark.skipif(importlib.util.find_spec("nccl") is None, reason="nccl4py is not installed")

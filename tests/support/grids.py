@@ -10,23 +10,23 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers import backends
-from dbfs_workers.backends import cpu_team_task_kernels
-from dbfs_workers.backends.protocol import Backend
-from dbfs_workers.exchange.grid import GridExchange
-from dbfs_workers.exchange.grid_on_gpus import MappedGridExchange
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.grid_levels import GridLevels
-from dbfs_workers.levels.grid_strategies import fold_of
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.grid import Grid, GridPartition, bin_entries, count_stores
-from dbfs_workers.storage.grid_building import bin_blocks, build_blocks, row_degrees
-from dbfs_workers.storage.grid_scratch import GridScratch
-from dbfs_workers.storage.labels import LabelPool, RankLabels
-from dbfs_workers.storage.partition import on_host
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.team import Team
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.base.team import Team
+from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.features.grid.building import bin_blocks, build_blocks, row_degrees
+from dbfs_workers.features.grid.exchange import GridExchange
+from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
+from dbfs_workers.features.grid.grid import Grid, GridPartition, bin_entries, count_stores
+from dbfs_workers.features.grid.levels import GridLevels
+from dbfs_workers.features.grid.scratch import GridScratch
+from dbfs_workers.features.lab.on_grids import fold_of
+from dbfs_workers.search import backends
+from dbfs_workers.search.backends.protocol import Backend
+from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.partition.labels import LabelPool, RankLabels
+from dbfs_workers.search.partition.partition import on_host
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import connect, shared_memory
 from tests.support.gang import Answer
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.edges.writers.stream import EdgeStream
 from dbfs.errors import DbfsError
-from dbfs_workers.storage.id_table import as_python
+from dbfs_workers.ids.table import as_python
 
 Edge = tuple[Any, Any]
 

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges import generate
-from dbfs_workers.errors import QueueOverflowError
-from dbfs_workers.lab import enact
-from dbfs_workers.lab.device import Device, Gpu
-from dbfs_workers.lab.enactor import policy_constants
-from dbfs_workers.lab.pages import LinkedPages
-from dbfs_workers.lab.strategies import CHOICES, STRATEGIES, Policy, parse
-from dbfs_workers.lab.tuning import Tuning
-from dbfs_workers.reports import RankRun
-from dbfs_workers.storage.stripe import NO_VERTEX
+from dbfs_workers.base.errors import QueueOverflowError
+from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.device import Device, Gpu
+from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.pages import LinkedPages
+from dbfs_workers.features.lab.strategies import CHOICES, STRATEGIES, Policy, parse
+from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.search.partition.stripe import NO_VERTEX
+from dbfs_workers.search.reports import RankRun
 from tests.support import oracle
 
 # Every kind of level: long lists and many duplicates, many levels, one vertex a level, lists of one length, and a list

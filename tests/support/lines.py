@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines.door import Door
-from dbfs_workers.lines.line import Line, new_token
-from dbfs_workers.members.burst import Burst
-from dbfs_workers.reports import RankReport
-from dbfs_workers.rpc import Pickled
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.partition import GraphTotals, PartitionInfo
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
-from dbfs_workers.turns.calls import GangCalls
-from dbfs_workers.turns.leader import Leader
-from dbfs_workers.turns.notes import EnterUpdate, NoteRuns
-from dbfs_workers.turns.ranks import Follower, Peer
-from dbfs_workers.turns.requests import (
+from dbfs_workers.base.lines.door import Door
+from dbfs_workers.base.lines.line import Line, new_token
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.living.messages import RankUpdate
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.members.burst import Burst
+from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.calls import GangCalls
+from dbfs_workers.serving.turns.leader import Leader
+from dbfs_workers.serving.turns.notes import EnterUpdate, NoteRuns
+from dbfs_workers.serving.turns.ranks import Follower, Peer
+from dbfs_workers.serving.turns.requests import (
     Answer,
     Answers,
     BeginUpdate,
@@ -37,7 +38,6 @@ from dbfs_workers.turns.requests import (
     answer_well,
     answers_of_run,
 )
-from dbfs_workers.updates.messages import RankUpdate
 from tests.support.gang import repeated
 
 REPORT = RankReport(1, 0, 0, 0.0, 0.0, b"", 0)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import building, device_memory
-from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.building import cuda as building
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from tests.support import cuda_on_cpu, standin
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
@@ -43,7 +44,7 @@ def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, 
     """See ``building.launch``."""
     if not threads:
         return
-    if source != "building/merging.cu":
+    if source != "features/living/kernels/merging.cu":
         standin.launch(source, name, threads, arguments, whole=whole)
         return
     blocks = -(-threads // building.THREADS)

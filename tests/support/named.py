@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.building.pieces import Edges
 from tests.support.graphs import Arrays
 
 KINDS = ("dense", "integers", "strings", "tuples")

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers import backends
-from dbfs_workers.cuda.communicator import (
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.search import backends
+from dbfs_workers.search.cuda.communicator import (
     FIRST_COUNT,
     FIRST_END,
     HALTED,
@@ -34,16 +35,15 @@ from dbfs_workers.cuda.communicator import (
     Tag,
     Transfer,
 )
-from dbfs_workers.exchange.nccl import NcclExchange
-from dbfs_workers.exchange.protocol import COUNTS, Abort
-from dbfs_workers.exchange.transport import AbortMessages
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.traversals import Watch
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.exchange.nccl import NcclExchange
+from dbfs_workers.search.exchange.protocol import COUNTS, Abort
+from dbfs_workers.search.exchange.transport import AbortMessages
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.levels.traversals import Watch
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.gang import PATIENCE, Answer, levels_of
 
 
@@ -73,7 +73,7 @@ Stream = list[Callable[[], bool]]
 
 
 class FakeLibrary:
-    """See ``dbfs_workers.cuda.communicator.Library``."""
+    """See ``dbfs_workers.search.cuda.communicator.Library``."""
 
     def __init__(self, network: Network, stream: Stream) -> None:
         self._network = network
@@ -108,7 +108,7 @@ class FakeLibrary:
 
 
 class FakeCommunicator:
-    """See ``dbfs_workers.cuda.communicator.Communicator``. Transfers between two ranks match in order."""
+    """See ``dbfs_workers.search.cuda.communicator.Communicator``. Transfers between two ranks match in order."""
 
     def __init__(self, network: Network, unique_id: bytes, rank: int, stream: Stream) -> None:
         self._network = network
@@ -177,7 +177,7 @@ class FakeCommunicator:
 
 @dataclass
 class Bins:
-    """See ``dbfs_workers.backends.protocol.OutgoingBins``."""
+    """See ``dbfs_workers.search.backends.protocol.OutgoingBins``."""
 
     bin_rows: Any
     bin_parents: Any
@@ -185,7 +185,7 @@ class Bins:
 
 
 class NumpyMessages:
-    """See ``dbfs_workers.cuda.communicator.Messages``. Its device is the host."""
+    """See ``dbfs_workers.search.cuda.communicator.Messages``. Its device is the host."""
 
     def __init__(self, stripe: Stripe, rank: int, stream: Stream) -> None:
         self.xp = np

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.building import bin_edges, build_partition
-from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.building.edge_bins import BinStore, EdgeBin
+from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
 
 
 def build(

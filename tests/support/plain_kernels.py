@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import dbfs
-from dbfs_workers import compiling
-from dbfs_workers.jit import Kernel
+from dbfs_workers.base import compiling
+from dbfs_workers.base.jit import Kernel
 
 compared: dict[str, int] = {}
 compiled: dict[str, Kernel] = {}

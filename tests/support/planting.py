@@ -168,7 +168,7 @@ def _importers(path: Path, copy: Path) -> set[Path]:
             rf"from {re.escape(f'{parent}.{stem}')} import|from {re.escape(parent)} import .*\b{stem}\b"
         )
         for file, text in sources.items():
-            if file not in found and "dbfs_workers.jit" in text and mention.search(text):
+            if file not in found and "dbfs_workers.base.jit" in text and mention.search(text):
                 found.add(file)
                 new.append(file)
     return found

@@ -7,7 +7,7 @@ import distributed
 
 import dbfs
 from dbfs.cluster.connect import roster
-from dbfs_workers.rpc import NAME
+from dbfs_workers.serving.rpc import NAME
 
 
 @contextlib.contextmanager

@@ -10,14 +10,14 @@ from multiprocessing.context import BaseContext
 import dask
 from distributed.utils import get_mp_context
 
-from dbfs_workers.gpus import visible_gpus
+from dbfs_workers.base.gpus import visible_gpus
 
 _LOADED = (
     "distributed",
     "distributed.nanny",
     "scipy.sparse",
     "dbfs.preload",
-    "dbfs_workers.plugin",
+    "dbfs_workers.serving.plugin",
     "tests.support.loaded_kernels",
 )
 

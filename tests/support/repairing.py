@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda import device_memory, repair
-from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.features.living import cuda_repair as repair
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from tests.support import cuda_on_cpu, standin
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
@@ -26,8 +27,8 @@ def kernels() -> ctypes.PyDLL:
     emulator = Path(cuda_on_cpu.__file__).parent
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "common").mkdir()
-        (folder / "common/memory.cuh").touch()
+        (folder / "search/cuda/kernels/common").mkdir(parents=True)
+        (folder / "search/cuda/kernels/common/memory.cuh").touch()
         built = folder / "repair.so"
         options = [*OPTIONS, f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
         subprocess.run([COMPILER, *options, str(emulator / "repair.cpp"), "-o", str(built)], check=True)

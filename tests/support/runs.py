@@ -10,7 +10,7 @@ import distributed
 import dbfs
 from dbfs.errors import WorkerLostError
 from dbfs.graph.graph import Graph
-from dbfs_workers.members.label_room import LabelRoom
+from dbfs_workers.search.members.label_room import LabelRoom
 from tests.support.waiting import PATIENCE, eventually
 
 ENDLESS = 1_000_000

@@ -12,9 +12,9 @@ import numpy as np
 
 import dbfs
 from dbfs.graph.graph import Graph
-from dbfs_workers.storage.saved import manifest as manifests
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.saved.manifest import Manifest
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.features.saved.manifest import Manifest
 from tests.support import oracle
 from tests.support.graphs import Arrays
 

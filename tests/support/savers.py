@@ -20,17 +20,16 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs.edges.writers import saved as work
 from dbfs.errors import DbfsError
-from dbfs_workers.storage.id_table import INTEGER
-from dbfs_workers.storage.saved import lock as locks
-from dbfs_workers.storage.saved import manifest as manifests
-from dbfs_workers.storage.saved import writing
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.storage.saved.lock import Lock, Saver, Sign
-from dbfs_workers.storage.saved.manifest import Manifest, SavedIds
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import saved as tasks
+from dbfs.features.saved import writer as work
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import lock as locks
+from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.features.saved import tasks, writing
+from dbfs_workers.features.saved.lock import Lock, Saver, Sign
+from dbfs_workers.features.saved.manifest import Manifest, SavedIds
+from dbfs_workers.ids.table import INTEGER
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import partitions, processes
 from tests.support.saved import read_manifest
 

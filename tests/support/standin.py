@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers import backends, plugin
-from dbfs_workers.cuda import building, device_memory
-from dbfs_workers.errors import ExchangeUnavailableError
+from dbfs_workers.base.errors import ExchangeUnavailableError
+from dbfs_workers.building import cuda as building
+from dbfs_workers.search import backends
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.serving import plugin
 
 
 class Array(np.ndarray):  # type: ignore[type-arg]

@@ -8,12 +8,12 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.checks import validation
-from dbfs_workers.checks.validation import SharedTable
-from dbfs_workers.checks.verdict import Rule, Verdict
-from dbfs_workers.storage.ordering import DegreeOrder, count_degrees, degree_order
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.validation import validation
+from dbfs_workers.features.validation.validation import SharedTable
+from dbfs_workers.features.validation.verdict import Rule, Verdict
+from dbfs_workers.search.partition.ordering import DegreeOrder, count_degrees, degree_order
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.partitions import build
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables import pairs
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs_workers.storage.id_table import as_ids, as_python
-from dbfs_workers.storage.pieces import PieceWithLoneIds
+from dbfs_workers.building.pieces import PieceWithLoneIds
+from dbfs_workers.ids.table import as_ids, as_python
 
 
 def vertices_and_edges(listed, piece_edges=2):

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     DeadlineExceededError,
     ExchangeUnavailableError,
     RunAbortedError,
@@ -21,11 +21,11 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.exchange import hosts
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines.line import new_token
-from dbfs_workers.storage.partition import Partition
+from dbfs_workers.base.lines.line import new_token
+from dbfs_workers.search.exchange import hosts
+from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.partition.partition import Partition
 from tests.support import oracle
 from tests.support.gang import PATIENCE, Gang, partitions, spec, started
 from tests.support.graphs import Arrays, random

@@ -11,16 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.backends import row_threads
-from dbfs_workers.backends.batch import Chosen, Settled
-from dbfs_workers.backends.batch_cpu import CpuBatch
-from dbfs_workers.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
-from dbfs_workers.levels import batch_levels, loop
-from dbfs_workers.levels.batch_levels import BatchLevels
-from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.batch import BatchScratch, RankBatch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import NoRoomForLabelsError, RunAbortedError, TooManyPathsError
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.batches import levels as batch_levels
+from dbfs_workers.features.batches.levels import BatchLevels
+from dbfs_workers.features.batches.on_cpu import CpuBatch
+from dbfs_workers.features.batches.operators import Chosen, Settled
+from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
+from dbfs_workers.search.cpu import row_threads
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankRun
 from tests.support import graphs
 from tests.support.batches import (
     EMPTY,

@@ -4,12 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import InvalidVertexError, StaleRunError
-from dbfs_workers.storage import edge_bins, sorting_kernels
-from dbfs_workers.storage.building import bin_edges, build_partition
-from dbfs_workers.storage.edge_bins import BinStore, EdgeBin
-from dbfs_workers.storage.partition import describe
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import InvalidVertexError, StaleRunError
+from dbfs_workers.building import edge_bins
+from dbfs_workers.building.edge_bins import BinStore, EdgeBin
+from dbfs_workers.building.kernels import sorting as sorting_kernels
+from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.search.partition.partition import describe
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dbfs_workers.members.on_cpu import LoopMember
-from dbfs_workers.storage.partition import GraphTotals
-from dbfs_workers.updates.worker import Updates, _Prepared
+from dbfs_workers.features.living.worker import Updates, _Prepared
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.partition.partition import GraphTotals
 
 
 class Store(UserDict[str, Any]):

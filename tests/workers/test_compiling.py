@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dbfs.cluster.kernels import KERNELS
-from dbfs_workers import compiling, jit
-from dbfs_workers.errors import ResourceError
+from dbfs_workers.base import compiling, jit
+from dbfs_workers.base.errors import ResourceError
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,27 +29,28 @@ def test_a_kernel_comes_after_those_that_it_calls() -> None:
     kernels = compiling.found(KERNELS)
     places = {kernel.name: place for place, kernel in enumerate(kernels)}
     calls = [(kernel, called) for kernel in kernels for called in kernel.called]
-    assert ("dbfs_workers.exchange.barrier_kernels:cross", "dbfs_workers.exchange.barrier_kernels:wait") in {
-        (kernel.name, called.name) for kernel, called in calls
-    }
+    assert (
+        "dbfs_workers.search.exchange.kernels.barrier:cross",
+        "dbfs_workers.search.exchange.kernels.barrier:wait",
+    ) in {(kernel.name, called.name) for kernel, called in calls}
     assert all(places[called.name] < places[kernel.name] for kernel, called in calls)
 
 
 @pytest.mark.full
 def test_processes_of_a_machine_compile_a_kernel_once(tmp_path: Path) -> None:
     count = f"len(list(Path({str(tmp_path)!r}).rglob('*.nbc')))"
-    code = f"from dbfs_workers.compiling import *; prepare(['dbfs_workers.exchange.barrier_kernels']); print({count})"
+    code = f"from dbfs_workers.base.compiling import *; prepare(['dbfs_workers.search.exchange.kernels.barrier']); print({count})"
     processes = [run(code, tmp_path) for _ in range(3)]
     counts = [int(process.communicate(timeout=300)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert counts == [len(compiling.found(["dbfs_workers.exchange.barrier_kernels"]))] * 3
+    assert counts == [len(compiling.found(["dbfs_workers.search.exchange.kernels.barrier"]))] * 3
 
 
 @pytest.mark.full
 def test_a_crew_whose_processes_die_leaves_the_work_to_the_caller(tmp_path: Path) -> None:
     code = (
-        "import dbfs_workers.compiling as c; c._WORK = 'import os; os._exit(1)'; "
-        "c.prepare(['dbfs_workers.storage.label_kernels']); print('done')"
+        "import dbfs_workers.base.compiling as c; c._WORK = 'import os; os._exit(1)'; "
+        "c.prepare(['dbfs_workers.search.partition.kernels.labels']); print('done')"
     )
     process = run(code, tmp_path)
     assert process.communicate(timeout=300)[0] == "done\n"
@@ -65,7 +66,7 @@ def test_a_crew_whose_processes_die_leaves_the_work_to_the_caller(tmp_path: Path
 def test_no_run_waits_for_the_compiler(options: str, exchange: str) -> None:
     """After a graph is loaded, its runs and updates compile and load nothing."""
     code = f"""
-import dask, dbfs, dbfs_workers.jit as jit
+import dask, dbfs, dbfs_workers.base.jit as jit
 dask.config.set({{"dbfs.exchange": {exchange!r}}})
 with dbfs.connect(processes=False, n_workers=2, backend="cpu", dashboard_address=None) as client:
     graph = dbfs.load("kronecker:scale=10", client=client, ranks=2{options})

@@ -16,22 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 import distributed
 import pytest
 
-from dbfs_workers.errors import ExchangeUnavailableError
-from dbfs_workers.exchange import across_hosts
-from dbfs_workers.exchange.across_hosts import CONNECT_SECONDS, EnvoyExchange
-from dbfs_workers.exchange.hosts import Hosts
-from dbfs_workers.exchange.shared_memory import Offer
-from dbfs_workers.lines import door as doors
-from dbfs_workers.lines import line as lines
-from dbfs_workers.lines.door import GREETINGS, GREETINGS_OF_HOST, Door
-from dbfs_workers.lines.line import Address, Line, LineClosedError, new_token
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import ExchangeUnavailableError
+from dbfs_workers.base.lines import door as doors
+from dbfs_workers.base.lines import line as lines
+from dbfs_workers.base.lines.door import GREETINGS, GREETINGS_OF_HOST, Door
+from dbfs_workers.base.lines.line import Address, Line, LineClosedError, new_token
+from dbfs_workers.search.exchange import across_hosts
+from dbfs_workers.search.exchange.across_hosts import CONNECT_SECONDS, EnvoyExchange
+from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.search.exchange.shared_memory import Offer
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import plain_door
 
 # A process whose door is the last file that it may open, until it is told to close others.
 FULL = """
 import logging, os, resource, sys, threading
-from dbfs_workers.lines.door import Door
+from dbfs_workers.base.lines.door import Door
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 # Imports whatever a door needs. Its thread ends before the files are counted, since it may hold one until then.

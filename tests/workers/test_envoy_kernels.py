@@ -5,13 +5,13 @@ import socket
 import numpy as np
 import pytest
 
-from dbfs_workers.exchange import envoy_kernels as kernels
-from dbfs_workers.exchange import stream_kernels as frames
-from dbfs_workers.exchange.barrier_kernels import End
-from dbfs_workers.exchange.protocol import COUNTS
-from dbfs_workers.exchange.segment import Segment
-from dbfs_workers.exchange.stream import LENGTH
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.exchange.kernels import envoy as kernels
+from dbfs_workers.search.exchange.kernels import stream as frames
+from dbfs_workers.search.exchange.kernels.barrier import End
+from dbfs_workers.search.exchange.protocol import COUNTS
+from dbfs_workers.search.exchange.segment import Segment
+from dbfs_workers.search.exchange.stream import LENGTH
+from dbfs_workers.search.partition.stripe import Stripe
 
 RUN, CROSSING = 5, 9
 SIZE = frames.HEADER_WORDS + COUNTS + 1

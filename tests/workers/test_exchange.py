@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     DeadlineExceededError,
     ExchangeUnavailableError,
     RunAbortedError,
@@ -20,10 +20,10 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.exchange.segment import Segment, SegmentHandle, nbytes
-from dbfs_workers.exchange.shared_memory import Offer, SharedMemoryExchange
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.exchange.segment import Segment, SegmentHandle, nbytes
+from dbfs_workers.search.exchange.shared_memory import Offer, SharedMemoryExchange
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, Gang, partitions, spec, started
 from tests.support.gpus import on_gpu

@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from dbfs_workers import file_lock
+from dbfs_workers.base import file_lock
 
 HOLD = """
 import sys

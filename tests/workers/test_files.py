@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dbfs_workers.errors import FormatError, UnreadableFileError
-from dbfs_workers.storage import files
-from dbfs_workers.storage.files import LocalFile, open_file
+from dbfs_workers.base import files
+from dbfs_workers.base.errors import FormatError, UnreadableFileError
+from dbfs_workers.base.files import LocalFile, open_file
 from tests.support.special_files import SPECIAL, put
 
 CONTENT = os.urandom(100_000)

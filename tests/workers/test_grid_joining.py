@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dbfs_workers.storage import grid_building
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.features.grid import building as grid_building
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, partitions
 from tests.support.graphs import random
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.errors import InvalidOptionError, InvalidVertexError, RunCancelledError, StaleRunError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.grid_levels import GridLevels
-from dbfs_workers.levels.grid_strategies import fold_of
-from dbfs_workers.reports import COUNT_FIELDS
-from dbfs_workers.spec import DIRECTIONS
-from dbfs_workers.storage import grid_scratch
-from dbfs_workers.storage.grid import Grid, bin_entries, message_nbytes, nbytes, remote_nbytes
-from dbfs_workers.storage.grid_building import bin_blocks
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import InvalidOptionError, InvalidVertexError, RunCancelledError, StaleRunError
+from dbfs_workers.base.spec import DIRECTIONS
+from dbfs_workers.features.grid import scratch as grid_scratch
+from dbfs_workers.features.grid.building import bin_blocks
+from dbfs_workers.features.grid.grid import Grid, bin_entries, message_nbytes, nbytes, remote_nbytes
+from dbfs_workers.features.grid.levels import GridLevels
+from dbfs_workers.features.lab.on_grids import fold_of
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS
 from tests.support import graphs, grids, oracle, partitions
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import spec

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dbfs_workers import backends
-from dbfs_workers.backends import cpu_team_calls, grid_team
-from dbfs_workers.backends import cpu_team_task_kernels as tasks
-from dbfs_workers.storage.grid_scratch import GridScratch
-from dbfs_workers.storage.labels import LabelPool, RankLabels
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.team import Team
+from dbfs_workers.base.team import Team
+from dbfs_workers.features.grid import team as grid_team
+from dbfs_workers.features.grid.scratch import GridScratch
+from dbfs_workers.search import backends
+from dbfs_workers.search.cpu import team_calls as cpu_team_calls
+from dbfs_workers.search.cpu.kernels import team_tasks as tasks
+from dbfs_workers.search.partition.labels import LabelPool, RankLabels
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids
 from tests.support.answers import assert_scipys, every_spec
 

@@ -12,7 +12,7 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.core.runtime import _nrt_python, rtsys
 
-from dbfs_workers.jit import INT64, allocating_kernel, int64, kernel, named
+from dbfs_workers.base.jit import INT64, allocating_kernel, int64, kernel, named
 
 
 def test_kernels_that_allocate_are_refused() -> None:
@@ -58,7 +58,7 @@ def test_a_bound_kernel_looks_at_its_first_arguments_once() -> None:
 CALLEES = """
 import numba
 from numba.extending import intrinsic, register_jitable
-from dbfs_workers.jit import int64, kernel
+from dbfs_workers.base.jit import int64, kernel
 AHEAD = 5
 
 def constant(context, value):
@@ -79,7 +79,7 @@ def inner(value):
 """
 CALLER = """
 from callees import AHEAD, inner
-from dbfs_workers.jit import int64, kernel, named
+from dbfs_workers.base.jit import int64, kernel, named
 from kinds import One
 
 @kernel(int64, named(One, int64))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.storage.labels import LabelPool
+from dbfs_workers.search.partition.labels import LabelPool
 
 
 def address(array: NDArray[np.int32]) -> int:

@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import DeadlineExceededError, ExchangeUnavailableError, RunCancelledError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.levels import led_size, loop
-from dbfs_workers.reports import COUNT_FIELDS, RankRun
-from dbfs_workers.spec import DIRECTIONS, TraversalSpec
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.shared_rows import LARGEST_DEGREE, HostRows, share, token_of
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tokens import Token
+from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, RunCancelledError
+from dbfs_workers.base.spec import DIRECTIONS, TraversalSpec
+from dbfs_workers.base.tokens import Token
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.levels import led_size, loop
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.shared_rows import LARGEST_DEGREE, HostRows, share, token_of
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS, RankRun
 from tests.support import graphs, oracle
 from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec, started

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.levels import level_table
-from dbfs_workers.levels.level_table import LevelTable
-from dbfs_workers.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, RankReport, RankRun, levels_of_rows
-from dbfs_workers.storage.labels import RankLabels
+from dbfs_workers.search.levels import level_table
+from dbfs_workers.search.levels.level_table import LevelTable
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, RankReport, RankRun, levels_of_rows
 
 _EDGES, _DISCOVERED = map(COUNT_FIELDS.index, ("edges", "discovered"))
 LABELS = RankLabels(np.zeros(0, np.int32), None)

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbfs_workers.errors import StaleRunError
-from dbfs_workers.levels import phases, task_state
-from dbfs_workers.levels.bins import Bin
-from dbfs_workers.levels.task_state import TraversalState
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import taskgraph as tasks
+from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.taskgraph import phases, tasks
+from dbfs_workers.features.taskgraph import state as task_state
+from dbfs_workers.features.taskgraph.bins import Bin
+from dbfs_workers.features.taskgraph.state import TraversalState
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
 
 RUN = "a-run"

@@ -11,16 +11,22 @@ from contextlib import closing, suppress
 import dask
 import pytest
 
-from dbfs_workers.errors import ExchangeUnavailableError, LateError, RunAbortedError, RunCancelledError, StaleRunError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines import line as line_module
-from dbfs_workers.lines.door import Door
-from dbfs_workers.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
-from dbfs_workers.lines.worker_door import ports_of
-from dbfs_workers.members.burst import Burst
-from dbfs_workers.turns.messages import TurnEnd
-from dbfs_workers.turns.notes import RunNote
-from dbfs_workers.turns.requests import (
+from dbfs_workers.base.errors import (
+    ExchangeUnavailableError,
+    LateError,
+    RunAbortedError,
+    RunCancelledError,
+    StaleRunError,
+)
+from dbfs_workers.base.lines import line as line_module
+from dbfs_workers.base.lines.door import Door
+from dbfs_workers.base.lines.line import TOKEN_BYTES, Line, LineClosedError, new_token
+from dbfs_workers.base.lines.worker_door import ports_of
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.members.burst import Burst
+from dbfs_workers.serving.turns.messages import TurnEnd
+from dbfs_workers.serving.turns.notes import RunNote
+from dbfs_workers.serving.turns.requests import (
     REFUSAL,
     Answer,
     Answers,
@@ -332,7 +338,7 @@ def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank
 
 
 def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs_workers.turns.leader._END_SECONDS", 30)
+    monkeypatch.setattr("dbfs_workers.serving.turns.leader._END_SECONDS", 30)
     line = quick_line(door, talkative)
     send(line, 1, 100_000)
     receive(line)
@@ -411,7 +417,7 @@ def test_the_end_of_a_turn_waits_for_a_long_burst_in_no_thread(
     door: Door, gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler asks again and again: each time a thread would wait, and a worker has few for its messages."""
-    monkeypatch.setattr("dbfs_workers.turns.leader._END_SECONDS", 0.01)
+    monkeypatch.setattr("dbfs_workers.serving.turns.leader._END_SECONDS", 0.01)
     gang.leader.grant(1, "me", 4)
     gang.hold.clear()
     with closing(opened(door, gang.holder_token)) as line:
@@ -431,7 +437,7 @@ def test_a_late_rank_does_not_hold_up_the_error_of_rank_0(
     door: Door, gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 was cancelled, and rank 1 is stopped: nobody waits for rank 1 until the run's deadline."""
-    monkeypatch.setattr("dbfs_workers.turns.leader._END_SECONDS", 0.01)
+    monkeypatch.setattr("dbfs_workers.serving.turns.leader._END_SECONDS", 0.01)
     goes_on = threading.Event()
 
     def waiting(request: RankRequest, stops: object) -> Answers:

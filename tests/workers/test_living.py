@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers.errors import GraphTooLargeError, InvalidVertexError
-from dbfs_workers.storage import pages
-from dbfs_workers.storage.building import bin_edges
-from dbfs_workers.storage.edge_bins import BinStore
-from dbfs_workers.storage.living import LivingPartition, Updated, batch_keys, incident_edges, updated
-from dbfs_workers.storage.partition import Partition, Rows, describe
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.update_spec import UpdateSpec
+from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
+from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.building.partitions import bin_edges
+from dbfs_workers.features.living import pages
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.versions import LivingPartition, Updated, batch_keys, incident_edges, updated
+from dbfs_workers.search.partition.partition import Partition, Rows, describe
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
 
 PLENTY = 2**60

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.reports import COUNT_FIELDS
-from dbfs_workers.spec import DIRECTIONS
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import InvalidOptionError
+from dbfs_workers.base.spec import DIRECTIONS
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS
 from tests.support import graphs, oracle
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import Gang, partitions, spec

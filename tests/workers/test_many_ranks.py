@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dbfs_workers.errors import RunAbortedError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.exchange.shared_memory import SharedMemoryExchange
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.traversals import Watch, never
-from dbfs_workers.reports import RankRun
-from dbfs_workers.spec import DIRECTIONS
-from dbfs_workers.storage.labels import LabelPool
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import RunAbortedError
+from dbfs_workers.base.spec import DIRECTIONS
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.levels.traversals import Watch, never
+from dbfs_workers.search.partition.labels import LabelPool
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankRun
 from tests.support import graphs, oracle
 from tests.support.exchanges import connect, shared_memory
 from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec

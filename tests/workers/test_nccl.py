@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.cuda.communicator import MOST_AHEAD
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     DeadlineExceededError,
     ExchangeUnavailableError,
     RunAbortedError,
@@ -17,9 +16,10 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.exchange import nccl_groups
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.cuda.communicator import MOST_AHEAD
+from dbfs_workers.search.exchange import nccl_groups
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import PATIENCE, partitions, spec

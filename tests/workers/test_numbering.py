@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.errors import EdgeInputError, GraphTooLargeError
-from dbfs_workers.storage import id_codes, id_table
-from dbfs_workers.storage.id_codes import ascending, divide, encode
-from dbfs_workers.storage.id_table import IdTable, IdType, as_ids, as_python, from_python, joined, ranges_of, sort_keys
-from dbfs_workers.tasks import numbering as tasks
+from dbfs_workers.base.errors import EdgeInputError, GraphTooLargeError
+from dbfs_workers.building import numbering as tasks
+from dbfs_workers.ids import codes as id_codes
+from dbfs_workers.ids import table as id_table
+from dbfs_workers.ids.codes import ascending, divide, encode
+from dbfs_workers.ids.table import IdTable, IdType, as_ids, as_python, from_python, joined, ranges_of, sort_keys
 
 INTEGERS = st.one_of(st.integers(0, 40), st.integers(0, 2**63 - 1))
 STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -253,7 +254,7 @@ def test_pieces_of_several_types_are_refused() -> None:
 
 
 def test_ids_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs_workers.storage.reading.MemoryRoom.free_bytes", lambda room: 100)
+    monkeypatch.setattr("dbfs_workers.building.reading.MemoryRoom.free_bytes", lambda room: 100)
     with pytest.raises(GraphTooLargeError, match="mine: numbering its ids takes about"):
         tasks.unite_ids([np.arange(9)], 0.9, "mine")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs_workers import compiling
-from dbfs_workers.jit import Kernel, int64, kernel
-from dbfs_workers.levels.led_levels import LedLevels
+from dbfs_workers.base import compiling
+from dbfs_workers.base.jit import Kernel, int64, kernel
+from dbfs_workers.search.levels.led_levels import LedLevels
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.errors import InvalidVertexError
-from dbfs_workers.storage.ordering import count_degrees, degree_order
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import InvalidVertexError
+from dbfs_workers.search.partition.ordering import count_degrees, degree_order
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, oracle
 from tests.support.gang import Gang, spec, started
 from tests.support.partitions import build

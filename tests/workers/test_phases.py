@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dbfs_workers import backends
-from dbfs_workers.backends.protocol import Backend
-from dbfs_workers.errors import InvalidOptionError
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.partition import Partition
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.base.errors import InvalidOptionError
+from dbfs_workers.search import backends
+from dbfs_workers.search.backends.protocol import Backend
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import graphs
 from tests.support.gang import partitions, spec
 from tests.support.gpus import on_gpu

@@ -9,8 +9,8 @@ import pytest
 from numba import types
 
 from dbfs.cluster.kernels import KERNELS
-from dbfs_workers import compiling, jit
-from dbfs_workers.jit import INT64, READ_INT64, int64, kernel
+from dbfs_workers.base import compiling, jit
+from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel
 
 uint64 = types.uint64
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbfs_workers.errors import FormatError, RunCancelledError
-from dbfs_workers.storage import reading
-from dbfs_workers.storage.reading import read_ahead, require_wanted
+from dbfs_workers.base.errors import FormatError, RunCancelledError
+from dbfs_workers.building import reading
+from dbfs_workers.building.reading import read_ahead, require_wanted
 
 
 @pytest.mark.parametrize("threads", [1, 3, 20])

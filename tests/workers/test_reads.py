@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from dbfs_workers.reads import kernels
-from dbfs_workers.reads.label_buffer import ClientBuffer, OpenBuffers
-from dbfs_workers.reads.server import MOST_STEPS, RankRows
-from dbfs_workers.storage.stripe import NO_VERTEX, Stripe
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
+from dbfs_workers.serving.reads.kernels import labels as kernels
+from dbfs_workers.serving.reads.label_buffer import ClientBuffer, OpenBuffers
+from dbfs_workers.serving.reads.server import MOST_STEPS, RankRows
 
 stripes = strategies.builds(
     Stripe,

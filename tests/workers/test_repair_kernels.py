@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.backends.cpu_kernels import Bins
-from dbfs_workers.jit import read_only
-from dbfs_workers.levels import repair_kernels as kernels
-from dbfs_workers.levels import repair_round_kernels as rounds
-from dbfs_workers.storage.partition import Rows
+from dbfs_workers.base.jit import read_only
+from dbfs_workers.features.living.kernels import repair as kernels
+from dbfs_workers.features.living.kernels import repair_round as rounds
+from dbfs_workers.search.cpu.kernels.phases import Bins
+from dbfs_workers.search.partition.partition import Rows
 
 WIDTH = 64
 NONE = np.uint32(0xFFFFFFFF)

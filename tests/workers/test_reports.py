@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dbfs_workers.reports import (
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.batches.storage import RankBatch
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import (
     COUNT_FIELDS,
     MOST_ROWS,
     TIME_FIELDS,
@@ -18,10 +22,6 @@ from dbfs_workers.reports import (
     RankRun,
     RunSummary,
 )
-from dbfs_workers.spec import TraversalSpec
-from dbfs_workers.storage.batch import RankBatch
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.storage.stripe import Stripe
 
 LABELS = RankLabels(np.zeros(0, np.int32), None)
 LEVELS = st.integers(0, 200)

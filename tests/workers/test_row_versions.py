@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.storage import row_versions
-from dbfs_workers.storage.row_versions import RowVersion
+from dbfs_workers.features.living import row_versions
+from dbfs_workers.features.living.row_versions import RowVersion
 
 ROWS = 400
 

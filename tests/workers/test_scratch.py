@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from dbfs_workers.exchange import segment
-from dbfs_workers.storage import label_kernels, scratch
-from dbfs_workers.storage.labels import LabelPool
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.shared_rows import share, token_of
-from dbfs_workers.storage.stripe import NO_VERTEX
+from dbfs_workers.search.exchange import segment
+from dbfs_workers.search.partition import scratch
+from dbfs_workers.search.partition.kernels import labels as label_kernels
+from dbfs_workers.search.partition.labels import LabelPool
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.shared_rows import share, token_of
+from dbfs_workers.search.partition.stripe import NO_VERTEX
 from tests.support import graphs
 from tests.support.gang import partitions, spec
 

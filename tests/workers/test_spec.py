@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbfs_workers.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
 
 VERTICES = st.lists(st.integers(0, 99), max_size=4).map(tuple)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.levels import loop
-from dbfs_workers.levels.level_table import LevelTable
-from dbfs_workers.levels.rank_levels import StripeLevels
-from dbfs_workers.levels.state import TOP_DOWN, State, end_level
-from dbfs_workers.levels.stepper import Working
-from dbfs_workers.storage.scratch import Scratch
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.search.levels import loop
+from dbfs_workers.search.levels.level_table import LevelTable
+from dbfs_workers.search.levels.rank_levels import StripeLevels
+from dbfs_workers.search.levels.state import TOP_DOWN, State, end_level
+from dbfs_workers.search.levels.stepper import Working
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.exchanges import shared_memory

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbfs_workers.errors import GraphTooLargeError
-from dbfs_workers.storage.stripe import WORD_BITS, Stripe
+from dbfs_workers.base.errors import GraphTooLargeError
+from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
 
 stripes = st.builds(Stripe, n=st.integers(0, 10_000), p=st.integers(1, 40))
 

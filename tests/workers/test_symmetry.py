@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbfs_workers.storage import symmetry
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.storage.symmetry import MODULUS, imbalance, imbalance_and_largest, imbalance_of_edges, imbalance_on
+from dbfs_workers.building import symmetry
+from dbfs_workers.building.symmetry import MODULUS, imbalance, imbalance_and_largest, imbalance_of_edges, imbalance_on
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
 
 Edge = tuple[int, int]

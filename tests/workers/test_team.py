@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import dbfs
-from dbfs_workers.backends import cpu_team, cpu_team_calls
-from dbfs_workers.backends import cpu_team_task_kernels as tasks
-from dbfs_workers.storage.labels import RankLabels
-from dbfs_workers.team import Team
+from dbfs_workers.base.team import Team
+from dbfs_workers.search.cpu import team as cpu_team
+from dbfs_workers.search.cpu import team_calls as cpu_team_calls
+from dbfs_workers.search.cpu.kernels import team_tasks as tasks
+from dbfs_workers.search.partition.labels import RankLabels
 from tests.support import graphs, oracle
 
 
@@ -88,7 +89,7 @@ def test_labels_of_workers_with_threads_are_scipys(
     with dbfs.connect(
         n_workers=ranks, threads_per_worker=3, backend="cpu", dashboard_address=None, processes=False
     ) as client:
-        monkeypatch.setattr("dbfs_workers.plugin.CPU_COUNT", 3)
+        monkeypatch.setattr("dbfs_workers.serving.plugin.CPU_COUNT", 3)
         for n, src, dst in arrays:
             matrix = oracle.adjacency(n, src, dst, directed=False)
             with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, mutable=mutable, layout=layout) as graph:

@@ -7,10 +7,10 @@ import pytest
 
 import dbfs
 from dbfs.cluster.gang import joined_workers
-from dbfs_workers.storage.stripe import Stripe
-from dbfs_workers.tasks import delivering
-from dbfs_workers.tasks.delivering import Collection, open_collection
-from dbfs_workers.tasks.numbering import RankIds
+from dbfs_workers.building import delivering
+from dbfs_workers.building.delivering import Collection, open_collection
+from dbfs_workers.building.numbering import RankIds
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.edge_files import write
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbfs_workers.errors import (
+from dbfs_workers.base.errors import (
     DeadlineExceededError,
     GraphTooLargeError,
     LateError,
@@ -16,10 +16,10 @@ from dbfs_workers.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs_workers.lines.door import Door
-from dbfs_workers.rpc import LATE_SECONDS, Pickled
-from dbfs_workers.turns.messages import TurnEnd
-from dbfs_workers.turns.requests import (
+from dbfs_workers.base.lines.door import Door
+from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.turns.messages import TurnEnd
+from dbfs_workers.serving.turns.requests import (
     REFUSAL,
     Answer,
     Answers,
@@ -31,7 +31,7 @@ from dbfs_workers.turns.requests import (
     answer_well,
     read_answer,
 )
-from dbfs_workers.turns.rounds import make_update
+from dbfs_workers.serving.turns.rounds import make_update
 from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update, update_in
 
 Stops = Callable[[], bool]

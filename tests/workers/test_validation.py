@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbfs_workers.checks import validation
-from dbfs_workers.checks.validation import SharedTable
-from dbfs_workers.checks.verdict import Rule
-from dbfs_workers.errors import ExchangeUnavailableError, ValidationError
-from dbfs_workers.storage.stripe import Stripe
+from dbfs_workers.base.errors import ExchangeUnavailableError, ValidationError
+from dbfs_workers.features.validation import validation
+from dbfs_workers.features.validation.validation import SharedTable
+from dbfs_workers.features.validation.verdict import Rule
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, random
 from tests.support.validation import EDGES, MUTATIONS, Setting, right_labels

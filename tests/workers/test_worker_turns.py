@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dbfs_workers.errors import StaleRunError
-from dbfs_workers.exchange.protocol import Cause
-from dbfs_workers.lines.line import Line, new_token
-from dbfs_workers.lines.worker_door import WorkerDoor
-from dbfs_workers.turns.leader import Leader
-from dbfs_workers.turns.messages import BeginTurn, EndTurn
-from dbfs_workers.turns.worker import WorkerTurns
+from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.base.lines.line import Line, new_token
+from dbfs_workers.base.lines.worker_door import WorkerDoor
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.serving.turns.leader import Leader
+from dbfs_workers.serving.turns.messages import BeginTurn, EndTurn
+from dbfs_workers.serving.turns.worker import WorkerTurns
 
 
 async def sent(**_: Any) -> None:

@@ -23,7 +23,7 @@ from dbfs.errors import (
     TruncatedFileError,
     UnreadableFileError,
 )
-from dbfs_workers.storage.pieces import Edges, Piece
+from dbfs_workers.building.pieces import Edges, Piece
 
 ALL = [*SUFFIXES, ".mtx.gz", ".txt.xz", ".csv.bz2"]
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from dbfs.base.records import waits_for
+from dbfs.base.units import format_bytes, format_rate, format_seconds
 from dbfs.graph.counts import edges_in_words
 from dbfs.graph.tabular import Card
-from dbfs.records import waits_for
-from dbfs.units import format_bytes, format_rate, format_seconds
-from dbfs_workers.text import counted, printable
+from dbfs_workers.base.text import counted, printable
 
 if TYPE_CHECKING:
     import jinja2

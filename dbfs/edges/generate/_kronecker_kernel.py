@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dbfs_workers.jit import INT64, UINT32, int64, kernel, void
+from dbfs_workers.base.jit import INT64, UINT32, int64, kernel, void
 
 # Million edges per second at scale 18, on one core of an EPYC with AVX-512: 64 gives 33, 128 41, 256 44, 1024 41. The
 # first block's states are made in Python, which costs each piece 7 microseconds for each edge of a block: so 128.

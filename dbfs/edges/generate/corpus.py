@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log, log2, pow, prod, sqrt  # noqa: A004 - the built-in's type is Any
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.communities import communities, power_law
 from dbfs.edges.generate.geometric import geometric
@@ -22,7 +22,7 @@ from dbfs.edges.generate.rmat import rmat
 from dbfs.edges.generate.stencil import kkt, stencil27
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.text import did_you_mean
+from dbfs_workers.base.text import did_you_mean
 
 # The smallest graph then has 1,700 vertices. Smaller communities would not hold their hubs.
 _MAX_SCALE_DOWN = 256

@@ -14,12 +14,12 @@ from math import isqrt, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
 from dbfs.edges.generate.ranges import MAX_SEED, integer, number
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.building.pieces import Edges
 
 # Coordinates, float64, are exact to 2^-53 of the square; 2^36 points are about 2^-18 apart.
 _MAX_VERTICES = 2**36

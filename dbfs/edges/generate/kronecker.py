@@ -1,7 +1,7 @@
 """Graph500's Kronecker (R-MAT) generator, bit for bit: specification v2.0, and its reference code, version 3.
 
 Edge i is drawn from the seed state skipped by 2^64 * i steps, so any range of edges is generated without the edges
-before it. ``_kronecker_kernel`` draws on the CPU, and ``dbfs_workers.cuda.building`` on a GPU.
+before it. ``_kronecker_kernel`` draws on the CPU, and ``dbfs_workers.building.cuda`` on a GPU.
 
 The random generator is a multiple recursive one of order 5 modulo 2^31 - 1 (L'Ecuyer), as in the reference code. In a
 step, ``(107374182 z1 + 104480 z5) mod (2^31 - 1)`` becomes z1, and the other words move up by one. So skipping k steps
@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.ranges import MAX_SEED, Generated, RangePiece, integer
-from dbfs_workers.storage.pieces import Edges
+from dbfs_workers.building.pieces import Edges
 
 # With 2^40 vertices and 2^60 edges, ids and the number of edges in both directions fit an int64.
 _MAX_SCALE = 40
@@ -116,7 +116,7 @@ class KroneckerPiece(RangePiece):
         return self._on_cpu() if xp is np else self._on_gpu()
 
     def _on_gpu(self) -> tuple[Any, Any]:
-        from dbfs_workers.cuda.building import draw_edges
+        from dbfs_workers.building.cuda import draw_edges
 
         seed = np.array(_seed_state(self.seed1, self.seed2), np.uint32)
         numbers = (self.start, self.stop - self.start, self.scale, *_scramble_values(self.seed1, self.seed2))

@@ -11,7 +11,7 @@ from operator import mul
 from types import ModuleType
 from typing import Any
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.ranges import Generated, RangePiece, integer
 

@@ -7,7 +7,7 @@ from typing import ClassVar, SupportsFloat, SupportsIndex
 
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.storage.pieces import GeneratedPiece
+from dbfs_workers.building.pieces import GeneratedPiece
 
 # Ids are exact as float64, and an int64 has room for ids with padding and ranks.
 MAX_VERTICES = 2**40

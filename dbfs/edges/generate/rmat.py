@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
 from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, Generated, RangePiece, integer, number

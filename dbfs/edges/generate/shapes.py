@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
 from dbfs.edges.generate.ranges import MAX_SEED, MAX_VERTICES, Generated, RangePiece, integer

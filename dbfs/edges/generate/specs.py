@@ -18,7 +18,7 @@ from dbfs.edges.generate.rmat import rmat
 from dbfs.edges.generate.shapes import complete, path, random_tree, star, tree
 from dbfs.edges.generate.uniform import uniform
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.text import did_you_mean
+from dbfs_workers.base.text import did_you_mean
 
 
 @dataclass(frozen=True)

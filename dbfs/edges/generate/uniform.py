@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.counter import below, random_raw
 from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, Generated, RangePiece, integer

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from dbfs.calls import public
+from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.adjacency import open_adjacency_list
 from dbfs.edges.readers.arrow import open_arrow
@@ -36,11 +36,11 @@ from dbfs.edges.readers.npz import open_npz
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
 from dbfs.edges.readers.pajek import open_pajek
 from dbfs.edges.readers.parquet import open_parquet
-from dbfs.edges.readers.saved import open_saved, saved_folder
 from dbfs.edges.readers.source import Source, find_source
 from dbfs.edges.readers.tgf import open_tgf
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
+from dbfs.features.saved.reader import open_saved, saved_folder
 
 __all__ = ["FORMATS", "from_file"]
 

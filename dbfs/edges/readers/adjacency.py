@@ -26,12 +26,12 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import AS_STRINGS, why_not_id
 from dbfs.edges.readers.source import is_utf8
 from dbfs.errors import TruncatedFileError
-from dbfs_workers.storage.id_table import joined
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading
+from dbfs_workers.building.pieces import IdEdges
+from dbfs_workers.building.reading import Reading
+from dbfs_workers.ids.table import joined
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.ids.table import Ids
 
 # Bytes of memory for a byte of text, while a block of the shortest words is parsed: Python makes an object of each.
 _EXPANSION = 64

@@ -16,8 +16,8 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.about import About
 from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, edges_of
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, require_room
+from dbfs_workers.building.pieces import IdEdges
+from dbfs_workers.building.reading import Reading, require_room
 
 _WHAT = "Arrow file"
 

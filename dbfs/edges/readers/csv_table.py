@@ -32,9 +32,9 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends, has_known_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
 from dbfs.errors import EdgeInputError, TruncatedFileError
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.pieces import IdEdges
+from dbfs_workers.building.reading import Reading
 
 # Bytes of memory for a byte of text, while a block of the shortest rows is parsed.
 _EXPANSION = 16

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dbfs.base.memory import require_room
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
 from dbfs.edges.readers.whole import Collected, text_of
 from dbfs.errors import FormatError, TruncatedFileError
-from dbfs.memory import require_room
 
 _START = re.compile(r"\s*+dl\b[\s,]*+", re.IGNORECASE)
 _DATA = re.compile(r"\bdata\s*+:", re.IGNORECASE)

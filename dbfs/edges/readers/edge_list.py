@@ -17,7 +17,7 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairGrammar, PairPiece, columns_of, parse_line
 from dbfs.edges.tables.ends import POSITIONS, Columns
 from dbfs.errors import TruncatedFileError
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 _MARKED_SEPARATOR = re.compile(rb"\s*+[^\s,;|]*+\s*+([,;|])")
 _AFTER_IDS = re.compile(rb" *+[^ \t]++([ \t]++)[^ \t]++([ \t]++)[^ \t]")

@@ -19,12 +19,12 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
 from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, InvalidOptionError, UnreadableFileError
-from dbfs_workers.storage.memory_room import return_freed
-from dbfs_workers.storage.pieces import IdEdges, Piece
-from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+from dbfs_workers.base.memory_room import return_freed
+from dbfs_workers.building.pieces import IdEdges, Piece
+from dbfs_workers.building.reading import Reading, ReadLimits, require_room
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.ids.table import Ids
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FileEdges(EdgeList):
 
     source: Source
     columns: Columns | None = field(default=None, kw_only=True)
-    kernels = ("dbfs_workers.storage.pairs_kernels",)
+    kernels = ("dbfs_workers.building.kernels.pairs",)
 
     @property
     def path(self) -> str:

@@ -16,8 +16,8 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import explained, require_listed
 from dbfs.edges.tables.ends import POSITIONS, Columns, listed
 from dbfs.errors import EdgeInputError, MissingFileError, TruncatedFileError
-from dbfs_workers.storage.files import file_system
-from dbfs_workers.storage.pieces import Piece
+from dbfs_workers.base.files import file_system
+from dbfs_workers.building.pieces import Piece
 
 _MAGIC = "*?["
 # Files opened at a time: the client reads a header of each, which takes a network's round trips.

@@ -13,7 +13,7 @@ from dbfs.edges.readers.lines import header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import PairGrammar, PairPiece
 from dbfs.errors import TruncatedFileError
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
 
 _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:c(?:[ \t][^\n\r\0]*+)?+)?+\r?+\n)*+")
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dbfs.edges.readers.source import Source, has_control, is_utf8
 from dbfs.errors import FormatError, TruncatedFileError
-from dbfs_workers.storage.reading import Reading
+from dbfs_workers.building.reading import Reading
 
 T = TypeVar("T")
 

@@ -36,9 +36,9 @@ from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import joined, why_not_id
 from dbfs.edges.readers.source import Source
 from dbfs.errors import InvalidOptionError, TruncatedFileError
-from dbfs_workers.storage.pieces import Edges, Piece
-from dbfs_workers.storage.reading import Reading, ReadLimits
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.pieces import Edges, Piece
+from dbfs_workers.building.reading import Reading, ReadLimits
 
 EXPANSION = 44
 """Bytes of memory for a byte of text, while a block of blank lines is parsed."""

@@ -19,8 +19,8 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import EdgeInputError, FormatError, TruncatedFileError
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
+from dbfs_workers.building.pieces import IdEdges
+from dbfs_workers.building.reading import Reading, ReadLimits, require_room
 
 _WHAT = "NumPy array"
 _CHUNK_BYTES = 1 << 22

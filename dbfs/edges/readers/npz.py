@@ -28,9 +28,9 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import POSITIONS, Columns, Ends
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, ReadLimits, require_room
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.pieces import IdEdges
+from dbfs_workers.building.reading import Reading, ReadLimits, require_room
 
 _WHAT = "NumPy archive"
 _LAYOUTS = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": ("row", "col")}

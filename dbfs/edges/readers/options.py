@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+from dbfs.base.integers import whole_count
 from dbfs.edges.tables.ends import POSITIONS, ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import as_strings
 from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
-from dbfs.integers import whole_count
 
 COMMENTS = (b"#", b"%", b"//")
 """Marks that begin a comment, unless the caller names another one."""

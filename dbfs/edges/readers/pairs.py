@@ -16,8 +16,8 @@ from dbfs.edges.readers.file import TextPiece
 from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, parsed, slices, unreadable
 from dbfs.edges.readers.options import MISSING
 from dbfs.edges.readers.source import Source
-from dbfs_workers.storage.pieces import Edges
-from dbfs_workers.storage.reading import Reading
+from dbfs_workers.building.pieces import Edges
+from dbfs_workers.building.reading import Reading
 
 # Bytes of memory for a byte of text, while a block of the shortest lines is parsed.
 _EXPANSION = 16
@@ -224,7 +224,7 @@ def parse_block(block: bytes, grammar: PairGrammar) -> Edges | None:
 def _parse_edges(block: bytes, grammar: PairGrammar) -> Edges | None:
     """Parse a block of lines of edges only; return None if a line is another, or an id is out of range."""
     # Imported here, because a client that reads no edges needs no Numba.
-    from dbfs_workers.storage.pairs_kernels import parse_pairs
+    from dbfs_workers.building.kernels.pairs import parse_pairs
 
     text = np.frombuffer(block, np.uint8)
     # The shortest line has 4 bytes. Pages of the arrays that receive no edge take no memory.

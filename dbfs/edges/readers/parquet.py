@@ -26,8 +26,8 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.about import About
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import FormatError
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.storage.reading import Reading, require_room
+from dbfs_workers.building.pieces import IdEdges
+from dbfs_workers.building.reading import Reading, require_room
 
 _WHAT = "Parquet file"
 # Rows of strings decoded at a time: a few bytes of a file may say that one long string is the value of all rows.

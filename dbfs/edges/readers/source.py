@@ -28,8 +28,8 @@ from dbfs.errors import (
     InvalidOptionError,
     TruncatedFileError,
 )
-from dbfs_workers.storage.files import file_system, open_file
-from dbfs_workers.storage.saved.folder import is_refused, reading
+from dbfs_workers.base.files import file_system, open_file
+from dbfs_workers.base.folder import is_refused, reading
 
 Compression = Literal["gzip", "xz", "bz2", "zstd", "zip"]
 Content = Literal["text", "parquet", "arrow", "npy", "npz"]

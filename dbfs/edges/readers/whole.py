@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dbfs.base.memory import require_room
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
@@ -23,8 +24,7 @@ from dbfs.edges.tables.graphs import from_indices
 from dbfs.edges.tables.ids import INT64_MAX
 from dbfs.edges.tables.pairs import columns_of
 from dbfs.errors import EdgeInputError, FormatError
-from dbfs.memory import require_room
-from dbfs_workers.text import printable
+from dbfs_workers.base.text import printable
 
 logger = logging.getLogger(__name__)
 

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from dbfs.base.memory import require_room
 from dbfs.edges.tables.ids import Place, edges_of
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError
-from dbfs.memory import require_room
-from dbfs_workers.storage.id_table import INTEGER, STRING, IdType, from_python
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.ids.table import INTEGER, STRING, IdType, from_python
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.edges.tables.ends import Ends
-    from dbfs_workers.storage.id_sequence import CallerIds
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.ids.sequence import CallerIds
+    from dbfs_workers.ids.table import Ids
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import Place, require_kinds
 from dbfs.edges.tables.memory import TablePiece, open_columns, open_table
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs_workers.storage.pieces import IdEdges
-from dbfs_workers.text import counted
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.pieces import IdEdges
 
 
 @dataclass(frozen=True, eq=False)

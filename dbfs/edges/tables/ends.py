@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidOptionTypeError
-from dbfs_workers.text import LONGEST_NAME, counted, did_you_mean, printable
+from dbfs_workers.base.text import LONGEST_NAME, counted, did_you_mean, printable
 
 ColumnNames: TypeAlias = str | Sequence[str] | None
 """The column of an end; several columns for ids that are tuples; None for the default."""

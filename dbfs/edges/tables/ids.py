@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from dbfs.edges.edge_list import IdKind
 from dbfs.edges.tables.ends import Ends
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs_workers.storage.id_table import joined
+from dbfs_workers.ids.table import joined
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.ids.table import Ids
 
 INT64_MAX = (1 << 63) - 1
 _NONE: Mapping[str, str] = MappingProxyType({})

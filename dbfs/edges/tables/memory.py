@@ -13,13 +13,13 @@ from dbfs.edges.tables.about import KEY, About
 from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, as_words, edges_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
-from dbfs_workers.storage.id_sequence import IdSequence
+from dbfs_workers.ids.sequence import IdSequence
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dbfs_workers.storage.id_table import Ids
-    from dbfs_workers.storage.pieces import IdEdges
+    from dbfs_workers.building.pieces import IdEdges
+    from dbfs_workers.ids.table import Ids
 
 
 _OF_ANY_TYPE = ("object", "category")
@@ -99,7 +99,7 @@ class TableEdges(EdgeList):
 
     def distinct_ids(self) -> DistinctIds:
         """See ``EdgeList``."""
-        from dbfs_workers.storage.id_codes import encode
+        from dbfs_workers.ids.codes import encode
 
         (piece,) = self.cut(max(self.table.num_rows, 1))
         lone = piece.lone_ids()

@@ -13,7 +13,7 @@ from dbfs.edges.tables.ends import Ends
 from dbfs.edges.tables.ids import Place, as_words, ids_of, require_kinds, require_values
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError
-from dbfs_workers.storage.id_sequence import value_of
+from dbfs_workers.ids.sequence import value_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dbfs.edges.writers.target import require_listed
 from dbfs.errors import DbfsError, OutputError
-from dbfs_workers.storage.reading import require_wanted
-from dbfs_workers.storage.saved.folder import Folder
-from dbfs_workers.text import counted
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.base.text import counted
+from dbfs_workers.building.reading import require_wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

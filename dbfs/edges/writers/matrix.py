@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from dbfs.base.memory import require_room
 from dbfs.edges.writers.stream import EdgeStream, Survey, Written
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
-from dbfs.memory import require_room
 
 # Peak bytes of an entry: the pieces' ids and their concatenation, or the rows, columns and values of both the
 # coordinates and the CSR.

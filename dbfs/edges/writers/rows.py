@@ -19,7 +19,7 @@ from dbfs.edges.tables.about import KEY, MOST_BYTES, About
 from dbfs.edges.writers.stream import EdgeStream, Written
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
-from dbfs_workers.storage.id_table import as_python
+from dbfs_workers.ids.table import as_python
 
 # Of an id in the metadata, with what separates ids there.
 _LEAST_ID_BYTES = 3

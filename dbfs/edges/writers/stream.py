@@ -14,14 +14,14 @@ from dbfs import config
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.one_sided import missing_among
 from dbfs.edges.readers.file_set import FileSet
-from dbfs_workers.storage.id_codes import ascending, encode
-from dbfs_workers.storage.id_table import IdTable, as_ids, take
-from dbfs_workers.storage.pieces import Edges, IdEdges, PieceWithLoneIds, check_ids
-from dbfs_workers.storage.reading import require_room
-from dbfs_workers.storage.symmetry import MISSING_BYTES, MODULUS, imbalance_of_edges
+from dbfs_workers.building.pieces import Edges, IdEdges, PieceWithLoneIds, check_ids
+from dbfs_workers.building.reading import require_room
+from dbfs_workers.building.symmetry import MISSING_BYTES, MODULUS, imbalance_of_edges
+from dbfs_workers.ids.codes import ascending, encode
+from dbfs_workers.ids.table import IdTable, as_ids, take
 
 if TYPE_CHECKING:
-    from dbfs_workers.storage.id_table import Ids
+    from dbfs_workers.ids.table import Ids
 
 # 2^20 edges: 16 MB of ids, and a few times as much of text.
 PIECE_EDGES = 2**20

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, cast
 
 from dbfs import config
 from dbfs.errors import InvalidOptionError, OutputError
-from dbfs_workers.storage.saved.folder import sync
+from dbfs_workers.base.folder import sync
 
 # Compression levels of the command-line tools: for gzip 6, since Python's default of 9 takes three times as long and
 # saves 1 %.

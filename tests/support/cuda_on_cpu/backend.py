@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbfs_workers.backends.cuda import CudaBackend
-from dbfs_workers.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.cuda.backend import CudaBackend
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from tests.support import standin
 from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
 
 # Headers that the emulator's program has in place of those here.
-REPLACED = ("common/memory.cuh", "phases/reserve.cuh")
+REPLACED = ("search/cuda/kernels/common/memory.cuh", "search/cuda/kernels/phases/reserve.cuh")
 _seeds = itertools.count()
 
 Launch = Callable[..., None]
@@ -43,7 +43,7 @@ def compiled(folder: Path, program: str) -> ctypes.PyDLL:
     """Return the library of an emulator's program."""
     emulator = Path(__file__).parent
     for header in REPLACED:
-        (folder / header).parent.mkdir(exist_ok=True)
+        (folder / header).parent.mkdir(parents=True, exist_ok=True)
         (folder / header).touch()
     includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
     built = folder / f"{program}.so"

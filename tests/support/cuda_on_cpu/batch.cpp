@@ -1,11 +1,11 @@
-// The kernels of phases/batch.cu and phases/sweeps.cu on a CPU, with phases/edges.cuh.
+// The kernels of features/batches/kernels/batch.cu and features/batches/kernels/sweeps.cu on a CPU, with search/cuda/kernels/phases/edges.cuh.
 #include "common.h"
 
 inline u64 load_relaxed(const u64* p) { return __ldcg(p); }
 inline int __popcll(unsigned long long word) { return __builtin_popcountll(word); }
 inline int __ffsll(long long word) { return __builtin_ffsll(word); }
-#include "phases/batch.cu"
-#include "phases/sweeps.cu"
+#include "features/batches/kernels/batch.cu"
+#include "features/batches/kernels/sweeps.cu"
 #include "run.h"
 
 RUN(batch_push)

@@ -1,6 +1,6 @@
-// The kernels of reads/by_vertex.cu on a CPU.
+// The kernels of serving/reads/kernels/by_vertex.cu on a CPU.
 #include "cuda_on_cpu.h"
-#include "reads/by_vertex.cu"
+#include "serving/reads/kernels/by_vertex.cu"
 
 #define RUN_BY_VERTEX(width, type)                                                                                   \
   extern "C" const char* by_vertex_##width(unsigned blocks, unsigned threads, u64 seed, const u32* labels,           \

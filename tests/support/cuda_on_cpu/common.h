@@ -1,4 +1,4 @@
-// What kernels take of the headers in common/ and of phases/reserve.cuh, which are PTX. kSerialEdges is small, so that
+// What kernels take of the headers in common/ and of search/cuda/kernels/phases/reserve.cuh, which are PTX. kSerialEdges is small, so that
 // small graphs have rows with more edges.
 #pragma once
 #include "cuda_on_cpu.h"

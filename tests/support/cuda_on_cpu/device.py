@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.cuda import lab_layout
-from dbfs_workers.cuda.module import KERNEL_FOLDER
-from dbfs_workers.lab.device import CHAIN
+from dbfs_workers.features.lab import layout as lab_layout
+from dbfs_workers.features.lab.device import CHAIN
+from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 
 _HERE: Final = Path(__file__).parent
 COMPILER: Final = shutil.which("g++") or ""
@@ -52,10 +52,10 @@ class EmulatedError(RuntimeError):
 @cache
 def library() -> ctypes.CDLL:
     """Compile the laboratory's kernels for this CPU, into a folder of the system's temporary files; load them."""
-    chosen = (*sorted((KERNEL_FOLDER / "lab").glob("*.cu")), _HERE / "faulty.cu")
+    chosen = (*sorted((KERNEL_FOLDER / "features/lab/kernels").glob("*.cu")), _HERE / "faulty.cu")
     assert _NVRTC_OFFSET in lab_layout.HEADER
     layout = lab_layout.HEADER.replace(_NVRTC_OFFSET, "offsetof(type, field)")
-    texts = [path.read_text() for path in (*sorted(KERNEL_FOLDER.rglob("lab/*.cu*")), *chosen, _HERE / "cuda_on_cpu.h")]
+    texts = [path.read_text() for path in (*sorted(KERNEL_FOLDER.rglob("*.cuh")), *chosen, _HERE / "cuda_on_cpu.h")]
     program = "\n".join([f'#include "{path}"' for path in (_HERE / "cuda_on_cpu.h", *chosen)] + [_RUN])
     options = [*OPTIONS, f"-DDBFS_LAB_THREADS={THREADS}"]
     key = hashlib.sha256("\0".join([layout, program, *texts, *options]).encode()).hexdigest()[:24]
@@ -80,7 +80,7 @@ def library() -> ctypes.CDLL:
 
 
 class EmulatedGpu:
-    """See ``dbfs_workers.lab.device.Device``.
+    """See ``dbfs_workers.features.lab.device.Device``.
 
     Args:
         seed: orders the threads.

@@ -1,5 +1,5 @@
 // Kernels with faults that the emulator must show.
-#include "lab/problem.cuh"
+#include "features/lab/kernels/problem.cuh"
 
 // Only some threads of a block reach its barrier.
 extern "C" __global__ void dbfs_missing_barrier(const dbfs::LabArguments a) {

@@ -1,10 +1,10 @@
-// The kernels of phases/grid.cu on a CPU, and `mark` of phases/levels.cu.
+// The kernels of features/grid/kernels/grid.cu on a CPU, and `mark` of search/cuda/kernels/phases/levels.cu.
 #include "common.h"
 
 #define __activemask() 1u
 #define __match_any_sync(mask, value) 1u
-#include "phases/levels.cu"
-#include "phases/grid.cu"
+#include "search/cuda/kernels/phases/levels.cu"
+#include "features/grid/kernels/grid.cu"
 #include "run.h"
 
 RUN(mark)

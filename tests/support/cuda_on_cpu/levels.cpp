@@ -1,4 +1,4 @@
-// The bottom-up kernel of phases/levels.cu on a CPU, with common/search.cuh.
+// The bottom-up kernel of search/cuda/kernels/phases/levels.cu on a CPU, with search/cuda/kernels/common/search.cuh.
 #include "common.h"
 
 namespace dbfs {
@@ -16,7 +16,7 @@ inline void visit_edges(Frontier, const u32*, Visit) {}
 }  // namespace dbfs
 
 #define __match_any_sync(mask, value) 1u
-#include "phases/levels.cu"
+#include "search/cuda/kernels/phases/levels.cu"
 
 extern "C" const char* bottom_up(unsigned blocks, unsigned long long seed, const i64* in_offsets, const u32* in_columns,
                                  const i64* out_offsets, u32 words, const u32* frontier, u32* visited, u32* found_bits,

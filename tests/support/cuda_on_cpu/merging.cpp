@@ -1,7 +1,7 @@
-// The kernels of building/merging.cu on a CPU.
+// The kernels of features/living/kernels/merging.cu on a CPU.
 #include "cuda_on_cpu.h"
 
-#include "building/merging.cu"
+#include "features/living/kernels/merging.cu"
 
 static const char* said(std::string answer) {
   static std::string kept;

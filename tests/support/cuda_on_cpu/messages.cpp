@@ -1,9 +1,9 @@
-// The kernels of phases/messages.cu on a CPU.
+// The kernels of search/cuda/kernels/phases/messages.cu on a CPU.
 #include "common.h"
 
 #define __activemask() 1u
 #define __match_any_sync(mask, value) 1u
-#include "phases/messages.cu"
+#include "search/cuda/kernels/phases/messages.cu"
 
 static const char* said(std::string answer) {
   static std::string kept;

@@ -1,6 +1,6 @@
-// The kernel of checks/validation.cu that packs labels, on a CPU.
+// The kernel of features/validation/kernels/validation.cu that packs labels, on a CPU.
 #include "cuda_on_cpu.h"
-#include "checks/validation.cu"
+#include "features/validation/kernels/validation.cu"
 
 extern "C" const char* pack_labels(unsigned blocks, unsigned threads, u64 seed, const i32* distances,
                                    const u32* predecessors, i64 rows, i64 n, u32 rank, u32 ranks, u32 n_local,

@@ -1,4 +1,4 @@
-// The kernel of repair/repair.cu on a CPU. Its header is PTX; what the kernel takes of it is here.
+// The kernel of features/living/kernels/repair.cu on a CPU. Its header is PTX; what the kernel takes of it is here.
 #include "cuda_on_cpu.h"
 
 using u32 = unsigned;
@@ -30,7 +30,7 @@ inline void prefetch(const void*) {}
 // The shared variables of inline functions would lie in a section of their own.
 #undef __forceinline__
 #define __forceinline__ static
-#include "repair/repair.cu"
+#include "features/living/kernels/repair.cu"
 
 extern "C" const char* run_repair(unsigned blocks, u64 seed, unsigned accesses_a_turn, const Repair* a) {
   static std::string answer;

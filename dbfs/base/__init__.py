@@ -1,0 +1,1 @@
+"""What every room of the client stands on: records, progress, units, checks of calls and numbers."""

@@ -1,0 +1,1 @@
+"""Features of the client and the scheduler: each folder can be taken away."""

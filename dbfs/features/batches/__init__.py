@@ -1,0 +1,22 @@
+"""Analytics of a graph by traversals and by queries of its partitions: components, diameter, degrees,
+landmarks, measures.
+
+In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees, ``VertexMeasure``, ``EdgeMeasure`` and
+others. Each file has the functions behind methods of ``Graph``, and the types that they return.
+"""
+
+from dbfs.features.batches.betweenness import EdgeMeasure
+from dbfs.features.batches.diameter import DiameterBounds
+from dbfs.features.batches.landmarks import Landmarks
+from dbfs.features.batches.measures import MeanDistance, NeighbourhoodFunction, VertexMeasure
+from dbfs.features.components.components import Components
+
+__all__ = [
+    "Components",
+    "DiameterBounds",
+    "EdgeMeasure",
+    "Landmarks",
+    "MeanDistance",
+    "NeighbourhoodFunction",
+    "VertexMeasure",
+]

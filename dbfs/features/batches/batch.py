@@ -1,0 +1,427 @@
+"""BatchResult: the result of many traversals at once, a bit each. What is kept stays striped on the workers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs import engines
+from dbfs.base.calls import public
+from dbfs.base.memory import require_room
+from dbfs.base.progress import ProgressOption
+from dbfs.base.records import RunProgress
+from dbfs.base.units import format_seconds
+from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.gang import Ref, release
+from dbfs.cluster.own_process import StaysHere
+from dbfs.engines import Outcome
+from dbfs.engines.resident import ResidentLabels
+from dbfs.errors import (
+    InvalidOptionError,
+    InvalidVertexError,
+    NoRoomForLabelsError,
+    ResultReleasedError,
+)
+from dbfs.features.validation.validate import Columns, validate
+from dbfs.graph.distances import DistanceMatrix, Nearest
+from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs.graph.traversing import finished, require_one_version, require_options
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.text import counted
+from dbfs_workers.features.batches.storage import (
+    OF_ROWS,
+    SWEPT,
+    WORD_SOURCES,
+    distance_type,
+    joined,
+    nearest_of,
+    sums_by_row,
+)
+from dbfs_workers.ids.label_table import whole_table
+from dbfs_workers.ids.sequence import handed_out
+from dbfs_workers.ids.table import from_python
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import pyarrow as pa
+
+    from dbfs.graph.graph import Graph
+    from dbfs_workers.ids.sequence import CallerIds
+
+KEPT: Final = ("counts", "reached", "distances")
+"""What a batch may keep of every vertex."""
+
+MOST_SOURCES: Final = 512
+"""Sources of a group, which the ranks traverse from together."""
+
+# Sources for each rank from which on the ranks share the sources instead of the rows, by backend. CPU ranks copy the
+# rows in each run, which takes as long as they gain with 512 sources each.
+_SHARES: Final = {"cpu": 2 * MOST_SOURCES, "cuda": WORD_SOURCES}
+# Bytes of a row of a table while it is made: two indices, two ids, and the distance in two forms.
+_ROW_BYTES: Final = 64
+# Sources that are validated together. A rank then takes 8 bytes for each of them and of the graph's vertices.
+_VALIDATED: Final = 8
+
+
+def batch(
+    graph: Graph,
+    sources: tuple[int, ...],
+    *,
+    keep: tuple[str, ...],
+    targets: tuple[int, ...],
+    nearest: bool,
+    max_depth: int | None,
+    direction: str,
+    progress: ProgressOption[RunProgress],
+) -> BatchResult:
+    """Traverse from many vertices at once; arguments and errors as of ``Graph.bfs_batch``.
+
+    ``keep`` is what is kept beside counts. For those of ``SWEPT`` the batch is swept, with the sources in the order of
+    the call.
+    """
+    require_options(graph, direction, max_depth)
+    if not sources:
+        raise InvalidVertexError("bfs_batch needs at least one source")
+    ordered, counts = np.unique(np.array(sources, np.int64), return_counts=True)
+    if ordered.size < len(sources):
+        twice = graph.python_ids([int(ordered[counts > 1][0])])[0]
+        raise InvalidVertexError(f"bfs_batch needs each source once; {twice!r} is given {counts.max()} times")
+    if SWEPT & {*keep}:
+        # Callers have put sources beside each other that lie near each other.
+        ordered = np.array(sources, np.int64)
+    keeps = ("counts", *keep, *(["targets"] if targets else ()), *(["nearest"] if nearest else ()))
+    options = TraversalSpec(
+        run_id="",
+        sources=(),
+        predecessors=False,
+        backend=graph.backend,
+        direction=direction,
+        max_depth=max_depth,
+        targets=targets,
+        batch=keeps,
+    )
+    # Ranks that share the sources of a group take as many each as a group has otherwise.
+    most_shares = ordered.size // _SHARES[graph.backend]
+    copied = keeps == ("counts",) and graph.layout == "1d" and 1 < graph.ranks <= most_shares
+    most = MOST_SOURCES * (graph.ranks if copied else 1)
+    while True:
+        # Groups of whole words, of about one size.
+        words = -(-ordered.size // WORD_SOURCES)
+        size = WORD_SOURCES * -(-words // -(-ordered.size // most))
+        parts = tuple(tuple(ordered[first : first + size].tolist()) for first in range(0, ordered.size, size))
+        run = RunSpec(replace(options, run_id=uuid.uuid4().hex, copied=copied), parts)
+        outcomes: list[Outcome] = []
+        try:
+            outcomes.extend(
+                made for _, made in finished(graph, engines.choose("resident", graph.layout), run, progress)
+            )
+            # An update may come between two groups.
+            require_one_version(graph, outcomes[0].version, outcomes[-1].version)
+            return BatchResult(graph, sources, run, outcomes)
+        except BaseException as error:
+            for made in outcomes:
+                made.labels.drop()
+            # Smaller groups take less working memory, and rows without copies.
+            if not isinstance(error, NoRoomForLabelsError) or size == WORD_SOURCES:
+                raise
+            copied, most = False, MOST_SOURCES if copied else size // 2
+
+
+@public
+class BatchResult(StaysHere, Tabular):
+    """The result of ``Graph.bfs_batch``. Its rows or columns of sources are in the order of the call.
+
+    Attributes:
+        graph: the graph that was traversed.
+        sources: ids of the k sources.
+        source_vertices: their vertices.
+        targets: ids of the targets.
+        target_vertices: their vertices.
+        keep: what was kept of every vertex: ``counts``, ``reached`` or ``distances``.
+        counts: int64[k, depth + 1], the number of vertices at each distance from each source, the source included.
+        depth: the largest distance.
+        edges: the sum over the sources of the degrees of the vertices reached.
+        seconds: time of the levels of all groups.
+        groups: groups of sources, one after another. The ranks traverse together from the sources of a group, or each
+            from a share.
+        version: version of the graph that was traversed.
+        run_id: id of the run.
+    """
+
+    _inner = StaysHere._inner | {"columns", "dependencies", "distances_to_targets", "spec", "sums_by_vertex"}
+
+    def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
+        self.graph = graph
+        self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
+        self.source_vertices = sources
+        self.spec = run.options
+        # ``Graph.bfs_batch`` names them. A measure's batch has up to n targets, whose ids are not needed.
+        self.targets: tuple[Any, ...] = ()
+        self.target_vertices, self.run_id = run.options.targets, run.options.run_id
+        self.keep = next((name for name in run.options.batch if name in {*KEPT[1:], *SWEPT}), KEPT[0])
+        self.edges = sum(made.edges for made in outcomes)
+        self.seconds = sum(made.seconds for made in outcomes)
+        self.groups, self.version = len(outcomes), outcomes[0].version
+        # The ranks have the sources in another order, so that the first of several nearest ones is the smallest.
+        self._ordered = np.concatenate([np.array(part, np.int64) for part in run.sources])
+        ascending = np.argsort(self._ordered)
+        self._places = ascending[np.searchsorted(self._ordered, sources, sorter=ascending)]
+        # A rank on a GPU counts up to its own largest distance where sources were traversed from one by one.
+        most = max(len(one) for made in outcomes for one in made.by_source)
+        counts = np.zeros((most, len(sources)), np.int64)
+        self._firsts = np.cumsum([0, *map(len, run.sources)])
+        for first, made in zip(self._firsts.tolist(), outcomes, strict=False):
+            for one in made.by_source:
+                counts[: len(one), first : first + one.shape[1]] += one
+        names = [name for name in run.options.batch if name != KEPT[0]]
+        labels = [_labels_of(made) for made in outcomes]
+        self._kept: list[dict[str, tuple[Any, ...]]] = []
+        if names:
+            self._kept = ResidentLabels.publish_all(labels, *names)
+        else:
+            for each in labels:
+                each.drop()
+        self._type = distance_type(most - 1)
+        self.depth = int(np.flatnonzero(counts.any(axis=1))[-1])
+        self.counts: NDArray[np.int64] = np.ascontiguousarray(counts[: self.depth + 1, self._places].T)
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send counts, distances() or the arrays of to_dask_array() instead"
+
+    @property
+    def reached(self) -> NDArray[np.int64]:
+        """int64[k], the number of vertices that each source reaches, itself included."""
+        reached: NDArray[np.int64] = self.counts.sum(axis=1)
+        return reached
+
+    @bounded()
+    def distances(self) -> NDArray[Any]:
+        """Return [n, k] by vertex and source: the number of edges on a shortest path.
+
+        The type is the smallest of uint8, uint16 and int32 that has room for ``depth`` and for the mark of unreached
+        vertices, the largest value of the unsigned type (255, 65,535), and -1 of int32.
+
+        Raises:
+            InvalidOptionError: the call did not have ``keep="distances"``.
+            GraphTooLargeError: this machine has no memory for the array.
+            ResultReleasedError: the result was released.
+            WorkerLostError: a worker that held a part of the result is lost.
+        """
+        return self._by_vertex("distances")
+
+    @bounded()
+    def reached_bits(self) -> NDArray[np.uint8]:
+        """Return uint8[n, ceil(k / 8)] by vertex: bit ``i`` is set if source ``i`` reaches the vertex.
+
+        ``np.unpackbits(bits, axis=1, count=k, bitorder="little")`` has a column a source. Errors as for ``distances``,
+        but for ``keep="reached"``.
+        """
+        return self._by_vertex("reached")
+
+    @bounded()
+    def to_dask_array(self, label: str = "distances") -> da.Array:
+        """Return ``distances`` or ``reached`` bits as a Dask array on the workers, one chunk per rank.
+
+        The rows are striped as those of ``BFSResult.to_dask_array``. Errors as for ``distances``.
+        """
+        import dask
+        import dask.array as da
+
+        self._require(label)
+        dtype, columns = (
+            (np.uint8, -(-len(self.sources) // 8)) if label == "reached" else (self._type, len(self.sources))
+        )
+        chunks = [
+            da.from_delayed(
+                dask.delayed(joined)(label, list(parts), self._places, self._type),
+                (self.graph.stripe.owned(rank), columns),
+                dtype=dtype,
+            )
+            for rank, parts in enumerate(zip(*(named[label] for named in self._kept), strict=True))
+        ]
+        return da.concatenate(chunks)
+
+    @bounded()
+    def target_distances(self) -> DistanceMatrix:
+        """Return int32[k, targets]: the distance of each target of the call from each source, -1 unreached.
+
+        The array is a table too, in ids.
+
+        Errors as for ``distances``, but for ``targets``.
+        """
+        targets = self.graph.ids_of(np.array(self.target_vertices, np.int64))
+        return DistanceMatrix(self.distances_to_targets(), self._source_ids, targets)
+
+    def distances_to_targets(self) -> NDArray[np.int32]:
+        """Return the array of ``target_distances``, without ids."""
+        self._require("targets")
+        p, positions = self.graph.ranks, np.array(self.graph.numbering.positions(self.target_vertices), np.int64)
+        found = np.empty((positions.size, len(self.sources)), np.int32)
+        for rank, parts in enumerate(self._fetch("targets")):
+            own = np.flatnonzero(positions % p == rank)
+            # A rank has its targets in ascending order, each once.
+            found[own] = np.hstack(parts)[np.unique(positions[own], return_inverse=True)[1]]
+        return np.ascontiguousarray(found[:, self._places].T)
+
+    @bounded()
+    def nearest(self) -> Nearest:
+        """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
+
+        The pair is a table too, in ids: ``batch.nearest().to_pandas()``. Of several nearest sources the one with the
+        smallest id counts. Errors as for ``distances``, but for
+        ``nearest=True``.
+        """
+        self._require("nearest")
+        rows = [nearest_of(parts, self._firsts) for parts in self._fetch("nearest")]
+        found = self._in_order(rows)
+        vertices = self._ordered[found[:, 1]]
+        vertices[found[:, 0] < 0] = -1
+        return Nearest(self.graph, vertices, np.ascontiguousarray(found[:, 0]))
+
+    @bounded()
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table of what was kept, by source in the order of the call.
+
+        The columns are ``source`` (the id), ``distance`` (int32) and ``vertices``, the number of vertices at the
+        distance (int64). With ``keep="reached"`` they are ``source`` and ``vertex`` (ids), a row for each vertex that
+        the source reaches, and with ``keep="distances"`` ``distance`` (int32) stands beside these.
+
+        Raises:
+            GraphTooLargeError: this machine has no memory for the table. Other errors as for ``distances``.
+        """
+        if self.keep not in KEPT[1:]:
+            sources, distances = np.nonzero(self.counts)
+            columns = {"distance": distances.astype(np.int32), "vertices": self.counts[sources, distances]}
+            return whole_table(source=self._source_ids[sources], **columns)
+        rows = int(self.counts.sum())
+        require_room(
+            _ROW_BYTES * rows, f"the {rows:,} rows of {self} need", "to_dask_array() leaves them on the workers"
+        )
+        if self.keep == "distances":
+            labels = self.distances().T
+            unreached = -1 if labels.dtype == np.int32 else np.iinfo(labels.dtype).max
+            sources, vertices = np.nonzero(labels != unreached)
+            distance = {"distance": labels[sources, vertices].astype(np.int32)}
+        else:
+            bits = np.unpackbits(self.reached_bits(), axis=1, count=len(self.sources), bitorder="little")
+            (sources, vertices), distance = np.nonzero(bits.T), {}
+        return whole_table(source=self._source_ids[sources], vertex=self.graph.ids()[vertices], **distance)
+
+    def _card(self) -> Card:
+        facts = {
+            "Sources": f"{len(self.sources):,}, in {counted(self.groups, 'group')}",
+            "Kept of every vertex": "nothing but counts" if self.keep == KEPT[0] else self.keep,
+            "Reached": f"{self.reached.min():,} to {self.reached.max():,} of {self.graph.n:,} vertices",
+            "Depth": f"{self.depth:,}",
+            "Edges": f"{self.edges:,} directed, summed over the sources",
+            "Time": format_seconds(self.seconds),
+        }
+        depths = self.counts.shape[1] - 1 - np.argmax(self.counts[:, ::-1] > 0, axis=1)
+        shown = whole_table(source=self._source_ids[SHOWN], reached=self.reached[SHOWN], farthest=depths[SHOWN])
+        return Card(self.graph.name, facts, shown)
+
+    @property
+    def _source_ids(self) -> CallerIds:
+        return handed_out(from_python(self.sources, self.graph.id_type))
+
+    def columns(self) -> Iterator[Columns]:
+        """Yield where the workers keep the distances of the sources, a few at a time. Errors as for ``distances``."""
+        self._require("distances")
+        for named, (begin, end) in zip(self._kept, pairwise(self._firsts.tolist()), strict=True):
+            for first in range(begin, end, _VALIDATED):
+                sources = tuple(self._ordered[first : min(end, first + _VALIDATED)].tolist())
+                yield Columns(sources, self.spec.max_depth, named["distances"], first - begin)
+
+    def sums_by_vertex(self, functions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return float64[n, functions], by vertex the sums of functions of the distance from all sources.
+
+        The ranks sum. ``functions`` is float64[depth + 1, functions], by distance; an unreached vertex adds nothing.
+        Errors as for ``distances``.
+        """
+        self._require("distances")
+        keys = [
+            [Ref(future.key) for future in parts]
+            for parts in zip(*(named["distances"] for named in self._kept), strict=True)
+        ]
+        arguments = [(parts, functions, self._type) for parts in keys]
+        doing = f"summing distances of run {self.run_id}"
+        return self._in_order(self.graph.gang.on_each_rank("sums-by-row", sums_by_row, arguments, of_call(), doing))
+
+    def dependencies(self, name: str) -> NDArray[np.float64]:
+        """Return the sums over all sources that the sweeps have made; errors as for ``distances``.
+
+        Args:
+            name: one of ``SWEPT``.
+
+        Returns:
+            float64[n] by vertex, or float64[edges, 2] by rank and edge: see ``RankBatch.sums``.
+        """
+        self._require(name)
+        sums = [reduce(np.add, parts) for parts in self._fetch(name)]
+        return self._in_order(sums) if name in OF_ROWS else np.concatenate(sums)
+
+    @bounded()
+    def validate(self) -> None:
+        """Check the distances of every source on the workers: see ``dbfs.validate``, which also returns counts."""
+        validate(self.graph, self)
+
+    @bounded()
+    def release(self) -> None:
+        """Free what the workers keep; ``counts`` stay available."""
+        for named in self._kept:
+            for futures in named.values():
+                release(futures)
+        self._kept = []
+
+    def __repr__(self) -> str:
+        return (
+            f"<dbfs.BatchResult of {self.graph.name}: {counted(len(self.sources), 'source')} in "
+            f"{counted(self.groups, 'group')}, depth {self.depth:,}, {format_seconds(self.seconds)}>"
+        )
+
+    def _require(self, label: str) -> None:
+        if label not in self.spec.batch or label == "counts":
+            option = {"targets": "targets=", "nearest": "nearest=True"}.get(label, f"keep={label!r}")
+            raise InvalidOptionError(f"the batch kept no {label}: call bfs_batch with {option}")
+        if not self._kept:
+            raise ResultReleasedError("what the workers kept of this batch was released")
+
+    def _fetch(self, label: str) -> list[list[NDArray[Any]]]:
+        """Return what each rank has kept, by rank and group."""
+        p = self.graph.ranks
+        futures = [future for named in self._kept for future in named[label]]
+        doing = f"reading {label} of run {self.run_id}"
+        parts = self.graph.gang.gather(futures, of_call(), doing)
+        return [parts[rank::p] for rank in range(p)]
+
+    def _by_vertex(self, label: str) -> NDArray[Any]:
+        self._require(label)
+        columns = len(self.sources) * self._type.itemsize if label == "distances" else -(-len(self.sources) // 8)
+        # The parts of the ranks, and their rows by vertex.
+        require_room(
+            2 * self.graph.n * columns, f"the {label} of {self} need", "to_dask_array() leaves them on the workers"
+        )
+        return self._in_order([joined(label, parts, self._places, self._type) for parts in self._fetch(label)])
+
+    def _in_order(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Return the rows of all ranks by vertex."""
+        order, n = self.graph.order, sum(map(len, parts))
+        rows = np.empty((n, *parts[0].shape[1:]), parts[0].dtype)
+        for rank, part in enumerate(parts):
+            places = slice(rank, None, len(parts))
+            rows[places if order is None else order.vertex[places]] = part
+        return rows
+
+
+def _labels_of(made: Outcome) -> ResidentLabels:
+    assert isinstance(made.labels, ResidentLabels)
+    return made.labels

@@ -1,0 +1,408 @@
+"""Measures of vertices and of whole graphs by the distances of many sources, exact or from a sample of the sources.
+
+In: a ``Graph``. Out: tables in the caller's ids, and numbers. Names and definitions are NetworkX's.
+
+A sample has distinct vertices, each vertex with the same chance (Eppstein and Wang, "Fast approximation of centrality",
+2004). The standard errors are those of a mean, and of a ratio of means by linearisation, of a sample without
+replacement (Cochran, "Sampling Techniques", 1977).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
+from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.features.batches.checkpoint import folded
+from dbfs.features.batches.sweeps import Progress, batches_of, counts_of, disconnected, near_together
+from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs_workers.ids.label_table import whole_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dbfs.graph.graph import Graph
+    from dbfs_workers.ids.sequence import CallerIds
+
+Floats = NDArray[np.float64]
+
+# A vertex that is in the sample has two other sampled vertices then, which a standard error needs.
+_LEAST_SAMPLE: Final = 3
+
+
+@public
+@dataclass(frozen=True)
+class VertexMeasure(Tabular):
+    """A measure of some vertices, or of all.
+
+    Attributes:
+        name: the measure's name, as that of the method of ``Graph``.
+        ids: ids of the vertices, as ``Graph.ids_of`` returns them: in the order of the call, ascending for all.
+        values: int64 or float64, the measure of each vertex.
+        errors: float64, the standard error of each value; None if the values are exact.
+        sources: number of vertices that were traversed from.
+    """
+
+    name: str
+    ids: CallerIds = field(repr=False)
+    values: NDArray[Any] = field(repr=False)
+    errors: Floats | None = field(repr=False)
+    sources: int
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table: ``vertex`` (the id), the measure by its name, ``standard_error`` if it is sampled."""
+        return self._rows(slice(None))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        errors = {} if self.errors is None else {"standard_error": self.errors[rows]}
+        return whole_table(vertex=self.ids[rows], **{self.name: self.values[rows]}, **errors)
+
+    def _card(self) -> Card:
+        facts = {"Vertices": f"{len(self.ids):,}", **facts_of(self.values, self.errors, self.sources)}
+        return Card(self.name, facts, self._rows(SHOWN))
+
+    def to_dict(self) -> dict[Any, Any]:
+        """Return the value of each vertex by its id."""
+        return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class MeanDistance(Tabular):
+    """The mean distance of all ordered pairs of different vertices, in edges. ``float()`` gives the value.
+
+    Attributes:
+        value: the mean, or its estimate.
+        error: the standard error of the estimate; 0 if the value is exact.
+        sources: number of vertices that were traversed from.
+    """
+
+    value: float
+    error: float
+    sources: int
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table of one row: ``value`` and ``standard_error`` (float64), ``sources`` (int64)."""
+        columns = {"value": self.value, "standard_error": self.error, "sources": self.sources}
+        return whole_table(**{name: np.array([number]) for name, number in columns.items()})
+
+    def _card(self) -> Card:
+        error = f"{self.error:,.3g}" if self.error else "none, it is exact"
+        return Card("", {"Mean": f"{self.value:,.6g}", "Standard error": error, "Sources": f"{self.sources:,}"})
+
+
+@public
+@dataclass(frozen=True)
+class NeighbourhoodFunction(Tabular):
+    """The number of pairs of vertices within each distance (Palmer, Gibbons and Faloutsos, "ANF", 2002).
+
+    Attributes:
+        pairs: float64[depth + 1], by distance d the number of ordered pairs (u, v) such that v is at most d edges away
+            from u, pairs (u, u) included: n at distance 0.
+        errors: float64[depth + 1], the standard error of each number; 0 if the numbers are exact.
+        sources: number of vertices that were traversed from.
+    """
+
+    pairs: Floats
+    errors: Floats
+    sources: int
+
+    def effective_diameter(self, share: float = 0.9) -> float:
+        """Return the distance within which a share of all pairs with a path lie, pairs (u, u) included.
+
+        The distance is interpolated: between d and d + 1 the number of pairs grows along a line.
+
+        Raises:
+            InvalidOptionError: ``share`` is not above 0, or is above 1.
+        """
+        if not 0 < share <= 1:
+            raise InvalidOptionError(f"share must be above 0 and at most 1, not {share!r}")
+        wanted = share * self.pairs[-1]
+        after = int(np.searchsorted(self.pairs, wanted))
+        if after == 0:
+            return 0.0
+        before = self.pairs[after - 1]
+        return float(after - 1 + (wanted - before) / (self.pairs[after] - before))
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``distance`` (int64), ``pairs`` and ``standard_error`` (float64)."""
+        return self._rows(slice(None))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        distances = np.arange(self.pairs.size)[rows]
+        return whole_table(distance=distances, pairs=self.pairs[rows], standard_error=self.errors[rows])
+
+    def _card(self) -> Card:
+        effective = f"{self.effective_diameter():,.4g}, within which 90 % of the pairs lie"
+        facts = {"Largest distance": f"{self.pairs.size - 1:,}", "Effective diameter": effective}
+        return Card("", facts | {"Sources": f"{self.sources:,}"}, self._rows(SHOWN))
+
+
+def facts_of(values: NDArray[Any], errors: Floats | None, sources: int) -> dict[str, str]:
+    """Return what a notebook says of the values of a measure."""
+    spread = f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}" if values.size else "none"
+    kind = "exact" if errors is None else "estimates, with standard errors"
+    return {"Values": f"{spread} ({kind})", "Sources": f"{sources:,}"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the calls of all measures take; see ``Graph.closeness_centrality``."""
+
+    sample: int | None = None
+    seed: int = 1
+    progress: Progress = None
+    checkpoint: str | os.PathLike[str] | None = None
+
+
+def eccentricity(graph: Graph, vertices: Any, options: Options) -> VertexMeasure:
+    """See ``Graph.eccentricity``."""
+    chosen = chosen_vertices(graph, vertices)
+    values = _rows(graph, "eccentricity", chosen, _depths, options, connected=True)
+    return VertexMeasure("eccentricity", graph.ids_of(chosen), values, None, chosen.size)
+
+
+def khop_sizes(graph: Graph, k: int, vertices: Any, options: Options) -> VertexMeasure:
+    """See ``Graph.khop_sizes``."""
+    depth, chosen = whole_count(k, "k"), chosen_vertices(graph, vertices)
+    values = _rows(graph, f"khop_sizes of {depth}", chosen, lambda counts: counts.sum(axis=1), options, depth)
+    return VertexMeasure("khop_sizes", graph.ids_of(chosen), values, None, chosen.size)
+
+
+def average_shortest_path_length(graph: Graph, options: Options) -> MeanDistance:
+    """See ``Graph.average_shortest_path_length``."""
+    if options.sample is not None and graph.directed:
+        raise InvalidOptionError(
+            f"{graph.name} is directed, and a sample does not show whether all vertices reach each other; leave out "
+            "sample=, or take neighbourhood_function(sample=)"
+        )
+    sources = sources_of(graph, options)
+    sums = _rows(graph, "average_shortest_path_length", sources, _sums, options, connected=True)
+    n = graph.n - graph.deleted
+    others = max(1, n - 1)
+    value = int(sums.sum()) / (sums.size * others)
+    return MeanDistance(value, float(error_of_mean(sums.std(), sums.size, n) / others), sums.size)
+
+
+def wiener_index(graph: Graph, options: Options) -> float:
+    """See ``Graph.wiener_index``."""
+    try:
+        sums = _rows(graph, "wiener_index", sources_of(graph, options), _sums, options, connected=True)
+    except DisconnectedGraphError:
+        return float("inf")
+    return float(sums.sum()) if graph.directed else int(sums.sum()) / 2
+
+
+def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunction:
+    """See ``Graph.neighbourhood_function``."""
+    sources = sources_of(graph, options)
+    sources = sources[near_together(graph, sources)]
+
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
+        for counts in counts_of(graph, sources, options.progress, what=name, finished=finished):
+            within = np.cumsum(counts, axis=1).astype(np.float64)
+            yield len(counts), np.stack([within.sum(axis=0), (within**2).sum(axis=0)])
+
+    def add(these: Floats, those: Floats) -> Floats:
+        # Beyond the largest distance of a run its sources find nothing more.
+        most = max(these.shape[1], those.shape[1])
+        these, those = (np.pad(each, ((0, 0), (0, most - each.shape[1])), "edge") for each in (these, those))
+        return these + those
+
+    name, begin = "neighbourhood_function", np.zeros((2, 1))
+    sums, squares = folded(graph, name, (sources,), begin, parts, add, options.checkpoint)
+    k, n = sources.size, graph.n - graph.deleted
+    spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
+    return NeighbourhoodFunction(sums * (n / k), n * error_of_mean(spread, k, n), k)
+
+
+def closeness_centrality(
+    graph: Graph, vertices: Any, wf_improved: bool, options: Options, *, turned: bool = False
+) -> VertexMeasure:
+    """See ``Graph.closeness_centrality``; ``turned``: that of the graph whose edges ``graph`` has turned round."""
+
+    def columns(distance: Floats) -> tuple[Floats, ...]:
+        return (distance > 0).astype(np.float64), distance, distance**2
+
+    chosen = chosen_vertices(graph, vertices)
+    total, made = _totals(graph, "closeness_centrality", chosen, columns, options, turned)
+    reach, mean, square = made.means(total)
+    far = mean > 0
+    # Divided as NetworkX does, so that values are equal to the last digit.
+    values = np.divide(total[0], total[1], where=far, out=np.zeros(mean.size)) * (reach if wf_improved else 1)
+    if options.sample is None:
+        return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, None, made.sources)
+    # Of a vertex whether it has a path, and its distance or 0: the variance of the ratio of their means, linearised.
+    variance = np.divide(square, mean**2, where=far, out=np.ones(mean.size))
+    variance -= 1 if wf_improved else np.divide(1, reach, where=far, out=np.ones(mean.size))
+    # One path tells how long it is, not how much the paths to the vertex differ.
+    told = far if wf_improved else reach * made.others > 1.5
+    errors = made.errors(values * np.sqrt(np.maximum(0, variance)), told)
+    return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, errors, made.sources)
+
+
+def harmonic_centrality(graph: Graph, vertices: Any, options: Options, *, turned: bool = False) -> VertexMeasure:
+    """See ``Graph.harmonic_centrality``; ``turned``: see ``closeness_centrality``."""
+
+    def columns(distance: Floats) -> tuple[Floats, ...]:
+        inverse = np.divide(1, distance, where=distance > 0, out=np.zeros(distance.size))
+        return inverse, inverse**2
+
+    chosen = chosen_vertices(graph, vertices)
+    total, made = _totals(graph, "harmonic_centrality", chosen, columns, options, turned)
+    mean, square = made.means(total)
+    values, errors = total[0], None
+    if options.sample is not None:
+        values = made.all_others * mean
+        errors = made.all_others * made.errors(np.sqrt(np.maximum(0, square - mean**2)), mean > 0)
+    return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), values, errors, made.sources)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The sources that the means of some vertices were made of.
+
+    Attributes:
+        sources: their number.
+        others: int64, for each vertex the number of sources that are other vertices.
+        all_others: number of the graph's other vertices.
+    """
+
+    sources: int
+    others: NDArray[np.int64]
+    all_others: int
+
+    def means(self, totals: Floats) -> Floats:
+        """Return the means over the sources that are other vertices; ``totals`` has a column for each vertex."""
+        means: Floats = totals / np.maximum(1, self.others)
+        return means
+
+    def errors(self, spread: Floats, told: NDArray[np.bool]) -> Floats:
+        """Return the standard errors of means by the deviation of the sample; NaN where the sample tells nothing."""
+        unknown = ~told & (self.others < self.all_others)
+        return np.where(unknown, np.nan, error_of_mean(spread, self.others, self.all_others))
+
+
+def error_of_mean(spread: Any, sample: Any, population: int) -> Any:
+    """Return the standard error of the mean of a sample without replacement, whose standard deviation is ``spread``."""
+    left_out = 1 - sample / max(1, population)
+    return spread * np.sqrt(left_out / np.maximum(1, sample - 1))
+
+
+def _totals(
+    graph: Graph,
+    name: str,
+    vertices: NDArray[np.int64],
+    columns: Callable[[Floats], tuple[Floats, ...]],
+    options: Options,
+    turned: bool,
+) -> tuple[Floats, _Made]:
+    """Return [columns, vertices]: sums of functions of the distance to a vertex from the other vertices.
+
+    The functions are 0 for a distance of 0 and where there is no path. In an undirected graph the distances from a
+    vertex are those to it, and so they are where the edges are ``turned``. Else, and for a sample, the distances from
+    all sources are summed by vertex on the ranks.
+    """
+
+    def functions(depth: int) -> Floats:
+        return np.stack(columns(np.arange(depth + 1, dtype=np.float64)), axis=1)
+
+    others = graph.n - graph.deleted - 1
+    if options.sample is None and (turned or not graph.directed):
+        made = _Made(vertices.size, np.full(vertices.size, others), others)
+        total = _rows(graph, name, vertices, lambda counts: counts @ functions(counts.shape[1] - 1), options)
+    else:
+        sources = sources_of(graph, options) if vertices.size else vertices
+
+        def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
+            for result in batches_of(
+                graph, sources, options.progress, what=name, keep=("distances",), finished=finished
+            ):
+                yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
+
+        begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
+        total = folded(graph, f"{name} by sums", made_of, begin, parts, np.add, options.checkpoint)
+        made = _Made(sources.size, sources.size - np.isin(vertices, sources), others)
+    return total.T, made
+
+
+def chosen_vertices(graph: Graph, vertices: Any) -> NDArray[np.int64]:
+    """Return the vertices of the caller's ids, each once, in their order; all that were not deleted for None.
+
+    Raise ``InvalidVertexError`` for an id whose vertex was deleted; other errors as for ``Graph.vertex``.
+    """
+    if vertices is None:
+        graph.refresh()
+        return graph.living.vertices()
+    return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex", living=True))), np.int64)
+
+
+def sources_of(graph: Graph, options: Options) -> NDArray[np.int64]:
+    """Return all vertices that were not deleted, or a random sample, ascending; the same for any number of ranks."""
+    graph.refresh()
+    vertices = graph.living.vertices()
+    if not vertices.size:
+        raise InvalidVertexError(f"{graph.name} has no vertices, and the measure is not defined then")
+    if options.sample is None:
+        return vertices
+    count = whole_count(options.sample, "sample", _LEAST_SAMPLE)
+    if count > vertices.size:
+        raise InvalidOptionError(f"sample must be at most {vertices.size}, the vertices of {graph.name}, not {count}")
+    generator = np.random.default_rng(whole_count(options.seed, "seed"))
+    return vertices[np.sort(generator.choice(vertices.size, count, replace=False))]
+
+
+def _rows(
+    graph: Graph,
+    name: str,
+    sources: NDArray[np.int64],
+    row: Callable[[NDArray[np.int64]], NDArray[Any]],
+    options: Options,
+    max_depth: int | None = None,
+    *,
+    connected: bool = False,
+) -> NDArray[Any]:
+    """Return a row for each source, made of the vertices at each distance; errors as of ``counts_of`` and ``folded``.
+
+    Raises:
+        DisconnectedGraphError: ``connected``, and a source does not reach all vertices.
+    """
+    order = near_together(graph, sources)
+    ordered = sources[order]
+
+    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        made = counts_of(graph, ordered, options.progress, what=name, finished=finished, max_depth=max_depth)
+        for counts in made:
+            reached = counts.sum(axis=1)
+            if connected and reached.min() < graph.n - graph.deleted:
+                short = int(np.argmin(reached))
+                raise disconnected(graph, int(ordered[finished + short]), int(reached[short]))
+            finished += len(counts)
+            yield len(counts), row(counts)
+
+    def add(these: NDArray[Any], those: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([these, those])
+
+    rows = folded(graph, name, (ordered,), row(np.zeros((0, 1), np.int64)), parts, add, options.checkpoint)
+    found = np.empty_like(rows)
+    found[order] = rows
+    return found
+
+
+def _depths(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    depths: NDArray[np.int64] = np.count_nonzero(counts, axis=1) - 1
+    return depths
+
+
+def _sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums: NDArray[np.int64] = counts @ np.arange(counts.shape[1])
+    return sums

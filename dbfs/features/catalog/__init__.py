@@ -1,0 +1,1 @@
+"""Catalogs: files that list the graphs of a service."""

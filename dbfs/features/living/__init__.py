@@ -1,0 +1,1 @@
+"""Living graphs: batches of changes, and what watches a graph."""

@@ -1,0 +1,420 @@
+"""Updates: edges and vertices of a graph that come and go, version by version."""
+
+from __future__ import annotations
+
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.base.calls import public
+from dbfs.building.on_cpu import HostBuilder
+from dbfs.cluster.awaiting import check_cancelled
+from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.gang import Ref, release
+from dbfs.cluster.own_process import StaysHere
+from dbfs.cluster.rank_calls import RankCalls
+from dbfs.edges import generate
+from dbfs.edges.arrays import ArrayEdges
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.one_sided import missing_among
+from dbfs.edges.readers.source import require_readable
+from dbfs.edges.resolve import edge_list
+from dbfs.edges.tables.memory import TableEdges
+from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
+from dbfs.features.living.edges import Batch
+from dbfs.features.living.updates import require_mutable
+from dbfs.service.client import ServiceClient
+from dbfs.service.held_run import held_run
+from dbfs.service.messages import UpdateReport
+from dbfs.service.runs import RunSender
+from dbfs_workers.base.errors import DeletedVertexError
+from dbfs_workers.base.received import require
+from dbfs_workers.base.text import Identifier, printable
+from dbfs_workers.building.pieces import Edges
+from dbfs_workers.features.living.changing import read_changes
+from dbfs_workers.features.living.messages import TakeBatch
+from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateSpec
+from dbfs_workers.search.partition.stripe import MOST_SMALL_IDS
+from dbfs_workers.serving import queries
+from dbfs_workers.serving.turns import requests
+
+if TYPE_CHECKING:
+    from dbfs.base.records import GraphRecord
+    from dbfs.edges.resolve import EdgeSource
+    from dbfs.edges.tables.ends import ColumnNames
+    from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
+    from dbfs_workers.ids.sequence import CallerIds
+
+
+# Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
+_FEW_EDGES: Final = 4096
+# Edges of a batch, times the ranks, that the client sends to every rank: up to 64 MiB in all.
+_WHOLE_EDGES: Final = 1 << 23
+# The same for GPUs, which sort a batch sooner than tasks bin it: up to 512 MiB in all.
+_WHOLE_EDGES_ON_GPUS: Final = 1 << 26
+
+
+@dataclass(frozen=True)
+class Update:
+    """The effects of an update.
+
+    Attributes:
+        version: number of the graph's version that the update made.
+        edges: number of edges inserted or deleted, with the edges of deleted vertices.
+        skipped: number of items left out: edges to insert that the graph had, edges to delete that it lacked, or
+            vertices that were deleted before.
+        ids: ids of the vertices inserted or deleted.
+    """
+
+    version: int
+    edges: int
+    skipped: int
+    ids: tuple[Any, ...]
+
+
+class Living:
+    """The vertices of a graph that were not deleted. A rank is asked for the others once a version."""
+
+    def __init__(self, graph: Graph) -> None:
+        # A reference would keep a graph without a name loaded.
+        self._graph: Graph = weakref.proxy(graph)
+        self._version = 0
+        self._deleted = np.empty(0, np.int64)
+
+    def vertices(self) -> NDArray[np.int64]:
+        """Return the vertices, ascending. Errors as for ``Graph.refresh``."""
+        return np.setdiff1d(np.arange(self._graph.n), self._gone(), assume_unique=True)
+
+    def require(self, vertices: Sequence[int] | NDArray[np.int64], what: str) -> None:
+        """Raise ``InvalidVertexError`` if one of some vertices was deleted; ``what`` is a vertex's name in messages."""
+        gone = np.intersect1d(np.asarray(vertices, np.int64), self._gone())
+        if gone.size:
+            raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} was deleted")
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name a deleted vertex by its id in the error of a rank."""
+        try:
+            yield
+        except DeletedVertexError as error:
+            (vertex,) = self._graph.numbering.vertices_at([error.position])
+            raise self._refusal(vertex, "vertex", error.words) from error
+
+    def _refusal(self, vertex: int, what: str, words: str) -> InvalidVertexError:
+        shown = printable(repr(self._graph.python_ids([vertex])[0]), 80)
+        return InvalidVertexError(f"{self._graph.name}: {what} {shown}{words}")
+
+    def _gone(self) -> NDArray[np.int64]:
+        """Return the deleted vertices of the record's version, ascending."""
+        graph = self._graph
+        if not graph.deleted:
+            return np.empty(0, np.int64)
+        if self._version != graph.record.version:
+            arguments, doing = [(Ref(graph.partition_keys[0]),)], f"reading the deleted vertices of {graph.name}"
+            asked = graph.gang.on_each_rank("deleted-vertices", queries.deleted_vertices, arguments, of_call(), doing)
+            self._version, positions = asked[0]
+            self._deleted = np.sort(graph.numbering.vertices(positions))
+        return self._deleted
+
+
+def _more(count: int) -> str:
+    return f" and {count - 1:,} more" if count > 1 else ""
+
+
+class Updates:
+    """The updates of a graph, which is loaded with ``mutable=True``.
+
+    An update waits for its turn in the queue of all runs, so no traversal is under way meanwhile: each sees one
+    version. An update changes all ranks at once or none of them: after an error the graph has its version before. Any
+    client may update a graph with a name.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @property
+    def _record(self) -> GraphRecord:
+        return self._graph.record
+
+    def edge_list(
+        self,
+        edges: EdgeSource,
+        format: str | None,  # noqa: A002
+        source: ColumnNames,
+        target: ColumnNames,
+    ) -> EdgeList:
+        """Return a batch as an edge list whose direction is the graph's."""
+        own = isinstance(edges, EdgeList) or (isinstance(edges, str) and generate.is_spec(edges))
+        directed = None if own else self._record.directed
+        listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
+        if listed.directed != self._record.directed:
+            raise InvalidOptionError(
+                f"{listed.name} is {_direction(listed.directed)}, and {self._record.name} is "
+                f"{_direction(self._record.directed)}: an update needs edges of the graph's own kind"
+            )
+        if listed.path is not None:
+            require_readable(listed.path, shared=self._graph.gang.client.cluster is None)
+        return listed
+
+    def change(
+        self,
+        kind: str,
+        edges: EdgeList | None = None,
+        *,
+        count: int = 0,
+        vertices: tuple[int, ...] = (),
+        strict: bool = False,
+        batch_id: str | None = None,
+    ) -> Update:
+        """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
+        with self._graph.living.named():
+            return self._change(kind, edges, count, vertices, strict, batch_id)
+
+    def _change(
+        self,
+        kind: str,
+        edges: EdgeList | None,
+        count: int,
+        vertices: tuple[int, ...],
+        strict: bool,
+        batch_id: str | None,
+    ) -> Update:
+        limit = of_call()
+        if batch_id is not None:
+            require(batch_id, Identifier, "batch_id")
+        if isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES:
+            return self._change_few(kind, edges, strict, limit, batch_id)
+        self._graph.refresh()
+        self._require_mutable(kind)
+        run_id, given, new = uuid.uuid4().hex, edges, dict[Any, int]()
+        if given is not None and self._record.ids.keys:
+            edges, new = self._between_vertices(given, kind)
+        service, held = ServiceClient.of(self._graph.gang.client), set[Any]()
+        positions = np.array(self._graph.numbering.positions(vertices), np.int64)
+        try:
+            with held_run(service, self._record.graph_id, run_id, 0, limit, kind) as run:
+                # Another update may have come before this one's turn.
+                self._graph.refresh()
+                self._require_mutable(kind)
+                if given is not None and new and self._graph.n != next(iter(new.values())):
+                    edges, new = self._between_vertices(given, kind)
+                grown = replace(self._record, stripe=self._record.stripe.grown(len(new)))
+                batch = Batch(self._graph.gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                held = batch.held
+                whole = edges is not None and self._goes_whole(edges)
+                if edges is not None and whole:
+                    self._send_whole(edges, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                elif edges is not None:
+                    batch.bin_edges(edges)
+                elif positions.size:
+                    batch.bin_incident(positions)
+                binned = not whole and (edges is not None or positions.size > 0)
+                spec = UpdateSpec(
+                    kind, self._record.order_key is not None, count, positions, ids=tuple(new), n=self._graph.n
+                )
+                keys = batch.keys if binned else ()
+                if kind == "delete-vertices" and not positions.size:
+                    return Update(self._record.version, 0, 0, ())
+                change = requests.Change(spec, strict, batch_id or "", keys)
+                report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, run_id)
+                if not report.applied:
+                    raise self._refusal(kind, report, new)
+        finally:
+            release(held)
+        self._graph.take(report.record)
+        ids = self._graph.python_ids(self._graph.numbering.vertices_at(report.vertices.tolist()))
+        return Update(report.record.version, report.edges, report.refused + report.absent, tuple(ids))
+
+    def _change_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
+        """Insert or delete a few edges, which go to the ranks with the message of the update."""
+        self._graph.require_loaded()
+        if not self._record.mutable:
+            # Another client may have thawed the graph.
+            self._graph.refresh()
+        self._require_mutable(kind)
+        while True:
+            try:
+                return self._send_few(kind, edges, strict, limit, batch_id)
+            except NumberedBeforeError:
+                # Another update with new ids came first.
+                limit.enforce(lambda: f"changing {self._record.name}")
+                self._graph.refresh()
+
+    def _send_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
+        """See ``_change_few``.
+
+        Raise ``NumberedBeforeError`` if the graph has got more vertices since new ids of the batch were numbered.
+        """
+        new, n = dict[Any, int](), self._graph.n
+        if self._record.ids.keys:
+            edges, new = self._between_vertices(edges, kind)
+        src, dst = self._read(edges)
+        if self._record.order_key is not None:
+            src, dst = np.array(self._graph.numbering.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(
+                2, -1
+            )
+        if not self._record.directed and not edges.mirrored:
+            # A self-loop is its own reverse.
+            back = src != dst
+            src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
+        spec = UpdateSpec(kind, self._record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
+        change = requests.Change(spec, strict, batch_id or "")
+        report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit)
+        if not report.applied:
+            raise self._refusal(kind, report, new)
+        self._graph.take(report.record)
+        return Update(report.record.version, report.edges, report.refused, tuple(new))
+
+    def _goes_whole(self, edges: EdgeList) -> bool:
+        """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""
+        in_memory = isinstance(edges, ArrayEdges | TableEdges) and edges.m
+        most = _WHOLE_EDGES if self._record.backend == "cpu" else _WHOLE_EDGES_ON_GPUS
+        return bool(
+            in_memory
+            and in_memory * self._graph.gang.p <= most
+            and self._record.order_key is None
+            and self._graph.n <= MOST_SMALL_IDS
+        )
+
+    def _send_whole(self, edges: EdgeList, run_id: str, limit: Deadline, check: Callable[[], None]) -> None:
+        """Send a batch to every rank."""
+        data = np.concatenate(self._read(edges)).astype(np.uint32).tobytes()
+        symmetrise = not self._record.directed and not edges.mirrored
+        take = TakeBatch(self._record.graph_id, run_id, data, symmetrise)
+        doing = f"changing {self._record.name}"
+        RankCalls(self._graph.gang, dict.fromkeys(range(self._graph.gang.p), take), limit, doing).answers(check)
+
+    def _read(self, edges: EdgeList) -> Edges:
+        """Return a batch's edges as vertices. The client reads them. Ids that have a table were mapped before."""
+        (piece,) = edges.cut(max(edges.m or 0, 1))
+        first_ids = (edges.first_id if edges.n is not None else 0, self._record.ids.first_id)
+        if self._record.ids.keys:
+            assert edges.n is not None
+            return read_changes(piece, *first_ids, edges.n, edges.name)
+        try:
+            return read_changes(piece, *first_ids, self._graph.n, edges.name)
+        except InvalidVertexError:
+            # Another client may have inserted the vertices.
+            self._graph.refresh()
+            return read_changes(piece, *first_ids, self._graph.n, edges.name)
+
+    def _between_vertices(self, edges: EdgeList, kind: str) -> tuple[EdgeList, dict[Any, int]]:
+        """Return a batch between ids that have a table as one between vertices, and the vertices of new ids.
+
+        The client reads and maps the ids. Only edges to insert may have new ids. Errors as for ``Graph.insert_edges``.
+        """
+        self._graph.require_loaded()
+        new = dict[Any, int]()
+        ends: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+        shift = edges.first_id if edges.n is not None else 0
+        parts = [piece.read() for piece in edges.cut(HostBuilder.piece_edges(edges.m, self._graph.gang.p))]
+        if edges.paired:
+            parts.append(missing_among(edges, *map(np.concatenate, zip(*parts, strict=True))))
+        for part in parts:
+            for ids, mapped in zip(part, ends, strict=True):
+                shifted = ids + shift if shift else ids
+                mapped.append(self._graph.lookup.vertices_of(shifted, new=new if kind == "insert-edges" else None))
+        room = self._record.stripe.room
+        if len(new) > room:
+            first = printable(repr(next(iter(new))), 80)
+            raise GraphTooLargeError(
+                f"{self._record.name} has room for {room:,} more vertices, and the edges have {len(new):,} new ids, "
+                f"among them {first}; load the graph with room={len(new):,} or more for them"
+            )
+        src, dst = (np.concatenate(mapped) for mapped in ends)
+        n = self._graph.n + len(new)
+        return ArrayEdges(edges.name, n, src.size, edges.directed, mirrored=edges.mirrored, src=src, dst=dst), new
+
+    def _require_mutable(self, kind: str) -> None:
+        record = self._record
+        if kind != "thaw":
+            require_mutable(record)
+        elif record.layout == "2d":
+            raise InvalidOptionError(f"{record.name} is loaded with layout='2d', whose blocks have no pages")
+        elif record.input_edge_keys:
+            raise InvalidOptionError(f"{record.name} keeps the edges as they were read, which updates leave behind")
+
+    def _refusal(self, kind: str, report: UpdateReport, new: dict[Any, int]) -> Exception:
+        name = self._record.name
+        if report.absent:
+            return InvalidVertexError(
+                f"{name}: vertices were deleted before, {report.absent:,} of the batch; none was deleted"
+            )
+        assert report.first_refused is not None
+        ids = {vertex: one for one, vertex in new.items()}
+        known = [vertex for vertex in self._graph.numbering.vertices_at(report.first_refused) if vertex not in ids]
+        ids.update(zip(known, self._graph.python_ids(known), strict=True))
+        source, target = (ids[vertex] for vertex in self._graph.numbering.vertices_at(report.first_refused))
+        wrong = "are there already, or occur twice" if kind == "insert-edges" else "are not there, or occur twice"
+        return EdgeInputError(
+            f"{name}: edges of the batch {wrong}, {report.refused:,} in all, among them ({source!r}, {target!r}); "
+            "strict=True refuses the whole batch"
+        )
+
+
+def _direction(directed: bool) -> str:
+    return "directed" if directed else "undirected"
+
+
+LOOK_SECONDS: Final = 0.05
+"""Seconds between two looks for a batch of another client. A look takes half a millisecond of the scheduler."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change of a watched result by one batch, or by several that came between two looks.
+
+    Attributes:
+        version: version of the graph whose labels the result has now.
+        ids: ids whose distance changed, ascending, as of ``Graph.ids_of``.
+    """
+
+    version: int
+    ids: CallerIds
+
+
+@public
+class Watch(StaysHere):
+    """A result that is kept up to date; ``Graph.watch`` returns one. Iterating waits for batches.
+
+    Attributes:
+        result: the result.
+        timeout: seconds after which an iteration ends if no batch has come; None to wait for ever.
+    """
+
+    def __init__(self, result: BFSResult, timeout: float | None, deadline: float | str | None) -> None:
+        self.result = result
+        self.timeout = timeout
+        self._deadline = deadline
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send the changes instead"
+
+    def update(self) -> Change | None:
+        """Bring the result up to date now; return the change, or None if no batch came. Errors as for ``update``."""
+        before = self.result.version
+        if self.result.update(deadline=self._deadline).version == before:
+            return None
+        return Change(self.result.version, self.result.changed())
+
+    def __iter__(self) -> Iterator[Change]:
+        """Wait for batches and yield their changes, until ``timeout`` passes without a batch."""
+        last = time.monotonic()
+        while self.timeout is None or time.monotonic() < last + self.timeout:
+            change = self.update()
+            if change is not None:
+                yield change
+                last = time.monotonic()
+            else:
+                check_cancelled()
+                time.sleep(LOOK_SECONDS)

@@ -1,0 +1,1 @@
+"""Saved graphs: written by the ranks, and loaded again."""

@@ -1,0 +1,238 @@
+"""Saving a graph: every rank writes its files into a folder, and the manifest makes them a graph at the end.
+
+The files are those of 1-D partitions. The ranks of a 2-D partition first join these of their blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace as replaced
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from dbfs import config
+from dbfs.base.records import GraphRecord
+from dbfs.cluster.awaiting import sync
+from dbfs.cluster.deadline import Deadline, of_call
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on, run_within
+from dbfs.edges.writers.target import require_writable
+from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, InvalidOptionError
+from dbfs.features.saved import writer as work
+from dbfs.service.client import ServiceClient, error_words
+from dbfs.service.messages import NoteSave
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.base.text import counted, printable
+from dbfs_workers.features.saved import lock as locks
+from dbfs_workers.features.saved import tasks
+from dbfs_workers.features.saved.lock import Busy, Lock, Saver
+from dbfs_workers.features.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
+from dbfs_workers.search.partition.stripe import Stripe
+
+if TYPE_CHECKING:
+    import distributed
+
+logger = logging.getLogger(__name__)
+
+
+def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
+    """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
+    stripe = record.stripe
+    if stripe.n_local != Stripe(stripe.n, stripe.p).n_local:
+        raise InvalidOptionError(
+            f"{record.name} has room for {stripe.room:,} more vertices, which a saved graph can't keep: load the graph "
+            "without room= to save it"
+        )
+    if record.ids.keys and stripe.n > record.ids.count:
+        raise InvalidOptionError(
+            f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
+            "graph can't keep: load the graph with their edges to save it"
+        )
+    if record.infos[0].deleted:
+        gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
+        raise InvalidOptionError(
+            f"{record.name} has {gone}, which a saved graph can't keep: dbfs.load(graph.subgraph(ids)) makes a graph "
+            "without them to save"
+        )
+    folder = Folder.at(path)
+    require_writable(folder.path, shared=gang.client.cluster is None)
+    deadline = of_call("build-deadline")
+    doing = f"saving {record.name} to {folder.path}"
+    # 12 digits, which no two saves into one folder share.
+    saver = Saver.here(uuid.uuid4().hex[:12])
+    held: list[distributed.Future] = []
+    made = False
+    service = ServiceClient.of(gang.client)
+    note = NoteSave(record.graph_id, gang.client.id, saver.token, printable(folder.path))
+    service.send(note)
+    try:
+        lock = _take(gang, folder, saver, replace, deadline, doing)
+        made = lock.made
+        with _renewed(gang, folder, lock):
+            manifest = _write(gang, record, folder, saver.token, held, deadline, doing)
+            arguments = [(folder, lock, manifest, replace)]
+            gang.on_each_rank(f"publish-save-{saver.token}", work.publish, arguments, deadline, doing)
+        service.tell(replaced(note, nbytes=manifest.nbytes))
+        return manifest.nbytes
+    except BaseException as error:
+        service.tell(replaced(note, error=error_words(error)))
+        release(held)
+        if _discard(gang, folder, saver.token, made) and isinstance(error, DbfsError):
+            raise type(error)(f"{error}. {folder.path} has the graph nevertheless: its manifest was written") from error
+        raise
+    finally:
+        release(held)
+
+
+def _take(gang: Gang, folder: Folder, saver: Saver, replace: bool, deadline: Deadline, doing: str) -> Lock:
+    """Take the lock of a folder, once no client that lives has it.
+
+    Raise ``FolderBusyError`` if a client had it until the deadline; other errors as for ``work.prepare``.
+    """
+    busy: Busy | None = None
+    since = time.monotonic()
+    while True:
+        sign = busy.sign if busy and time.monotonic() - since > locks.SILENT_SECONDS else None
+        name = f"prepare-save-{saver.token}"
+        try:
+            arguments = [(folder, replace, saver, sign)]
+            found: Lock | Busy = gang.on_each_rank(name, work.prepare, arguments, deadline, doing)[0]
+            if isinstance(found, Lock):
+                return found
+            if busy is None:
+                logger.warning("%s", printable(f"{doing}: waits for {found.who}"))
+            if busy is None or found.sign != busy.sign:
+                since = time.monotonic()
+            busy = found
+            deadline.enforce(doing)
+        except DeadlineExceededError as error:
+            if busy is None:
+                raise
+            words = f"{error}, waiting for {busy.who}. Save again when that save has ended, or to another folder"
+            raise FolderBusyError(words) from None
+        sync(gang.client, asyncio.sleep, deadline.interval())
+
+
+@contextmanager
+def _renewed(gang: Gang, folder: Folder, lock: Lock) -> Iterator[None]:
+    """Give signs of life of this client while the block runs."""
+
+    async def give() -> None:
+        while True:
+            await asyncio.sleep(locks.BEAT_SECONDS)
+            # A sign that does not arrive is followed by another. The save finds out if it lost the lock.
+            with suppress(Exception):
+                await run_within(locks.BEAT_SECONDS, gang.client, work.renew, folder, lock, workers=[gang.addresses[0]])
+
+    signs = asyncio.run_coroutine_threadsafe(give(), gang.client.loop.asyncio_loop)
+    try:
+        yield
+    finally:
+        signs.cancel()
+
+
+def _write(
+    gang: Gang,
+    record: GraphRecord,
+    folder: Folder,
+    token: str,
+    held: list[distributed.Future],
+    deadline: Deadline,
+    doing: str,
+) -> Manifest:
+    """Have the ranks write their files, and return the manifest; ``held`` takes the futures of their tasks."""
+    plan = TaskGraph()
+    rank_keys: list[Key] = [(f"save-rank-{token}", rank) for rank in range(gang.p)]
+    share = float(config.get("build.memory-share"))
+    partitions = _striped(plan, record, token, share)
+    for rank, key in enumerate(rank_keys):
+        edges = Ref(record.input_edge_keys[rank]) if record.input_edge_keys else None
+        options = (deadline.seconds, share)
+        plan.add(rank, key, work.on_listed, tasks.save_rank, folder, token, partitions[rank], edges, *options)
+    order_keys: list[Key] = []
+    if record.order_key is not None:
+        order_keys.append((f"save-order-{token}", 0))
+        order = Ref(record.order_key)
+        plan.add(0, order_keys[0], work.on_listed, tasks.save_order, folder, token, order, deadline.seconds)
+    table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
+    for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
+        plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
+    keys = [*rank_keys, *order_keys, *table_keys]
+    futures = gang.submit(plan, keys)
+    held += futures.values()
+    found = dict(zip(keys, gang.gather([futures[key] for key in keys], deadline, doing), strict=True))
+    ranks, tables = ([found[key] for key in some] for some in (rank_keys, table_keys))
+    return _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables)
+
+
+def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
+    """Return the 1-D partitions by rank; of a graph in a 2-D partition, add the tasks that join them."""
+    found, grid = [Ref(key) for key in record.partition_keys], record.grid
+    if grid is None:
+        return found
+    # Loads Numba.
+    from dbfs_workers.features.grid import building as grid_building
+
+    stripe, ordered = record.stripe, record.order_key is not None
+    in_edges = _has_in_edges(record)
+
+    def parts(function: Callable[..., Any], what: str, peers: range, owner: int) -> list[Ref]:
+        return [
+            plan.add(peer, (f"save-{what}-{token}", owner * stripe.p + peer), function, found[peer], owner)
+            for peer in peers
+        ]
+
+    joined = []
+    for rank in range(stripe.p):
+        out = parts(grid_building.out_part, "out", grid.column_of(rank), rank)
+        into = parts(grid_building.in_part, "in", grid.row_of(rank), rank) if in_edges else None
+        options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
+        joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join_parts, stripe, rank, out, into, *options))
+    return joined
+
+
+def _has_in_edges(record: GraphRecord) -> bool:
+    """Return whether a directed graph has its in-edges; an undirected one needs none."""
+    return record.directed and record.infos[0].has_parents
+
+
+def _manifest(
+    record: GraphRecord, ranks: list[SavedRank], order: SavedFile | None, tables: list[SavedTable | None]
+) -> Manifest:
+    id_type = record.ids.id_type
+    not_empty = tuple(table for table in tables if table is not None)
+    return Manifest(
+        source=record.source,
+        dbfs=version("dbfs"),
+        created=time.time(),
+        n=record.stripe.n,
+        directed=record.directed,
+        in_edges=_has_in_edges(record),
+        input_edges=record.infos[0].input_edges,
+        ranks=tuple(ranks),
+        order=order,
+        ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
+    )
+
+
+def _discard(gang: Gang, folder: Folder, token: str, made: bool) -> bool:
+    """Remove what a save that failed has written; return whether it replaced the manifest.
+
+    All workers that are still there do so, since they may have several disks. So does this process, for the workers
+    that are lost.
+    """
+    found: list[bool] = []
+    with suppress(Exception):
+        there = joined_workers(gang.client)
+        alive = [address for address in gang.addresses if address in there]
+        # A worker awaits a coroutine function.
+        answers: dict[str, Any] = run_on(
+            gang.client, work.discard, folder, token, made, workers=alive, on_error="ignore"
+        )
+        found += answers.values()
+    return any([*found, work.withdraw(folder, token, made)])

@@ -1,0 +1,1 @@
+"""Parts of a graph: the edges among some vertices, or around some."""

@@ -1,0 +1,236 @@
+"""Subgraph: a part of a graph in the client's memory, as a table of edges, a matrix or a NetworkX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs.base.calls import public
+from dbfs.cluster.own_process import StaysHere
+from dbfs.cluster.rank_calls import ask_ranks
+from dbfs.edges.tables.about import of_graph
+from dbfs.errors import MissingPackageError
+from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs_workers.base.text import counted
+from dbfs_workers.ids.label_table import label_table, whole_table
+from dbfs_workers.ids.sequence import value_of
+from dbfs_workers.serving.reads.messages import ReadNeighbours, SelectEdges
+
+if TYPE_CHECKING:
+    import networkx
+    import pyarrow as pa
+    import scipy.sparse
+
+    from dbfs.graph.graph import Graph
+    from dbfs.graph.result import BFSResult
+    from dbfs_workers.ids.sequence import CallerIds
+
+
+@public
+@dataclass(frozen=True)
+class Subgraph(Tabular):
+    """Some vertices of a graph and edges between them. Needs no cluster.
+
+    The edges are those of a simple graph: duplicates count once, and so does an undirected edge. Self-loops are kept.
+    ``dbfs.load`` takes a subgraph, with its direction and with vertices without edges.
+
+    Attributes:
+        name: the graph's name.
+        directed: whether edges hold in one direction only.
+        vertices: the vertices' ids, as of ``Graph.ids_of``.
+        sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
+            source of an undirected edge is the end that comes first in ``vertices``.
+    """
+
+    _holds_edges: ClassVar[bool] = True
+
+    name: str
+    directed: bool
+    vertices: CallerIds = field(repr=False)
+    sources: NDArray[np.int64] = field(repr=False)
+    targets: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """Number of vertices."""
+        return len(self.vertices)
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return self.sources.size
+
+    def to_arrow(self) -> pa.Table:
+        """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids.
+
+        The metadata of its schema say which vertices have no edge, and whether edges are directed. ``dbfs.load`` takes
+        the same graph from the table, and from a Parquet or Arrow file of it. In pandas they are the frame's ``attrs``.
+        """
+        alone = np.ones(self.n, bool)
+        alone[self.sources] = alone[self.targets] = False
+        lone = self.vertices[np.flatnonzero(alone)]
+        of = of_graph(self.name, directed=self.directed, edges=self.edges, lone=lone)
+        return of.put_on(self._rows(slice(None)))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        return whole_table(source=self.vertices[self.sources[rows]], target=self.vertices[self.targets[rows]])
+
+    def _card(self) -> Card:
+        kind = "directed" if self.directed else "undirected"
+        facts = {"Vertices": f"{self.n:,}", "Edges": f"{self.edges:,} {kind}"}
+        return Card(self.name, facts, self._rows(SHOWN))
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """Return the adjacency matrix in the order of ``vertices``: int8, 1 at (source, target).
+
+        The matrix of an undirected graph is symmetric. ``scipy.sparse.csgraph.breadth_first_tree`` returns the same
+        form for a tree that reaches all vertices. The matrix itself has no ids. Its attribute ``directed``, which other
+        matrices made of it lack, tells ``dbfs.load`` that a symmetric matrix is directed.
+        """
+        import scipy.sparse
+
+        source, target = self.sources, self.targets
+        if not self.directed:
+            apart = source != target
+            source, target = np.append(source, target[apart]), np.append(target, source[apart])
+        ones = np.ones(source.size, np.int8)
+        matrix: Any = scipy.sparse.coo_array((ones, (source, target)), shape=(self.n, self.n)).tocsr()
+        matrix.directed = self.directed
+        made: scipy.sparse.csr_array = matrix
+        return made
+
+    def to_networkx(self) -> networkx.Graph[Any]:
+        """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids.
+
+        Raises:
+            MissingPackageError: NetworkX is not installed.
+        """
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingPackageError("to_networkx needs NetworkX: pip install networkx") from error
+        nodes = self.vertices.tolist()
+        made = networkx.DiGraph() if self.directed else networkx.Graph()
+        made.add_nodes_from(nodes)
+        ends = zip(self.sources.tolist(), self.targets.tolist(), strict=True)
+        made.add_edges_from((nodes[source], nodes[target]) for source, target in ends)
+        return made
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        words = f"{counted(self.n, 'vertex', 'vertices')}, {counted(self.edges, f'{kind} edge')}"
+        return f"<dbfs.Subgraph of {self.name}: {words}>"
+
+
+def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgraph:
+    """Return the subgraph of some vertices. The ranks select its edges.
+
+    Args:
+        graph: the graph.
+        vertices: int64 vertices, each once.
+        ids: their ids.
+
+    Errors as for ``Graph.subgraph``.
+    """
+    internal = graph.stripe.internal(np.array(graph.numbering.positions(vertices.tolist()), np.int64))
+    ascending = np.argsort(internal)
+    chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
+    messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
+    doing = f"cutting a subgraph out of {graph.name}"
+    parts = ask_ranks(graph.gang, messages, doing, graph.name)
+    sources, targets = np.concatenate([*parts.values()], axis=1).astype(np.uint64)
+    # NumPy sorts plain integers several times as fast as pairs. A square of 2^32 needs 64 bits.
+    n = np.uint64(max(1, vertices.size))
+    sources, targets = np.divmod(np.sort(sources * n + targets), n)
+    return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64))
+
+
+def chosen_subgraph(graph: Graph, ids: Any) -> Subgraph:
+    """See ``Graph.subgraph``."""
+    named = np.array(graph.vertices_named(ids, "id", living=True), np.int64)
+    vertices = named[np.sort(np.unique(named, return_index=True)[1])]
+    return cut_out(graph, vertices, graph.ids_of(vertices))
+
+
+def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
+    """Return the vertices to which edges lead from a vertex, ascending; one for each edge stored.
+
+    Errors as for ``Graph.neighbors``.
+    """
+    (position,) = graph.numbering.positions([vertex])
+    # In a 2-D partition several ranks have a part of the vertex's edges.
+    ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
+    keys, name = graph.record.partition_keys, graph.record.name
+    messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
+    with graph.living.named():
+        parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
+    internal = np.concatenate([*parts.values()]).astype(np.int64)
+    return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
+
+
+@public
+class Neighbourhood(StaysHere, Tabular):
+    """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
+
+    Attributes:
+        graph: the graph.
+        vertices: the vertices' ids, ascending: as of ``Graph.ids_of``.
+        distances: int32, the distance of each of them.
+    """
+
+    def __init__(self, graph: Graph, numbers: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
+        self.graph = graph
+        self.vertices: CallerIds = graph.ids_of(numbers)
+        self.distances = distances
+        self._numbers = numbers
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``StaysHere``."""
+        return "send vertices and distances, or to_pandas(), instead"
+
+    @classmethod
+    def of(cls, result: BFSResult) -> Self:
+        """Return the vertices that a traversal reached."""
+        numbers, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
+        return cls(result.graph, numbers, distances)
+
+    def subgraph(self) -> Subgraph:
+        """Return the vertices with all edges between them. Errors as for ``Graph.subgraph``."""
+        return cut_out(self.graph, self._numbers, self.vertices)
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``vertex`` (the id) and ``distance`` (int32)."""
+        return self._rows(slice(None))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        return label_table(self.vertices[rows], self.distances[rows], None, unreached=False)
+
+    def _card(self) -> Card:
+        facts = {"Vertices": f"{len(self):,}", "Farthest": counted(int(self.distances.max(initial=0)), "edge")}
+        return Card(self.graph.name, facts, self._rows(SHOWN))
+
+    def tolist(self) -> list[Any]:
+        """Return the ids as a list of Python's integers, strings or tuples."""
+        return self.vertices.tolist()
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __contains__(self, one: object) -> bool:
+        return value_of(one) in self.vertices
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.vertices, dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        away = counted(int(self.distances.max(initial=0)), "edge")
+        words = f"{counted(len(self), 'vertex', 'vertices')} at most {away} away"
+        return f"<dbfs.Neighbourhood in {self.graph.name}: {words}>"

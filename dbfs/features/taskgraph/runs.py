@@ -1,0 +1,104 @@
+"""Runs of Dask tasks on the scheduler: runs whose client submits the levels itself, in the one queue of all runs.
+
+Such a run waits for its turn like any other, and then holds its workers until its client ends the run.
+The scheduler cannot stop Dask tasks of a client. So a run that must end early ends between two of its levels: the
+answer to the client's ``AwaitEnd`` is the error, and the client submits no further level.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from dbfs.base.records import RunProgress
+from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
+from dbfs.service.entries import RunEntry
+from dbfs.service.messages import AwaitEnd, TellTurn
+from dbfs.service.worker_calls import GRACE_SECONDS
+from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.rpc import LATE_SECONDS
+
+
+class TaskRuns:
+    """The runs of Dask tasks whose turn has come.
+
+    Args:
+        runs: the runs of the queue.
+        is_present: whether the client with an id is in the cluster.
+    """
+
+    def __init__(self, runs: Sequence[RunEntry], is_present: Callable[[str], bool]) -> None:
+        self._runs = runs
+        self._is_present = is_present
+
+    async def hold(self, run: RunEntry, begun: asyncio.Future[str]) -> list[list[RankReport]]:
+        """Keep the workers of a run until its client ends the run; return the reports by rank.
+
+        A client that does not end a run in time, because it is stopped or lost, loses the workers.
+
+        Args:
+            run: the run, whose turn has come.
+            begun: takes the description of the wait in the queue, for the client.
+
+        Raises:
+            DbfsError: the run ended early.
+        """
+        begun.set_result(run.waited())
+        try:
+            await run.wait(run.ended, run.remaining + LATE_SECONDS)
+            if run.stopped.done() and self._is_present(run.client):
+                # The tasks of the level under way still use the workers.
+                await asyncio.wait([run.ended], timeout=GRACE_SECONDS)
+            if not run.ended.done():
+                run.require_going_on()
+                late = f"run {run.run_id}: not done after {run.deadline:g} s; no answer from its client"
+                raise DeadlineExceededError(late)
+            end = run.ended.result()
+            if isinstance(end, DbfsError):
+                raise end
+            return end.value()
+        finally:
+            run.ended.cancel()
+            async with run.applying:
+                pass
+
+    def holds(self, run_id: str) -> bool:
+        """Return whether a run holds its workers."""
+        return any(run.run_id == run_id and run.of_tasks and run.started is not None for run in self._runs)
+
+    @contextlib.asynccontextmanager
+    async def applying(self, run_id: str, client: str) -> AsyncIterator[RunEntry]:
+        """Keep the workers of a run for the length of the context, whatever happens to its client or its deadline.
+
+        Raises:
+            RunNotFoundError: the run does not hold workers.
+            RunCancelledError, WorkerLostError: the run must end.
+        """
+        run = self._of_client(run_id, client)
+        async with run.applying:
+            run.require_going_on()
+            yield run
+
+    @AwaitEnd.handler
+    async def await_end(self, message: AwaitEnd) -> None:
+        """See ``AwaitEnd``."""
+        run = self._of_client(message.run_id, message.client)
+        await run.wait(run.ended)
+        if run.stopped.done():
+            raise run.stopped.result()
+
+    @TellTurn.handler
+    async def tell_turn(self, message: TellTurn) -> None:
+        """See ``TellTurn``."""
+        with contextlib.suppress(RunNotFoundError):
+            run = self._of_client(message.run_id, message.client)
+            if isinstance(message.told, RunProgress):
+                run.note(message.told)
+            else:
+                run.ended.set_result(message.told)
+
+    def _of_client(self, run_id: str, client: str) -> RunEntry:
+        for run in self._runs:
+            mine = run.run_id == run_id and run.client == client and run.of_tasks
+            if mine and run.started is not None and not run.ended.done():
+                return run
+        raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")

@@ -1,0 +1,1 @@
+"""What every room of the workers stands on: errors, kernels' compilation, locks, lines between processes, checks of input."""

@@ -1,0 +1,1 @@
+"""CPU kernels that bin, sort and count edges, and that read pairs of integers."""

@@ -1,0 +1,68 @@
+// Facts of a rank's rows that the resident kernel needs before a run: see DeviceGraph in device_graph.py.
+#include "search/cuda/kernels/common/groups.cuh"
+
+namespace dbfs {
+
+constexpr u32 kThreads = 256;
+constexpr u32 kAll = 0xffffffffu;
+constexpr u32 kNoVertex = 0xffffffffu;
+
+// Layout of `sums`.
+enum { kLastUsed, kConnected, kMaxDegree, kChunkCount };
+
+}  // namespace dbfs
+
+// A thread takes one row, and a warp adds up its rows. The number of rows is a multiple of 32, so warps are whole.
+// Reads 8 bytes a row of each offsets array, and the row's first in-neighbour; writes 4 bytes and one bit a row.
+// Without in-edges, in_offsets, in_columns, first_in and closed are null.
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
+    dbfs_facts(const i64* offsets, const i64* in_offsets, const u32* in_columns, u32* first_in, u32* closed, i64 rows,
+               u32 large_degree, u32 chunk_edges, u64* sums) {
+  using namespace dbfs;
+  const i64 row = (i64)blockIdx.x * kThreads + threadIdx.x;
+  if (row >= rows) return;
+  const u64 degree = offsets[row + 1] - offsets[row];
+  bool used = degree > 0;
+  if (in_offsets) {
+    const i64 first = in_offsets[row];
+    const bool has_in = in_offsets[row + 1] > first;
+    first_in[row] = has_in ? in_columns[first] : kNoVertex;
+    const u32 without = __ballot_sync(kAll, !has_in);
+    if ((threadIdx.x & 31) == 0) closed[row >> 5] = without;
+    used = used || has_in;
+  }
+  u64 last = used ? row + 1 : 0, most = degree;
+  u64 chunks = degree > large_degree ? (degree + chunk_edges - 1) / chunk_edges : 0;
+  const u32 connected = __popc(__ballot_sync(kAll, used));
+  for (u32 step = 16; step; step >>= 1) {
+    const u64 other_last = __shfl_xor_sync(kAll, last, step), other_most = __shfl_xor_sync(kAll, most, step);
+    chunks += __shfl_xor_sync(kAll, chunks, step);
+    last = other_last > last ? other_last : last;
+    most = other_most > most ? other_most : most;
+  }
+  if ((threadIdx.x & 31) == 0 && connected) {
+    atomicMax(&sums[kLastUsed], last);
+    atomicAdd(&sums[kConnected], (u64)connected);
+    atomicMax(&sums[kMaxDegree], most);
+    if (chunks) atomicAdd(&sums[kChunkCount], chunks);
+  }
+}
+
+// Write the degree that the rows of each group have in common, or kMixed, and count the mixed groups. A warp takes a
+// group, and reads 8 bytes a row. The last group is mixed unless it is whole.
+extern "C" __global__ void dbfs_common_degrees(const i64* offsets, i64 rows, u32* common, u64* mixed) {
+  using namespace dbfs;
+  const u32 lane = threadIdx.x & 31;
+  const i64 group = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const i64 first = group * kGroupRows;
+  if (first >= rows) return;
+  bool same = first + kGroupRows <= rows;
+  const u64 degree = offsets[first + 1] - offsets[first];
+  for (i64 row = first + lane; same && row < first + kGroupRows; row += 32) {
+    same = (u64)(offsets[row + 1] - offsets[row]) == degree;
+  }
+  same = __all_sync(kAll, same) && degree < kMixed;
+  if (lane) return;
+  common[group] = same ? (u32)degree : kMixed;
+  if (!same) atomicAdd(mixed, 1ull);
+}

@@ -1,0 +1,1 @@
+"""Features on the workers: each folder can be taken away. The core imports none of them."""

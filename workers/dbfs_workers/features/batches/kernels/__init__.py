@@ -1,0 +1,1 @@
+"""CPU kernels of a batch's levels, and of the sweeps over shortest paths."""

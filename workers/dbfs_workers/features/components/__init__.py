@@ -1,0 +1,1 @@
+"""Connected components: each rank's forest, merged into one."""

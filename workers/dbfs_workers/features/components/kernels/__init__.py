@@ -1,0 +1,1 @@
+"""CPU kernels of a rank's forest."""

@@ -1,0 +1,217 @@
+"""The 2-D partition: ranks in rows and columns of a grid; each has the edges from its column's to its row's vertices.
+
+The stripe stays: a vertex's owner keeps its labels, as in the 1-D partition. An edge (u, v) lies on the rank in the
+column of u's owner and the row of v's owner. So a level needs two exchanges among about √p ranks each: owners send the
+frontier to their columns, and finders send what they found along their rows (Krajecki 2016, algorithm 2; Buluç,
+Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isqrt
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The places of ranks in a grid: rank ``r`` is in row ``r // columns`` and column ``r % columns``.
+
+    Attributes:
+        rows: number of rows.
+        columns: number of columns.
+    """
+
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, p: int) -> "Grid":
+        """Return the grid of ``p`` ranks that is nearest to a square, with at most as many rows as columns."""
+        rows = next(rows for rows in range(isqrt(p), 0, -1) if p % rows == 0)
+        return cls(rows, p // rows)
+
+    @classmethod
+    def shapes(cls, p: int) -> "list[Grid]":
+        """Return all grids of ``p`` ranks, from one row to one column."""
+        return [cls(rows, p // rows) for rows in range(1, p + 1) if p % rows == 0]
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}"
+
+    def row_of(self, rank: int) -> range:
+        """Return the ranks in the row of a rank, by column."""
+        first = rank - rank % self.columns
+        return range(first, first + self.columns)
+
+    def column_of(self, rank: int) -> range:
+        """Return the ranks in the column of a rank, by row."""
+        return range(rank % self.columns, self.rows * self.columns, self.columns)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The edges from the vertices of a rank's column to those of its row.
+
+    Attributes:
+        out: by rank of the column, the edges that start in that rank's rows. Columns are internal ids.
+        into: by rank of the row, the same edges by the rows where they end; None if there are no bottom-up levels. A
+            column is the source's place among the vertices of the grid's column: the row of the source's owner in the
+            grid, times ``n_local``, plus the source's local id.
+        self_loops, duplicates, input_edges, imbalance: as in ``Partition``.
+    """
+
+    out: tuple[Csr, ...]
+    into: tuple[Csr, ...] | None
+    self_loops: int
+    duplicates: int
+    input_edges: int
+    imbalance: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(csr.nbytes for csr in (*self.out, *(self.into or ())))
+
+    def joined_on(self, xp: ModuleType) -> "Blocks":
+        """Return the blocks as arrays of a module, with one adjacency list in ``out`` and at most one in ``into``.
+
+        The rows of all ranks lie one behind another, so that one launch takes them all.
+        """
+        into = None if self.into is None else (_joined_on(xp, self.into),)
+        return replace(self, out=(_joined_on(xp, self.out),), into=into)
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+@dataclass(frozen=True)
+class GridPartition:
+    """One rank's edges in a 2-D partition.
+
+    Attributes:
+        stripe: how the vertices lie on the ranks.
+        grid: the grid of the ranks.
+        rank: the rank.
+        blocks: the rank's edges.
+        degrees: int64[n_local], the out-degrees of the rank's own rows, over all ranks of its column.
+        directed: whether an edge may lack its reverse.
+    """
+
+    stripe: Stripe
+    grid: Grid
+    rank: int
+    blocks: Blocks
+    degrees: NDArray[np.int64]
+    directed: bool
+
+    @property
+    def version(self) -> int:
+        """Number of the graph's version: such a graph takes no changes."""
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.blocks.nbytes + self.degrees.nbytes
+
+    @property
+    def m_local(self) -> int:
+        """Directed edges stored on this rank."""
+        return sum(csr.columns.size for csr in self.blocks.out)
+
+    def parts(self) -> Iterator[Partition]:
+        """Yield the edges as parts of the partitions of the column's ranks, without copies.
+
+        All ranks' parts together are the edges of the 1-D partition.
+        """
+        for owner, csr in zip(self.grid.column_of(self.rank), self.blocks.out, strict=True):
+            yield Partition(self.stripe, owner, csr.row_offsets, csr.columns, 0, 0, 0, self.directed)
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+def _joined_on(xp: ModuleType, lists: Sequence[Csr]) -> Csr:
+    """Return adjacency lists as one, in arrays of a module. Only the part that is copied exists twice."""
+    rows = sum(csr.row_offsets.size - 1 for csr in lists)
+    offsets = xp.zeros(rows + 1, np.int64)
+    columns = xp.empty(sum(csr.columns.size for csr in lists), np.uint32)
+    row = edge = 0
+    for csr in lists:
+        end, edge_end = row + csr.row_offsets.size - 1, edge + csr.columns.size
+        offsets[row + 1 : end + 1] = xp.asarray(csr.row_offsets[1:])
+        offsets[row + 1 : end + 1] += edge
+        columns[edge:edge_end] = xp.asarray(csr.columns)
+        row, edge = end, edge_end
+    return Csr(offsets, columns)
+
+
+def describe(partition: GridPartition) -> PartitionInfo:
+    """Return a partition's counts."""
+    blocks = partition.blocks
+    return PartitionInfo(
+        rank=partition.rank,
+        m_local=partition.m_local,
+        nbytes=partition.nbytes,
+        self_loops=blocks.self_loops,
+        duplicates=blocks.duplicates,
+        input_edges=blocks.input_edges,
+        max_degree=int(partition.degrees.max()),
+        has_parents=blocks.into is not None,
+        imbalance=blocks.imbalance,
+    )
+
+
+def parts_of(partition: Partition | GridPartition) -> Iterator[Partition]:
+    """Yield a rank's edges of either layout as 1-D partitions."""
+    if isinstance(partition, GridPartition):
+        yield from partition.parts()
+    else:
+        yield partition
+
+
+def nbytes(stripe: Stripe, grid: Grid, m_local: int, *, bottom_up: bool) -> dict[str, int]:
+    """Return the bytes of a rank's partition by part, for ``m_local`` edges."""
+    copies, lists = 2 if bottom_up else 1, count_stores(grid, bottom_up=bottom_up)
+    return {
+        "row offsets": 8 * lists * (stripe.n_local + 1),
+        "columns": copies * 4 * m_local,
+        "degrees": 8 * stripe.n_local,
+    }
+
+
+def count_stores(grid: Grid, *, bottom_up: bool) -> int:
+    """Return the number of adjacency lists of each rank; ``bottom_up`` includes those by the edges' ends."""
+    return grid.rows + (grid.columns if bottom_up else 0)
+
+
+def bin_entries(stripe: Stripe, grid: Grid) -> int:
+    """Return the entries of a bin: room for every message except parents, which travel in several messages.
+
+    The bins of one parity for all ranks of a row hold half of the parents that a rank has for these ranks.
+    """
+    return max(stripe.words_local, -(-stripe.n_local // (2 * grid.columns)))
+
+
+def message_nbytes(stripe: Stripe, grid: Grid) -> int:
+    """Return the most bytes of a rank's messages that become resident: bitmaps for its column, parents for its row."""
+    return 2 * 4 * ((grid.rows - 1) * stripe.words_local + (grid.columns - 1) * bin_entries(stripe, grid))
+
+
+def remote_nbytes(stripe: Stripe, grid: Grid, hosts: Sequence[int]) -> int:
+    """Return the most bytes of messages that the lowest rank of a host holds for ranks of other hosts.
+
+    ``hosts`` has the host of each rank.
+    """
+    held = [0] * (max(hosts) + 1)
+    for rank, host in enumerate(hosts):
+        peers = [(peer, bin_entries(stripe, grid)) for peer in grid.row_of(rank)]
+        peers += [(peer, stripe.words_local) for peer in grid.column_of(rank)]
+        held[host] += sum(2 * 4 * entries for peer, entries in peers if hosts[peer] != host)
+    return max(held)

@@ -1,0 +1,1 @@
+"""CPU kernels of the 2-D partition."""

@@ -1,0 +1,142 @@
+// The operators of a level on a 2-D partition (levels/grid_levels.py), a launch each. Every array belongs to this rank; the
+// host moves the messages between the launches.
+//
+// A place numbers the vertices of the rank's row of the grid, or of its column: `n_local` places for each rank there, in
+// the order of the ranks. A search goes from the column's frontier to the row's vertices. What it finds is listed by
+// owner: list `c`, of the rank in column `c` of the row, begins at c * n_local.
+#include "search/cuda/kernels/phases/edges.cuh"
+#include "search/cuda/kernels/phases/reserve.cuh"
+#include "search/cuda/kernels/phases/search_words.cuh"
+
+namespace dbfs {
+
+// Sums of a search, each on a cache line of its own (`Line`): the edges, and from kFoundEnds on the length of each list.
+enum GridSearchSum : u32 { kGridEdges = 0, kFoundEnds };
+
+// Sums of a contraction: the vertices queued, and their degrees.
+enum GridContractSum : u32 { kQueued = 0, kQueuedDegrees };
+
+constexpr u32 kNoList = 0xffffffffu;
+
+// The rank's column of the grid.
+struct GridColumn {
+  u32 column, columns, n_local;
+
+  // The internal id of the vertex at a place of this column.
+  __device__ __forceinline__ u32 internal_id(u32 place) const {
+    const u32 row = place / n_local;
+    return place + (row * columns + column - row) * n_local;
+  }
+};
+
+}  // namespace dbfs
+
+// top-down: a lane visits an edge, and claims its end in the bitmap over the row's places. `row_first` is the internal id
+// of the row's first place. Reads as `visit_edges` does, and one bit an edge; writes 4 bytes of bitmap a discovery, and 4
+// (8 with parents) beside.
+extern "C" __global__ void dbfs_grid_top_down(const u32* places, const i64* starts, const i64* ends, i64 size,
+                                              const u32* columns, u32 row_first, u32 grid_column, u32 grid_columns,
+                                              u32 n_local, u32* visited, u32* parents, u32* found, dbfs::Line* sums) {
+  const dbfs::GridColumn grid{grid_column, grid_columns, n_local};
+  dbfs::visit_edges({places, starts, ends, size}, columns, [&](bool on, i64, u32 source, u32 neighbour) {
+    const u32 place = neighbour - row_first;
+    const bool won = on && dbfs::claim_unseen(visited, place);
+    if (!__any_sync(dbfs::kAll, won)) return;
+    const u32 owner = won ? place / n_local : dbfs::kNoList;
+    const u32 same = __match_any_sync(dbfs::kAll, owner);
+    if (!won) return;
+    const u64 at = dbfs::reserve(&sums[dbfs::kFoundEnds + owner].value, same);
+    found[(u64)owner * n_local + at] = place - owner * n_local;
+    if (parents) parents[place] = grid.internal_id(source);
+  });
+  if (blockIdx.x == 0 && threadIdx.x == 0 && size) sums[dbfs::kGridEdges].value = ends[size - 1];
+}
+
+// bottom-up: a warp settles kSearchWords words of the row's bitmap at a time, as `search_words` does. `in_columns` and
+// `frontier` are over the column's places. `empty` has the bits of the rows without edges here, which are not searched.
+// The rows found are listed with one atomic for all of the words, or one a word where these are of several owners. Blocks
+// have kSearchThreads threads at most. Reads 8 bytes of bitmaps a word, 16 bytes of offsets a row, 4 bytes and a bit an
+// edge; writes 4 bytes a word with a row found, and 4 (8 with parents) a row found.
+extern "C" __global__ void dbfs_grid_bottom_up(const i64* in_offsets, const u32* in_columns, const u32* frontier,
+                                               const u32* empty, u32 words, u32 grid_column, u32 grid_columns,
+                                               u32 n_local, u32* visited, u32* parents, u32* found, dbfs::Line* sums) {
+  using namespace dbfs;
+  __shared__ u8 left_rows[kSearchThreads / kLanes][kSearchWords * kLanes];
+  __shared__ u32 late_bits[kSearchThreads / kLanes][kSearchWords];
+  const GridColumn grid{grid_column, grid_columns, n_local};
+  const u32 lane = lane_id(), words_local = n_local / kLanes;
+  u8* left = left_rows[threadIdx.x / kLanes];
+  u32* late = late_bits[threadIdx.x / kLanes];
+  const u32 units = (words + kSearchWords - 1) / kSearchWords, warps = gridDim.x * (blockDim.x / kLanes);
+  u64 inspected = 0;
+  for (u32 unit = warp_in_grid(); unit < units; unit += warps) {
+    const u32 first = unit * kSearchWords, word = first + lane;
+    const bool on = lane < kSearchWords && word < words;
+    const u32 seen = on ? visited[word] : kAll;
+    const u32 bits = search_words(in_offsets, in_columns, frontier, first, on ? seen | empty[word] : kAll, left, late,
+                                  inspected, [&](i64 row, u32 source) {
+                                    if (parents) parents[row] = grid.internal_id(source);
+                                  });
+    if (bits) visited[word] = seen | bits;
+    u32 before = __popc(bits);
+    for (u32 step = 1; step < kLanes; step <<= 1) {
+      const u32 other = __shfl_up_sync(kAll, before, step);
+      if (lane >= step) before += other;
+    }
+    const u32 total = __shfl_sync(kAll, before, kLanes - 1);
+    if (!total) continue;
+    const u32 last = first + kSearchWords < words ? first + kSearchWords - 1 : words - 1;
+    const u32 owner = first / words_local;
+    u64 at = 0;
+    if (last / words_local == owner) {
+      if (lane == 0) at = atomicAdd(&sums[kFoundEnds + owner].value, (u64)total);
+      at = __shfl_sync(kAll, at, 0) + before - __popc(bits);
+    } else if (bits) {
+      at = atomicAdd(&sums[kFoundEnds + word / words_local].value, (u64)__popc(bits));
+    }
+    for (u32 k = 0; k < kSearchWords; ++k) {
+      const u32 of_word = __shfl_sync(kAll, bits, k);
+      const u64 begin = __shfl_sync(kAll, at, k);
+      if (!has_bit(of_word, lane)) continue;
+      const u32 list = (first + k) / words_local;
+      found[(u64)list * n_local + begin + __popc(of_word & lanes_below())] =
+          (first + k) * kLanes + lane - list * n_local;
+    }
+  }
+  add_sum(&sums[kGridEdges].value, inspected);
+}
+
+// contract: a thread labels one of the rank's own rows that the rank in column `finder` found, and queues it if it is new.
+// `visited` is the rank's own slice, or null for what this rank found itself, which is new. Reads 4 bytes and a bit a row,
+// 8 bytes of degrees a new one; writes 10 bytes a new one.
+extern "C" __global__ void dbfs_grid_contract(const u32* rows, i64 size, u32* visited, u32 finder, i32 distance,
+                                              i32* distances, unsigned short* finders, u32* queue, const i64* degrees,
+                                              dbfs::Line* sums) {
+  const i64 threads = (i64)gridDim.x * blockDim.x;
+  u64 edges = 0;
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += threads) {
+    const u32 row = rows[i];
+    if (visited && !dbfs::claim_unseen(visited, row)) continue;
+    distances[row] = distance;
+    finders[row] = (unsigned short)finder;
+    queue[dbfs::reserve(&sums[dbfs::kQueued].value, __activemask())] = row;
+    edges += __ldg(&degrees[row]);
+  }
+  dbfs::add_sum(&sums[dbfs::kQueuedDegrees].value, edges);
+}
+
+// count_bits: a thread counts the bits of a word. Reads 4 bytes a word, writes 8.
+extern "C" __global__ void dbfs_grid_count_bits(const u32* bits, i64 words, i64* counts) {
+  const i64 threads = (i64)gridDim.x * blockDim.x;
+  for (i64 w = (i64)blockIdx.x * blockDim.x + threadIdx.x; w < words; w += threads) counts[w] = __popc(bits[w]);
+}
+
+// unpack: a thread lists the bits of a word, ascending; `ends` has the running sums of the words' counts. Reads 12 bytes a
+// word, writes 4 a bit.
+extern "C" __global__ void dbfs_grid_unpack(const u32* bits, i64 words, const i64* ends, u32* rows) {
+  const i64 threads = (i64)gridDim.x * blockDim.x;
+  for (i64 w = (i64)blockIdx.x * blockDim.x + threadIdx.x; w < words; w += threads) {
+    u32 todo = bits[w];
+    for (i64 at = ends[w] - __popc(todo); todo; todo &= todo - 1) rows[at++] = (u32)w * dbfs::kLanes + __ffs(todo) - 1;
+  }
+}

@@ -1,0 +1,1 @@
+"""CPU kernels of the laboratory's baselines."""

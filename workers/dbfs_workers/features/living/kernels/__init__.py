@@ -1,0 +1,1 @@
+"""CPU kernels that change rows on pages, and that repair labels."""

@@ -1,0 +1,100 @@
+"""The messages of an update to a rank. ``worker.Updates`` handles them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.messages import WorkerMessage
+
+
+@dataclass(frozen=True)
+class RankUpdate:
+    """A rank's prepared version.
+
+    Attributes:
+        info: counts of the partition.
+        stripe: the graph's stripe.
+        version: number of the version.
+        edges: edges inserted or deleted; over all ranks, an undirected edge counts once.
+        refused: duplicates of an insertion, or missing edges of a deletion.
+        first_refused: the first of these, as vertices (positions, if the graph is ordered by degree); None if none was.
+        vertices: int64, the vertices inserted or deleted.
+        absent: vertices to delete that were deleted before.
+        connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
+    """
+
+    info: PartitionInfo
+    stripe: Stripe
+    version: int
+    edges: int
+    refused: int
+    first_refused: tuple[int, int] | None
+    vertices: NDArray[np.int64]
+    absent: int
+    connected: int
+
+
+def totals_of(ranks: Sequence[RankUpdate]) -> GraphTotals:
+    """Return the counts of a version over all ranks."""
+    return GraphTotals(
+        sum(rank.info.m_local for rank in ranks),
+        sum(rank.connected for rank in ranks),
+        max(rank.info.max_degree for rank in ranks),
+    )
+
+
+def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:
+    """Return how many edges of an update are refused: duplicates of an insertion, or missing edges of a deletion."""
+    # An edge between two deleted vertices comes from both of them.
+    return 0 if kind == "delete-vertices" else sum(rank.refused for rank in ranks)
+
+
+@dataclass(frozen=True)
+class TakeBatch(WorkerMessage[int]):
+    """Keep those edges of a batch that start in the rank's rows, for the update; return their number.
+
+    The client sends the whole batch to every rank. For batches that are not too large this takes less time than tasks
+    that bin the batch.
+
+    Attributes:
+        graph_id: the graph, which is not ordered by degree.
+        run_id: the update's run.
+        edges: uint32[2, edges] as bytes: the sources and then the targets, vertices of the graph.
+        symmetrise: whether each edge's reverse belongs to the batch too.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang.
+        GraphTooLargeError: the batch may not fit.
+    """
+
+    graph_id: str
+    run_id: str
+    edges: bytes
+    symmetrise: bool
+
+
+@dataclass(frozen=True)
+class CommitUpdate(WorkerMessage[None]):
+    """Make the prepared version the rank's partition. Ignored if the rank has that version, or a later one.
+
+    Attributes:
+        graph_id: the graph.
+        run_id: the update's run.
+        totals: counts of the version.
+        version: number of the version.
+
+    Raises:
+        StaleRunError: the worker is not a rank of that gang, or has prepared no version in this run.
+        GraphTooLargeError, DeviceFailedError: a GPU can't take the version over.
+    """
+
+    graph_id: str
+    run_id: str
+    totals: GraphTotals
+    version: int

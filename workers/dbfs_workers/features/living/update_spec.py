@@ -1,0 +1,48 @@
+"""What an update does, as clients, the scheduler and workers name it."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.errors import DbfsError
+from dbfs_workers.search.partition.partition import no_vertices
+
+KINDS: Final = (
+    *("insert-edges", "delete-edges", "insert-vertices", "delete-vertices"),
+    *("compact", "freeze", "thaw", "link"),
+)
+"""The kinds of updates. Those from ``compact`` on change the memory that the graph takes, and make no new version.
+``link`` moves the rows of one rank on a GPU to linked pages, which the laboratory has."""
+
+
+class NumberedBeforeError(DbfsError, RuntimeError):
+    """Raised on the ranks for a batch whose new ids were numbered by an earlier version. Its client numbers them again.
+
+    Users don't see it.
+    """
+
+
+@dataclass(frozen=True)
+class UpdateSpec:
+    """An update, the same for all ranks.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        hub_first: whether the graph is ordered by degree.
+        count: number of vertices to insert.
+        vertices: int64, the vertices to delete (positions, if the graph is ordered by degree).
+        edges: the batch's edges if they are few, each as int64 vertices (positions, if the graph is ordered by degree):
+            sources and targets, with the reverses of an undirected graph. None if the ranks have bins of the edges.
+        ids: new ids, of the vertices from ``n`` on, that the edges to insert may have as ends; see ``LaterIds``.
+        n: number of vertices of the version by which they were numbered.
+    """
+
+    kind: str
+    hub_first: bool
+    count: int = 0
+    vertices: NDArray[np.int64] = field(default_factory=no_vertices)
+    edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    ids: tuple[Any, ...] = ()
+    n: int = 0

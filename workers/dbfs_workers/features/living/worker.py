@@ -1,0 +1,193 @@
+"""A worker's part in updates of living graphs: prepare the next version, then commit it or forget it.
+
+Preparing changes nothing that a traversal reads, so a rank whose update is forgotten keeps its version. Committing
+replaces the partition among the worker's data. All ranks prepare before any commits. Rank 0 leads the update
+(``turns.rounds``), and the scheduler has a rank commit that was late.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import distributed
+import numpy as np
+from distributed.spill import SpillBuffer
+
+from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
+from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
+
+Keys = tuple[Any, Any | None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A version that waits for its commit.
+
+    Attributes:
+        run_id: the update's run.
+        partition: the version.
+        changes: the changes from the version before; None if only the pages are new.
+        facts: see ``Updated``.
+    """
+
+    run_id: str
+    partition: Partition
+    changes: VersionChanges | None
+    facts: Any | None
+
+
+class Updates:
+    """The updates of a worker's ranks.
+
+    Args:
+        worker: the worker.
+        member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
+    """
+
+    def __init__(self, worker: distributed.Worker, member: Callable[[str], Member]) -> None:
+        self._worker = worker
+        self._member = member
+        self._prepared: dict[str, _Prepared] = {}
+        # By graph id: the run, and the keys of the batch's edges (see ``living.batch_keys``).
+        self._taken: dict[str, tuple[str, Keys]] = {}
+
+    @TakeBatch.handler
+    async def take_batch(self, message: TakeBatch) -> int:
+        """See ``TakeBatch``."""
+        member = self._member(message.graph_id)
+        self._taken.pop(message.graph_id, None)
+        src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
+        partition = self._worker.data[member.partition_key]
+        keys = await member.in_thread(member.batch_keys, partition, src, dst, message.symmetrise)
+        self._taken[message.graph_id] = message.run_id, keys
+        size: int = keys[0].size
+        return size
+
+    def prepare(
+        self, member: Member, graph_id: str, run_id: str, partition: Partition, spec: UpdateSpec, collection: Any
+    ) -> RankUpdate:
+        """Prepare the version that follows ``partition``. Called in a thread that has the member for itself.
+
+        Args:
+            member: the rank's part in the gang.
+            graph_id: the graph.
+            run_id: the update's run.
+            partition: the version of before.
+            spec: the update.
+            collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without
+                edges, or with those of the spec or of ``TakeBatch``.
+
+        Raises:
+            StaleRunError: the batch is gone.
+            GraphTooLargeError: the version does not fit.
+            InvalidVertexError: an edge to insert has an end that was deleted.
+        """
+        self._prepared.pop(graph_id, None)
+        taken_by, keys = self._taken.pop(graph_id, ("", None))
+        found: Any = None
+        if collection is not None:
+            found = self._with_data(member, lambda: self._worker.data.get(collection))
+        if found is not None:
+            edges: Sequence[Any] = found.stores
+        elif keys is not None and taken_by == run_id:
+            edges = keys
+        elif collection is not None or (spec.kind in ("insert-edges", "delete-edges") and spec.edges is None):
+            raise StaleRunError(f"rank {member.rank}: the batch of run {run_id} is gone; send it again")
+        else:
+            edges = ()
+        updated = member.updated(partition, spec, *edges)
+        changes, stripe = updated.changes, updated.partition.stripe
+        logged_edges = None
+        if changes.keys is not None and changes.keys.size <= most_edges(updated.partition.m_local):
+            logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
+        logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
+        following = updated.partition.version > partition.version
+        self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None, updated.facts)
+        return RankUpdate(
+            describe(updated.partition),
+            updated.partition.stripe,
+            updated.partition.version,
+            changes.edges,
+            changes.refused,
+            changes.first_refused,
+            updated.vertices,
+            updated.absent,
+            0 if updated.facts is None else updated.facts.connected,
+        )
+
+    @CommitUpdate.handler
+    async def commit_update(self, message: CommitUpdate) -> None:
+        """See ``CommitUpdate``."""
+        member = self._member(message.graph_id)
+        prepared = self._take_prepared(message.graph_id, message.run_id)
+        if prepared is None:
+            # The commit of before may be under way.
+            await member.in_thread(_require_version, member, message.run_id, message.version)
+            return
+        # Otherwise without a wait for another thread, which may come late on busy cores.
+        if member.takes_over:
+            await member.in_thread(member.take_over, prepared.partition, message.totals, prepared.facts)
+        self._put(member, prepared)
+
+    def finish(self, member: Member, graph_id: str, run_id: str, totals: GraphTotals | None) -> None:
+        """Commit the prepared version, or forget it if ``totals`` is None. Called in the thread of a line.
+
+        Errors are those of ``CommitUpdate``.
+        """
+        if totals is None:
+            self._take_prepared(graph_id, run_id)
+            return
+        with member.in_use:
+            prepared = self._take_prepared(graph_id, run_id)
+            if prepared is None:
+                raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
+            if member.takes_over:
+                member.take_over(prepared.partition, totals, prepared.facts)
+            self._with_data(member, lambda: self._put(member, prepared))
+
+    def _with_data(self, member: Member, work: Callable[[], T]) -> T:
+        """Call ``work``, which uses the worker's data, for a thread that is not the event loop's."""
+        if isinstance(self._worker.data, dict | SpillBuffer):
+            return work()
+
+        async def call() -> T:
+            return work()
+
+        # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
+        return member.wait_for(asyncio.run_coroutine_threadsafe(call(), self._worker.loop.asyncio_loop))
+
+    def _put(self, member: Member, prepared: _Prepared) -> None:
+        """Make a version the rank's partition."""
+        self._worker.data[member.partition_key] = prepared.partition
+        member.latest = prepared.partition
+        if prepared.changes is not None:
+            member.log.add(prepared.changes, prepared.partition.m_local)
+
+    def _take_prepared(self, graph_id: str, run_id: str) -> _Prepared | None:
+        prepared = self._prepared.get(graph_id)
+        return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
+
+    def forget(self, run_id: str) -> None:
+        """Forget the batch of a run that ended early."""
+        self._taken = {graph_id: taken for graph_id, taken in self._taken.items() if taken[0] != run_id}
+
+    def leave(self, graph_id: str) -> None:
+        """Forget the prepared version, and the batch, of a gang that this worker leaves."""
+        self._prepared.pop(graph_id, None)
+        self._taken.pop(graph_id, None)
+
+
+def _require_version(member: Member, run_id: str, version: int) -> None:
+    """Check that a rank has committed a version. Called in a thread that has the member for itself.
+
+    Raises:
+        StaleRunError: the rank has an earlier version.
+    """
+    if member.latest is None or member.latest.version < version:
+        raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")

@@ -1,0 +1,1 @@
+"""The rows of a subgraph, read from the ranks."""

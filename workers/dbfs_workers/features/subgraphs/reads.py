@@ -1,0 +1,116 @@
+"""How a rank cuts a subgraph out of its partition: the edges between chosen vertices, or those of one vertex.
+
+Only these edges travel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.features.grid.grid import GridPartition, parts_of
+from dbfs_workers.search.partition.partition import Partition, array_module, on_host, require_present
+from dbfs_workers.serving.reads.messages import ReadNeighbours, SelectEdges
+
+BLOCK_EDGES: Final = 1 << 22
+"""Edges of chosen rows that are looked at together. A block takes about 30 bytes an edge; a longer row is a block."""
+
+
+class EdgeReads:
+    """The handlers of one worker.
+
+    Args:
+        data: the worker's Dask data.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    @SelectEdges.handler
+    async def select_edges(self, message: SelectEdges) -> NDArray[np.uint32]:
+        """See ``SelectEdges``."""
+        parts = list(parts_of(self._partition(message.partition)))
+        found = [await asyncio.to_thread(edges_between, part, message.chosen, message.index) for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+
+    @ReadNeighbours.handler
+    async def read_neighbours(self, message: ReadNeighbours) -> NDArray[np.uint32]:
+        """See ``ReadNeighbours``."""
+        found = [np.empty(0, np.uint32)]
+        for part in parts_of(self._partition(message.partition)):
+            if part.rank == part.stripe.owner(message.position):
+                require_present(part, [message.position])
+                if array_module(part.rows.columns) is np:
+                    # At once, since an update writes over pages that are no longer in use.
+                    found.append(_row(part, message.position))
+                else:
+                    # The GPU may be busy with a traversal.
+                    found.append(await asyncio.to_thread(_row, part, message.position))
+        return np.concatenate(found)
+
+    def _partition(self, key: Hashable) -> Partition | GridPartition:
+        try:
+            partition: Partition | GridPartition = self._data[key]
+        except KeyError:
+            raise StaleRunError("the graph was unloaded: its worker has no edges any more; load it again") from None
+        return partition
+
+
+def _row(partition: Partition, position: int) -> NDArray[np.uint32]:
+    rows, row = partition.rows, partition.stripe.row(position)
+    columns: NDArray[np.uint32] = on_host(rows.columns[int(rows.starts[row]) : int(rows.ends[row])])
+    return columns
+
+
+def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the edges of a rank's rows between chosen vertices, duplicates once.
+
+    Only the chosen rows are read. A partition on a GPU stays there, but for the columns of these rows.
+
+    Args:
+        partition: the rank's partition.
+        chosen: internal ids of the chosen vertices, ascending, each once.
+        index: the index of each of them in the caller's list.
+
+    Returns:
+        uint32[2, edges]: indices of the edges' sources and targets in the caller's list. Of an undirected graph, the
+        edges whose source comes first there, and self-loops: each edge comes from one of its two rows.
+    """
+    stripe = partition.stripe
+    first_id = partition.rank * stripe.n_local
+    begin, end = np.searchsorted(chosen, [first_id, first_id + stripe.n_local])
+    rows, own_index = chosen[begin:end].astype(np.int64) - first_id, index[begin:end]
+    # By internal id, the vertex's index plus 1. Pages of this array that are never read take no memory.
+    place = np.zeros(stripe.p * stripe.n_local, np.uint32)
+    place[chosen] = index + np.uint32(1)
+    found = [np.empty((2, 0), np.uint32)]
+    for which, columns in _blocks(partition, rows):
+        target = place[columns]
+        kept = target > 0
+        # Edges that repeat another follow it in their row.
+        kept[1:] &= (columns[1:] != columns[:-1]) | (which[1:] != which[:-1])
+        ends = np.stack([own_index[which[kept]], target[kept] - np.uint32(1)])
+        found.append(ends if partition.directed else ends[:, ends[0] <= ends[1]])
+    return np.concatenate(found, axis=1)
+
+
+def _blocks(partition: Partition, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32]]]:
+    """Yield the edges of some rows in blocks: for each edge the index of its row in ``rows``, and its column."""
+    xp = array_module(partition.columns)
+    there = xp.asarray(rows)
+    starts: NDArray[np.int64] = on_host(partition.row_offsets[there])
+    lengths: NDArray[np.int64] = on_host(partition.row_offsets[there + 1]) - starts
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < rows.size:
+        before = ends[first] - lengths[first]
+        last = max(first + 1, int(np.searchsorted(ends, before + BLOCK_EDGES, side="right")))
+        which = np.repeat(np.arange(first, last), lengths[first:last])
+        edges = np.arange(which.size) + (starts + before - (ends - lengths))[which]
+        yield which, on_host(partition.columns[xp.asarray(edges)])
+        first = last

@@ -1,0 +1,1 @@
+"""The taskgraph engine on a worker: each phase of a level is a Dask task."""

@@ -1,0 +1,1 @@
+"""CPU kernels that number integers and strings."""

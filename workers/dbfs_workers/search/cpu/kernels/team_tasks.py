@@ -1,0 +1,136 @@
+"""CPU kernels of a team's tasks: the threads wait for a task, and share its work until the leader finds none left.
+
+The threads wait in a kernel and not in Python, so that a task begins within microseconds. A task is a named tuple, as
+words (``intrinsics.from_words``), since the threads wait before they know which task comes. A helper may come late, or
+never: another program may have its core. So the leader closes the task after its own part, and waits only for the
+helpers that have joined.
+"""
+
+from typing import Final
+
+from dbfs_workers.base.intrinsics import (
+    compare_exchange,
+    exchange,
+    fetch_add,
+    from_words,
+    load_acquire,
+    sleep_while,
+    wake,
+)
+from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, void
+from dbfs_workers.base.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN
+from dbfs_workers.features.grid.kernels import team as grid_team_kernels
+from dbfs_workers.features.grid.kernels.team import GRID_CONTRACTION, GRID_EXPANSION, GRID_SEARCHING
+from dbfs_workers.features.grid.kernels.team import contract as grid_contract
+from dbfs_workers.features.grid.kernels.team import expand as grid_expand
+from dbfs_workers.features.grid.kernels.team import search as grid_search
+from dbfs_workers.search.cpu.kernels import team as cpu_team_kernels
+from dbfs_workers.search.cpu.kernels.team import CONTRACTION, EXPANSION, SEARCHING, contract, expand, search
+
+EXPAND: Final = 1
+SEARCH: Final = 2
+CONTRACT: Final = 3
+GRID_EXPAND: Final = 4
+GRID_SEARCH: Final = 5
+GRID_CONTRACT: Final = 6
+KINDS: Final = {
+    cpu_team_kernels.Expansion: EXPAND,
+    cpu_team_kernels.Search: SEARCH,
+    cpu_team_kernels.Contraction: CONTRACT,
+    grid_team_kernels.GridExpansion: GRID_EXPAND,
+    grid_team_kernels.GridSearch: GRID_SEARCH,
+    grid_team_kernels.GridContraction: GRID_CONTRACT,
+}
+"""The kinds of tasks, by class."""
+
+# The gate's bit that lets helpers join. Below it is the number of helpers at work.
+_OPEN = 1 << 16
+_HALF = 32
+
+# Looks for new work, or for the end of the others' work, before a thread sleeps: some microseconds.
+_LOOKS = 500
+
+
+@kernel(void, int64, READ_INT64, INT64, int64)
+def work(kind, task, results, thread):
+    """Run a thread's part of a task."""
+    at = thread * RESULTS
+    if kind == EXPAND:
+        results[at], results[at + 1], results[at + 2] = expand(from_words(task, EXPANSION), thread)
+    elif kind == SEARCH:
+        results[at], results[at + 1], results[at + 2] = search(from_words(task, SEARCHING))
+    elif kind == CONTRACT:
+        results[at] = contract(from_words(task, CONTRACTION), thread)
+    elif kind == GRID_EXPAND:
+        results[at] = grid_expand(from_words(task, GRID_EXPANSION), thread)
+    elif kind == GRID_SEARCH:
+        results[at], results[at + 1] = grid_search(from_words(task, GRID_SEARCHING))
+    else:
+        results[at], results[at + 1] = grid_contract(from_words(task, GRID_CONTRACTION), thread)
+
+
+@kernel(int64, INT64, int64)
+def join(control, turn):
+    """Join the task that is open, if it is not that of ``turn``; return its number, or ``turn``."""
+    gate = load_acquire(control, GATE)
+    while gate & _OPEN and gate >> _HALF != turn:
+        before = compare_exchange(control, GATE, gate, gate + 1)
+        if before == gate:
+            return gate >> _HALF
+        gate = before
+    return turn
+
+
+@kernel(void, INT64, READ_INT64, INT64, int64)
+def serve(control, task, results, thread):
+    """Do a helper's part of the tasks that it joins until the team ends: see ``team.Team``."""
+    turn = 0
+    looks = 0
+    while True:
+        # Read before the gate, which opens before it changes.
+        last = load_acquire(control, TURN)
+        joined = join(control, turn)
+        if joined != turn:
+            work(control[KIND], task, results, thread)
+            if fetch_add(control, GATE, -1) & (2 * _OPEN - 1) == 1:
+                wake(control, GATE)
+            turn = joined
+            looks = 0
+            continue
+        if load_acquire(control, ENDED):
+            return
+        looks += 1
+        if looks > _LOOKS:
+            # The sleeper registers before it looks; the leader looks for sleepers after it changed the turn.
+            fetch_add(control, SLEEPERS, 1)
+            if load_acquire(control, TURN) == last:
+                sleep_while(control, TURN, last, control[TIMEOUT : TIMEOUT + 2])
+            fetch_add(control, SLEEPERS, -1)
+
+
+@kernel(void, INT64, READ_INT64, INT64, int64)
+def lead(control, task, results, kind):
+    """Run a task on a team, of which the calling thread is the first; return when all that joined have finished."""
+    turn = (control[TURN] + 1) & 0x7FFFFFFF
+    control[KIND] = kind
+    exchange(control, GATE, turn << _HALF | _OPEN)
+    exchange(control, TURN, turn)
+    if fetch_add(control, SLEEPERS, 0):
+        wake(control, TURN)
+    work(kind, task, results, 0)
+    fetch_add(control, GATE, -_OPEN)
+    looks = 0
+    while True:
+        gate = load_acquire(control, GATE)
+        if gate & (_OPEN - 1) == 0:
+            return
+        looks += 1
+        if looks > _LOOKS:
+            sleep_while(control, GATE, gate, control[TIMEOUT : TIMEOUT + 2])
+
+
+@kernel(void, INT64)
+def end(control):
+    """End the helpers of a team, which finish a task under way."""
+    exchange(control, ENDED, 1)
+    wake(control, TURN)

@@ -1,0 +1,122 @@
+"""A rank's slice of the graph on its GPU, with the facts that the resident kernel needs before a run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.module import load
+from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
+
+_THREADS = 256
+_LANES = 32
+
+
+@dataclass(frozen=True)
+class DeviceGraph:
+    """CSR arrays on the GPU (CuPy) and facts derived from them.
+
+    Without in-edges (a directed graph loaded without them) every level is top-down.
+
+    Attributes:
+        stripe: how the graph lies on the ranks.
+        rank: the rank that owns the rows.
+        row_offsets: int64[n_local + 1].
+        columns: uint32[m_local], internal ids.
+        in_offsets: int64[n_local + 1] of the in-edges; ``row_offsets`` itself for a symmetric graph; None without
+            in-edges.
+        in_columns: uint32, internal ids of the in-neighbours; None without in-edges.
+        first_in: uint32[n_local], each row's first in-neighbour (in a hub-first partition the one of largest degree),
+            ``NO_VERTEX`` for none; None without in-edges.
+        closed: uint32[n_local / 32 + 4], a bitmap of the rows that have no in-edge, padded by 16 bytes; None without
+            in-edges.
+        rows_used: rows up to the last one that has an out-edge or an in-edge, rounded up to a multiple of 32; all rows
+            without in-edges.
+        connected: number of rows that have an out-edge or an in-edge; without in-edges, an out-edge.
+        max_degree: largest number of out-neighbours of a row.
+        chunks: number of chunks that the neighbour lists of all large vertices are cut into.
+        common: uint32[rows_used / 128, rounded up], the out-degree that the rows of a group have in common, or 2^32 - 1
+            for a mixed group, whose rows have several.
+        mixed: number of mixed groups.
+    """
+
+    stripe: Stripe
+    rank: int
+    row_offsets: Any
+    columns: Any
+    in_offsets: Any | None
+    in_columns: Any | None
+    first_in: Any | None
+    closed: Any | None
+    rows_used: int
+    connected: int
+    max_degree: int
+    chunks: int
+    common: Any
+    mixed: int
+
+    @property
+    def m_local(self) -> int:
+        """Number of directed edges of this rank."""
+        return int(self.columns.size)
+
+
+def device_graph(
+    stripe: Stripe,
+    rank: int,
+    row_offsets: Any,
+    columns: Any,
+    *,
+    symmetric: bool,
+    in_csr: tuple[Any, Any] | None = None,
+) -> DeviceGraph:
+    """Derive the facts on the GPU. The arrays are CuPy's, and the result refers to them without a copy.
+
+    Args:
+        stripe, rank, row_offsets, columns: as of ``DeviceGraph``.
+        symmetric: every edge is stored in both directions, so the out-edges are also the in-edges.
+        in_csr: offsets and columns of a directed graph's in-edges; None leaves only top-down levels.
+    """
+    import cupy
+
+    if symmetric:
+        in_csr = (row_offsets, columns)
+    rows = stripe.n_local
+    in_offsets, in_columns = (None, None) if in_csr is None else in_csr
+    first_in = closed = None
+    if in_csr is not None:
+        first_in = cupy.empty(rows, np.uint32)
+        closed = cupy.zeros(stripe.words_local + 4, np.uint32)
+    sums = cupy.zeros(5, np.uint64)
+    nothing = np.uint64(0)
+    module = load("building/kernels/facts.cu")
+    kernel = module.get_function("dbfs_facts")
+    arrays = (nothing if array is None else array for array in (in_offsets, in_columns, first_in, closed))
+    cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))
+    kernel((-(-rows // _THREADS),), (_THREADS,), (row_offsets, *arrays, np.int64(rows), *cuts, sums))
+    last, connected, max_degree, chunks, _ = cupy.asnumpy(sums).tolist()
+    # Without in-edges, any row may be the target of another rank's edge.
+    used = rows if in_csr is None else -(-last // WORD_BITS) * WORD_BITS
+    groups = -(-used // layout.GROUP_ROWS)
+    common = cupy.empty(max(1, groups), np.uint32)
+    if groups:
+        blocks = -(-groups * _LANES // _THREADS)
+        kernel = module.get_function("dbfs_common_degrees")
+        kernel((blocks,), (_THREADS,), (row_offsets, np.int64(used), common, sums[4:]))
+    return DeviceGraph(
+        stripe=stripe,
+        rank=rank,
+        row_offsets=row_offsets,
+        columns=columns,
+        in_offsets=in_offsets,
+        in_columns=in_columns,
+        first_in=first_in,
+        closed=closed,
+        rows_used=used,
+        connected=connected,
+        max_degree=max_degree,
+        chunks=chunks,
+        common=common,
+        mixed=int(sums[4]),
+    )

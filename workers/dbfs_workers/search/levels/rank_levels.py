@@ -1,0 +1,157 @@
+"""What runs the levels of a rank: its steppers, made once for all traversals that are made together."""
+
+from abc import ABC
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from dbfs_workers.base import compiling
+from dbfs_workers.base.jit import SMALL
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.batches.storage import BatchScratch
+from dbfs_workers.features.grid.scratch import GridScratch
+from dbfs_workers.search.backends.protocol import Backend
+from dbfs_workers.search.cpu.kernels.resident import top_down
+from dbfs_workers.search.exchange.nccl import NcclExchange
+from dbfs_workers.search.exchange.protocol import Exchange
+from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.levels.led_levels import LedLevels
+from dbfs_workers.search.levels.level_table import LevelTable
+from dbfs_workers.search.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
+from dbfs_workers.search.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State, watch_target
+from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
+from dbfs_workers.search.levels.top_down_levels import TopDownLevels
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.partition.stripe import own_rows
+
+# Places among the counts of the first crossing.
+_MAX_DEGREE, _WANTED = 3, 4
+# In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
+_STOP = -1
+
+S = TypeVar("S", Scratch, GridScratch, BatchScratch)
+
+
+class RankLevels(ABC, Generic[S]):
+    """What runs the levels of a rank, in one traversal after another.
+
+    Args:
+        scratch: this rank's working memory.
+        exchange: this rank's end of the gang's exchange.
+        traversed: what the steppers know of the traversal under way.
+
+    Attributes:
+        scratch: see above.
+        steppers: what runs the levels, by what ``state.choose`` returns.
+        table: the levels of the traversals.
+    """
+
+    steppers: dict[int, Stepper]
+    _parents_in_bins = True
+
+    def __init__(self, scratch: S, exchange: Exchange, traversed: Traversed) -> None:
+        self.scratch: S = scratch
+        self.table = LevelTable()
+        self._exchange, self._traversed = exchange, traversed
+
+    def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
+        """Label the sources, make them the frontier, and cross.
+
+        Args:
+            spec: the traversal.
+            labels: what ``scratch.labels_for`` returned.
+            state: the traversal's new state; updated.
+            stops: whether the run is to stop before this traversal. The value of rank 0 counts.
+
+        Returns:
+            False if the run stops.
+        """
+        scratch, exchange, traversed = self.scratch, self._exchange, self._traversed
+        partition = scratch.partition
+        targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
+        traversed.labels = labels
+        traversed.target_rows = None if targets is None else scratch.xp.asarray(targets)
+        exchange.reset(spec.predecessors and self._parents_in_bins)
+        scratch.start(spec, labels)
+        state.reached = scratch.frontier.size
+        largest = _STOP if stops else scratch.max_degree
+        counts = (state.reached, partition.m_local, traversed.count_missing_targets(), largest, self._led_size())
+        sums = exchange.cross(0, "start", counts, sliced=False)
+        # Functions of NumPy take some microseconds on their first call after the levels.
+        ranks = exchange.gathered.tolist()
+        if ranks[0][_MAX_DEGREE] == _STOP:
+            return False
+        state.frontier, state.unexplored_edges, state.missing_targets, _, _ = sums
+        state.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
+        self._agree(state, [rank[_WANTED] for rank in ranks])
+        if state.missing_targets:
+            watch_target(state, traversed.first_witness(spec))
+        return True
+
+    def end(self, state: State) -> None:
+        """End the traversal."""
+
+    def _led_size(self) -> int:
+        """Return the most vertices of a led level that this rank wants; 0 if no level can be led."""
+        return 0
+
+    def _agree(self, state: State, wanted: list[int]) -> None:
+        """Agree on led levels, given what all ranks want."""
+
+
+class StripeLevels(RankLevels[Scratch]):
+    """The levels of a rank of the layout 1d.
+
+    Args:
+        backend: runs the phases.
+        scratch: this rank's working memory.
+        exchange: this rank's end of the gang's exchange.
+        free_bytes: returns the bytes of memory that this process may still take.
+    """
+
+    def __init__(self, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> None:
+        self.working = working = Working(backend, scratch, exchange)
+        super().__init__(scratch, exchange, working)
+        self._led: LedLevels | None = None
+        if isinstance(exchange, NcclExchange):
+            self.steppers = {
+                TOP_DOWN: QueuedLevels(working, exchange),
+                BOTTOM_UP: QueuedBottomUp(working, exchange),
+                MEASURE: QueuedMeasure(working, exchange),
+                ABSORB: QueuedAbsorb(working, exchange),
+            }
+            return
+        by_host = TopDown(working)
+        self.steppers = {
+            TOP_DOWN: by_host,
+            BY_THREADS: by_host,
+            BOTTOM_UP: BottomUp(working),
+            MEASURE: Measure(working),
+            ABSORB: Absorb(working),
+        }
+        if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
+            # The host directs levels, with the same crossings, until the kernel for many levels is compiled; those of
+            # small graphs, until the time in Python has paid for loading kernels.
+            size = scratch.partition.m_local + scratch.partition.stripe.n_local
+            if (size > SMALL or exchange.p > 1 or top_down.signatures) and compiling.LEVELS.ready():
+                self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)
+            if exchange.p > 1 and exchange.on_one_host and compiling.LED.ready():
+                self.steppers[LED] = self._led = LedLevels(working, exchange, free_bytes)
+
+    def end(self, state: State) -> None:
+        """See ``RankLevels``."""
+        scratch, working = self.scratch, self.working
+        if scratch.frontier.size:
+            state.edges += working.backend.edge_count(scratch.partition, scratch.frontier)
+        scratch.end(working.labels)
+        if state.led_levels and self._led is not None and self._led.leads:
+            self._led.learn(state, self.table)
+
+    def _led_size(self) -> int:
+        return 0 if self._led is None else self._led.wanted()
+
+    def _agree(self, state: State, wanted: list[int]) -> None:
+        if self._led is not None:
+            self._led.agree(state, wanted)

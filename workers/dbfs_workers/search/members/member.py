@@ -1,0 +1,331 @@
+"""The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
+
+``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
+implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. ``on_grid`` has the members of
+2-D partitions.
+"""
+
+import asyncio
+import concurrent.futures
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.base.spec import RunSpec, TraversalPlace
+from dbfs_workers.features.living.change_log import ChangeLog
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.levels.traversals import never
+from dbfs_workers.search.members import label_room
+from dbfs_workers.search.members.burst import Burst
+from dbfs_workers.search.members.label_room import LabelRoom
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankProgress, RankReport, RankRun
+
+if TYPE_CHECKING:
+    from dbfs_workers.features.living.versions import Updated
+
+T = TypeVar("T")
+
+# Traversals reach about as many rows as each other if their numbers differ by less than this factor.
+_ALIKE: Final = 1.1
+# Seconds between two looks whether the rank has left the gang, while a thread waits for the event loop.
+_LOOK_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class OwnedLabels:
+    """This rank's labels of one traversal.
+
+    Attributes:
+        client: id of the client that the labels belong to.
+        labels: distances and predecessors, in the memory of the member's device.
+        version: version of the graph that was traversed.
+        seconds: time of the latest new traversal that made the labels.
+        changed: the rows whose distance the repair of the labels has changed: uint32, ascending, or
+            ``ChangedRows``; None for labels of a new traversal.
+        depth: the largest distance.
+    """
+
+    client: str
+    labels: RankLabels
+    version: int = 0
+    seconds: float = 0.0
+    changed: Any | None = None
+    depth: int = 0
+
+
+class Member(ABC):
+    """This worker's part in one gang.
+
+    Attributes:
+        rank: the worker's rank in the gang.
+        partition_key: Dask key of the rank's partition.
+        number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
+        closed: whether the rank has left the gang.
+        kept: labels of traversals, by run id and the traversal's index in the run.
+        latest: the partition of the latest version that an update has made; None before the first update.
+        fastest: least time of a traversal that reached about as many rows as any has, in seconds; infinite at first.
+        log: the changes that made the latest versions.
+        room: the worker's memory that labels may fill. The worker's plugin sets it.
+        takes_over: whether ``take_over`` has anything to do.
+        awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
+            levels of the ranks need the cores.
+        burst_seconds: about how long a burst takes. Another client waits for the end of a burst, or for the end of a
+            traversal if the burst can stop there. Between two bursts threads of ranks and client wake,
+            which takes ranks on CPU cores from their levels.
+        answer_seconds: about how long the traversals of one answer take, while those of the next one run; 0 if a burst
+            has one answer, at its end.
+        in_use: held by the one thread that makes a run: the member's, or one of ``turns``.
+    """
+
+    room = LabelRoom()
+    awake_seconds = 0.0
+    burst_seconds = 0.05
+    answer_seconds = 0.0
+    takes_over = False
+
+    def __init__(self, rank: int, partition_key: Any) -> None:
+        self.rank = rank
+        self.partition_key = partition_key
+        # One thread, because the runs of a gang come one after another, and because the exchange and the state on the
+        # GPU may be used by one thread only.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
+        self.in_use = threading.Lock()
+        self.number = 0
+        self.closed = False
+        self._following = 0
+        self._stops: Callable[[], bool] = never
+        # The run that was checked for room last, and how many of its later traversals that check counted.
+        self._roomy = ("", 0)
+        self._reached, self.fastest = 0, math.inf
+        self.latest: Partition | None = None
+        self.log = ChangeLog()
+        self.kept: dict[tuple[str, int], OwnedLabels] = {}
+
+    def make(self, partition: Partition) -> None:  # noqa: B027 - on CPUs the first run makes what it needs
+        """Make ready to offer and to run. Called in the member's thread, once.
+
+        Raises:
+            ImportError: CuPy can't be imported.
+            GraphTooLargeError: the GPU has too little free memory.
+            DeviceFailedError: CUDA failed.
+            ExchangeUnavailableError: there are more ranks than the exchange serves.
+        """
+
+    @abstractmethod
+    def offer(self) -> Any:
+        """See ``GangExchange.offer``. Called in the member's thread; so in the next two methods."""
+
+    @abstractmethod
+    def connect(self, offers: Sequence[Any]) -> None:
+        """See ``GangExchange.connect``. After a failed run this also clears the state of the run."""
+
+    def disconnect(self) -> None:  # noqa: B027 - most ranks map no memory of a GPU
+        """Unmap the peers' GPU memory. All ranks must do so before any of them closes."""
+
+    async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.alone, work, *arguments)
+
+    def make_burst(
+        self,
+        partition: Partition,
+        burst: Burst,
+        stops: Callable[[], bool] = never,
+    ) -> Generator[RankReport, None, None]:
+        """Release labels, take part in consecutive traversals of a run, keep their labels, and yield their reports.
+
+        Iterated in the member's thread, or in the thread of a line that holds ``in_use``.
+
+        Args:
+            partition: this rank's edges.
+            burst: the traversals.
+            stops: see ``traverse_each``. Members that make a burst's traversals in another way make all of them.
+
+        Yields:
+            The reports of the traversals that were made.
+
+        Raises:
+            DbfsError: see ``traverse``.
+        """
+        end = time.monotonic() + burst.deadline
+        self.number = burst.number
+        self._following, self._stops = burst.following, stops
+        self.drop(burst.dropped)
+        try:
+            options = burst.specs.options
+            for index, run in enumerate(self.traverse(partition, burst.number, burst.specs, end), burst.first):
+                seconds = run.elapsed
+                if options.repairs is not None:
+                    seconds = run.traversal_seconds or seconds
+                    self.kept.pop(options.repairs, None)
+                elif options.max_depth is None and not options.targets and not options.batch:
+                    self._note_speed(run)
+                self.kept[options.run_id, index] = OwnedLabels(
+                    burst.client, run.labels, run.version, seconds, run.changed, run.depth
+                )
+                yield RankReport.of(run)
+        finally:
+            self._following, self._stops = 0, never
+
+    def _note_speed(self, run: RankRun) -> None:
+        """Keep the least time of the traversals that reached about as much as any did: the first ones are slow."""
+        if run.reached > _ALIKE * self._reached:
+            self._reached, self.fastest = run.reached, run.elapsed
+        elif run.reached * _ALIKE >= self._reached:
+            self.fastest = min(self.fastest, run.elapsed)
+
+    def wait_for(self, future: Future[T]) -> T:
+        """Return what the event loop does for a thread of this rank. Called in that thread.
+
+        Raises:
+            StaleRunError: the rank left the gang meanwhile.
+            Exception: the future has it.
+        """
+        while not concurrent.futures.wait([future], timeout=_LOOK_SECONDS).done:
+            if self.closed:
+                raise StaleRunError(f"rank {self.rank} left the gang")
+        return future.result()
+
+    def forget(self, client: str) -> None:
+        """Release the labels of a client."""
+        for place in [place for place, kept in list(self.kept.items()) if kept.client == client]:
+            self.kept.pop(place, None)
+
+    def alone(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Call ``work`` in a thread that may not be the member's. Waits until no other thread uses the member."""
+        with self.in_use:
+            return work(*arguments)
+
+    def require_room(self, stripe: Stripe, specs: RunSpec) -> None:
+        """Check that the labels of a run will fit beside those that this worker keeps. Called in the member's thread.
+
+        The check of a burst counts the traversals that follow. Their own bursts are not checked again.
+
+        Raises:
+            NoRoomForLabelsError: see ``label_room.require``.
+        """
+        run_id, counted = self._roomy
+        if specs.options.run_id == run_id and len(specs) + self._following <= counted:
+            self._roomy = run_id, self._following
+            return
+        label_room.require(
+            self.free_bytes,
+            self.pooled_bytes,
+            [kept.labels for kept in list(self.kept.values())],
+            stripe,
+            specs,
+            self._following,
+            where=f"run {specs.options.run_id}, rank {self.rank}",
+        )
+        self._roomy = specs.options.run_id, self._following
+
+    def drop(self, dropped: Iterable[TraversalPlace]) -> None:
+        """Release the labels of traversals."""
+        for place in dropped:
+            self.kept.pop(place, None)
+
+    def close(self) -> Future[None]:
+        """Abort the run in progress, if any, and release the memory. Returns at once; the future is done after that."""
+        self.closed = True
+        self.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
+        freed = self._executor.submit(self._free)
+        self._executor.shutdown(wait=False)
+        self.kept = {}
+        return freed
+
+    @abstractmethod
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterable[RankRun]:
+        """Take part in the traversals of a run. Called, and iterated, in the member's thread.
+
+        Args:
+            partition: this rank's edges.
+            number: the gang's serial number of the run.
+            specs: the traversals.
+            deadline: end of all waits, in seconds of ``time.monotonic()``.
+
+        Returns:
+            The labels, counts and times of each traversal on this rank, fewer than ``specs`` if the run stopped early:
+            a list, or a generator that makes the traversals as they are taken.
+
+        Raises:
+            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.
+            StaleRunError: the number is not greater than that of the last run, or a peer is in another run.
+            InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges.
+            NoRoomForLabelsError: the labels do not fit.
+        """
+
+    def updated(
+        self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
+    ) -> "Updated":
+        """Return the next version of the partition; see ``living.updated``. Called in the member's thread.
+
+        Raises:
+            GraphTooLargeError, InvalidVertexError: see there.
+        """
+        # Imported here, because the import compiles kernels, which takes the event loop's time once.
+        from dbfs_workers.features.living.versions import updated
+
+        return updated(partition, spec, edges, in_edges, self.free_bytes)
+
+    def batch_keys(
+        self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
+    ) -> tuple[Any, Any | None]:
+        """Return the keys of a batch's edges; see ``living.batch_keys``. Called in the member's thread.
+
+        Raises:
+            GraphTooLargeError: see there.
+        """
+        from dbfs_workers.features.living.versions import batch_keys
+
+        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self.free_bytes)
+
+    def take_over(  # noqa: B027 - most members read the partition of each run
+        self, partition: Partition, totals: GraphTotals, facts: Any
+    ) -> None:
+        """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
+
+        Args:
+            partition: the version.
+            totals: its counts over all ranks.
+            facts: see ``Updated``.
+        """
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Return the bytes that labels may still take in the memory of the member's device."""
+
+    @abstractmethod
+    def pooled_bytes(self) -> int:
+        """Return the bytes of released labels that the process keeps for later labels. ``free_bytes`` counts them."""
+
+    @abstractmethod
+    def progress(self, number: int) -> RankProgress | None:
+        """Return how far a run is. None if it is not in progress here, or before its first level. From any thread."""
+
+    @abstractmethod
+    def fetch(self, labels: RankLabels) -> RankLabels:
+        """Return labels as NumPy arrays."""
+
+    @abstractmethod
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
+        """Stop a run by its next level, on this rank at least; arguments as of ``Exchange.abort``. From any thread.
+
+        Ignored if this run was aborted before, or is over.
+        """
+
+    @abstractmethod
+    def _free(self) -> None:
+        """Release the memory. Called in the member's thread."""

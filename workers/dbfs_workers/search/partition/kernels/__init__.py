@@ -1,0 +1,1 @@
+"""CPU kernels over the rows of a partition, and over labels."""

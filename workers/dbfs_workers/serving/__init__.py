@@ -1,0 +1,1 @@
+"""How a worker serves clients and the scheduler: the plugin, the turns of a gang, reads of labels."""

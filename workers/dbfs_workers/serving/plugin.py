@@ -1,0 +1,344 @@
+"""The workers' half of the service: a worker's ranks in the gangs of all graphs, and the handlers of its messages.
+
+A graph's gang forms once: every worker joins, offers its end of the exchange, and then connects to those of all ranks.
+Rank 0 leads a run (``turns``). Its levels run in threads of their own, so that the worker's event loop can still answer
+messages. The member keeps the labels until they are dropped or published. Published labels
+are Dask data of the worker: clients fetch, count and free them like any task's result.
+"""
+
+import asyncio
+import concurrent.futures
+import pickle
+from typing import Any, Final
+
+import dask
+import distributed
+import numpy as np
+from dask.system import CPU_COUNT
+from distributed.diagnostics.plugin import WorkerPlugin
+from numpy.typing import NDArray
+
+from dbfs_workers.base.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
+from dbfs_workers.base.gpus import own_gpu
+from dbfs_workers.base.lines.worker_door import WorkerDoor
+from dbfs_workers.base.memory_room import start_returning, stop_returning
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.building import delivering
+from dbfs_workers.features.grid.grid import bin_entries
+from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.subgraphs.reads import EdgeReads
+from dbfs_workers.features.validation.verdicts import Verdicts
+from dbfs_workers.search.exchange.hosts import Hosts, identity
+from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
+from dbfs_workers.search.members.label_room import LabelRoom
+from dbfs_workers.search.members.member import Member, OwnedLabels
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.partition.labels import RankLabels, label_key
+from dbfs_workers.search.partition.partition import on_host
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankProgress
+from dbfs_workers.serving.messages import (
+    AbortRun,
+    ConnectExchange,
+    DisconnectExchange,
+    DropRankLabels,
+    ForgetBatch,
+    ForgetClient,
+    GetGpu,
+    GetHost,
+    GetRankProgress,
+    JoinGang,
+    LeaveGang,
+    OfferExchange,
+    PublishRankLabels,
+)
+from dbfs_workers.serving.reads.server import Reads
+from dbfs_workers.serving.rpc import NAME, Pickled, handlers
+from dbfs_workers.serving.turns.worker import WorkerTurns
+
+# Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
+_EPOCHS_KEPT: Final = 1024
+
+# Edges and rows of a rank from which on its runs wait for the kernels that make them faster.
+_LARGE: Final = 1 << 22
+
+# A rank frees its memory in the thread that a run occupies until its next level.
+_FREE_SECONDS: Final = 1.0
+
+
+class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyped
+    """The workers' half of the service, one on each worker. ``dbfs_workers.serving.messages`` documents what a handler does.
+
+    Args:
+        memory_share: largest share of the worker's memory limit, or of its GPU's memory, that labels may fill.
+
+    Attributes:
+        members: this worker's part in the gang of each graph, by graph id.
+        host: ``dbfs.host`` of the worker's configuration: workers with other names count as on other hosts.
+    """
+
+    name = NAME
+
+    def __init__(self, memory_share: float = 1.0) -> None:
+        self._memory_share = memory_share
+        self.members: dict[str, Member] = {}
+        # By graph id, the latest of the most recent graphs.
+        self._epochs: dict[str, int] = {}
+
+    def setup(self, worker: distributed.Worker) -> None:
+        """Register the handlers. Dask calls this when the worker joins, or when the plugin is installed."""
+        self.worker = worker
+        self.host: str = dask.config.get("dbfs.host", "auto")
+        self.door = WorkerDoor(worker)
+        self.updates = Updates(worker, self._member)
+        self.turns = WorkerTurns(worker, self.door, self.updates, self._member)
+        self.reads = (
+            Reads(worker.data, self.kept_labels, self.changed_rows),
+            EdgeReads(worker.data),
+            Verdicts(worker.data, self.kept_labels),
+        )
+        for service in (self, self.turns, self.updates, *self.reads):
+            worker.handlers.update(handlers(service))
+        worker.handlers[DaskTransport.OPERATION] = self.deliver
+        worker.handlers[delivering.OPERATION] = delivering.take_edges
+        start_returning(worker, self._memory_share)
+
+    def teardown(self, worker: distributed.Worker) -> None:
+        """Leave all gangs. Dask calls this when the worker closes."""
+        stop_returning(worker)
+        self.turns.close()
+        for member in self.members.values():
+            member.close()
+        self.members = {}
+        self.door.close()
+        delivering.forget(worker.state.tasks)
+
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:  # noqa: ARG002
+        """Free what a dropped result has kept in memory. Dask calls this when a task's state changes."""
+        if finish in ("released", "forgotten"):
+            delivering.forget([key])
+
+    @GetGpu.handler
+    async def get_gpu(self, message: GetGpu) -> str | None:  # noqa: ARG002
+        """See ``GetGpu``."""
+        return own_gpu()
+
+    @GetHost.handler
+    async def get_host(self, message: GetHost) -> str:  # noqa: ARG002
+        """See ``GetHost``."""
+        return identity(self.host)
+
+    @JoinGang.handler
+    async def join_gang(self, message: JoinGang) -> None:
+        """See ``JoinGang``."""
+        threads = min(self.worker.state.nthreads, CPU_COUNT)
+        # A message of an earlier attempt may come after its partition is gone.
+        await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data.get(message.partition_key))
+        self._take_epoch(message.graph_id, message.epoch)
+        member = self._new_member(message, threads)
+        self._enter(message.graph_id, member)
+        if message.backend == "cpu":
+            return
+        try:
+            await member.in_thread(member.make, self.worker.data[message.partition_key])
+        except ImportError as error:
+            where = f"rank {member.rank} ({self.worker.address})"
+            raise BackendUnavailableError(f"{where}: CuPy can't be imported: {error}") from error
+
+    def _new_member(self, message: JoinGang, threads: int) -> Member:
+        """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
+        graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
+        on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.grid
+        if mapped and grid is None:
+            from dbfs_workers.search.members.on_gpu import CudaMember
+
+            return CudaMember(rank, key, graph_id)
+        if message.exchange == "nccl":
+            from dbfs_workers.search.cuda.nccl import stay_on_loopback
+            from dbfs_workers.search.exchange.nccl import NcclExchange
+            from dbfs_workers.search.members.staged import NcclMember
+
+            stay_on_loopback(self.worker.address)
+            transport = DaskTransport(self.worker, graph_id, message.addresses)
+            by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send)
+            return NcclMember(rank, key, by_nccl)
+        from dbfs_workers.search.exchange.across_hosts import end_of
+
+        # A level on GPUs has one crossing, so their bins hold all rows.
+        entries = bin_entries(stripe, grid) if grid else stripe.n_local if on_gpu else None
+        exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
+        if grid:
+            from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
+
+            if on_gpu:
+                return GridMemberOnGpu(rank, key, exchange, graph_id if mapped else None)
+            return GridMember(rank, key, exchange, threads)
+        if on_gpu:
+            from dbfs_workers.search.members.staged import StagedMember
+
+            return StagedMember(rank, key, exchange)
+        return LoopMember(rank, key, exchange, threads)
+
+    @OfferExchange.handler
+    async def offer_exchange(self, message: OfferExchange) -> Pickled[Any]:
+        """See ``OfferExchange``."""
+        self._take_epoch(message.graph_id, message.epoch)
+        member = self._member(message.graph_id)
+        return Pickled.of(await member.in_thread(member.offer))
+
+    @ConnectExchange.handler
+    async def connect_exchange(self, message: ConnectExchange) -> None:
+        """See ``ConnectExchange``."""
+        self._take_epoch(message.graph_id, message.epoch)
+        member = self._member(message.graph_id)
+        await member.in_thread(member.connect, [offer.value() for offer in message.offers])
+
+    @DisconnectExchange.handler
+    async def disconnect_exchange(self, message: DisconnectExchange) -> None:
+        """See ``DisconnectExchange``."""
+        member = self._member(message.graph_id)
+        await member.in_thread(member.disconnect)
+
+    @LeaveGang.handler
+    async def leave_gang(self, message: LeaveGang) -> None:
+        """See ``LeaveGang``."""
+        self._take_epoch(message.graph_id, message.epoch)
+        self.turns.leave(message.graph_id)
+        self.updates.leave(message.graph_id)
+        member = self.members.pop(message.graph_id, None)
+        if member is not None:
+            await asyncio.to_thread(concurrent.futures.wait, [member.close()], _FREE_SECONDS)
+
+    @GetRankProgress.handler
+    async def get_rank_progress(self, message: GetRankProgress) -> RankProgress | None:
+        """See ``GetRankProgress``."""
+        member = self.members.get(message.graph_id)
+        return None if member is None else member.progress(message.number)
+
+    @AbortRun.handler
+    async def abort_run(self, message: AbortRun) -> None:
+        """See ``AbortRun``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.abort(message.number, message.cause, message.message, message.rank)
+
+    @ForgetBatch.handler
+    async def forget_batch(self, message: ForgetBatch) -> None:
+        """See ``ForgetBatch``."""
+        self.updates.forget(message.run_id)
+
+    @PublishRankLabels.handler
+    async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:
+        """See ``PublishRankLabels``."""
+        run_id, index = message.run_id, message.index
+        member = self._member(message.graph_id)
+        labels = member.fetch(self.kept_labels(message.graph_id, run_id, index))
+        del member.kept[run_id, index]
+        named = labels.by_name(self.worker.data[member.partition_key].stripe, member.rank)
+        data = {label_key(name, run_id, index, member.rank): label for name, label in named.items()}
+        sizes: dict[Any, int] = self.worker.update_data(data)["nbytes"]
+        return sizes
+
+    @DropRankLabels.handler
+    async def drop_rank_labels(self, message: DropRankLabels) -> None:
+        """See ``DropRankLabels``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.drop(message.dropped)
+
+    @ForgetClient.handler
+    async def forget_client(self, message: ForgetClient) -> None:
+        """See ``ForgetClient``."""
+        member = self.members.get(message.graph_id)
+        if member is not None:
+            member.forget(message.client)
+
+    def deliver(self, graph_id: str, message: bytes) -> None:
+        """Take a message of a peer; see ``exchange.transport``."""
+        member = self.members.get(graph_id)
+        # The last message of a peer may arrive after this rank has left the gang.
+        if isinstance(member, LoopMember) and isinstance(member.exchange, AbortMessages):
+            member.exchange.receive(pickle.loads(message))
+
+    def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
+        """Return labels that are neither dropped nor published, on the member's device. Tasks on this worker call this.
+
+        Raises:
+            ResultReleasedError: the labels were released.
+            StaleRunError: this worker is not a rank of that gang.
+        """
+        return self._kept(graph_id, run_id, index).labels
+
+    def changed_rows(self, graph_id: str, run_id: str, index: int) -> NDArray[np.uint32]:
+        """Return the rows whose distance the repair of labels has changed: uint32, ascending. Errors as above."""
+        changed = self._kept(graph_id, run_id, index).changed
+        return np.empty(0, np.uint32) if changed is None else on_host(changed)
+
+    def _kept(self, graph_id: str, run_id: str, index: int) -> OwnedLabels:
+        member = self._member(graph_id)
+        kept = member.kept.get((run_id, index))
+        if kept is None:
+            raise ResultReleasedError(
+                f"rank {member.rank}: the labels of traversal {index} of run {run_id} were released; traverse again"
+            )
+        return kept
+
+    def require_room(self, graph_id: str, stripe: Stripe, specs: RunSpec) -> None:
+        """Check that the labels of traversals will fit beside those that this worker keeps. Tasks call this.
+
+        Raises:
+            NoRoomForLabelsError: see ``label_room.require``.
+            StaleRunError: this worker is not a rank of that gang.
+        """
+        self._member(graph_id).require_room(stripe, specs)
+
+    def _take_epoch(self, graph_id: str, epoch: int) -> None:
+        """Note the attempt to form or connect a gang that a message belongs to.
+
+        Raises:
+            StaleRunError: a later attempt has begun, or the worker has left the gang.
+        """
+        latest = self._epochs.pop(graph_id, 0)
+        self._epochs[graph_id] = max(epoch, latest)
+        if len(self._epochs) > _EPOCHS_KEPT:
+            del self._epochs[next(iter(self._epochs))]
+        if epoch < latest:
+            raise StaleRunError(f"{self.worker.address}: a message of epoch {epoch}, in a gang of epoch {latest}")
+
+    def _enter(self, graph_id: str, member: Member) -> None:
+        """Become a member of a gang, in place of an earlier member of the same gang."""
+        self.turns.leave(graph_id)
+        if graph_id in self.members:
+            self.members.pop(graph_id).close()
+        member.room = LabelRoom.of(self.worker, self._memory_share)
+        self.members[graph_id] = member
+
+    def _member(self, graph_id: str) -> Member:
+        member = self.members.get(graph_id)
+        if member is None:
+            raise StaleRunError(f"{self.worker.address} is not a rank of the graph {graph_id}; load it again")
+        return member
+
+
+def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
+    """Compile or load the CPU kernels of a rank's runs, which have a deadline."""
+    # Imported here, because workers on GPUs need no Numba.
+    from dbfs_workers.base import compiling
+    from dbfs_workers.base.jit import SMALL
+
+    hosts, p = len(set(message.hosts)), message.stripe.p
+    if message.backend == "cpu":
+        grid, mutable = message.grid is not None, message.mutable
+        size = message.stripe.n_local + (0 if partition is None else partition.m_local)
+        if size <= SMALL and p == 1 and not grid and not mutable:
+            # Python runs the kernels of the first traversals.
+            return
+        needed, optional = compiling.needed(p, hosts=hosts, grid=grid, mutable=mutable), compiling.faster(p, threads)
+        later = [name for kernels in optional if not kernels.ready() for name in kernels.wanted]
+        compiling.prepare((*needed, *later) if size > _LARGE else needed)
+        if later and size <= _LARGE:
+            compiling.begin(later)
+    elif message.exchange == "host" or message.grid:
+        compiling.prepare(
+            ("dbfs_workers.search.exchange.kernels.barrier", *(compiling.ACROSS_HOSTS if hosts > 1 else ()))
+        )

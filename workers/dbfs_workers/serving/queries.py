@@ -1,0 +1,120 @@
+"""Tasks that query partitions and labels on the workers.
+
+``dbfs.graph`` and ``dbfs.features.batches`` submit these tasks; only the answers travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.features.grid.grid import GridPartition, parts_of
+from dbfs_workers.ids.table import IdTable, nbytes
+from dbfs_workers.search.partition.partition import Partition, array_module, on_host
+
+Value = TypeVar("Value")
+
+# Edges that are looked at together, with about 50 bytes of memory each.
+_DIGESTED = 1 << 22
+
+
+def same_value(value: Value) -> Value:
+    """Return the value; the task gives it a key that the client has a future of."""
+    return value
+
+
+def table_bytes(table: IdTable) -> int:
+    """Return the bytes of a rank's ids."""
+    return nbytes(table.ids)
+
+
+def rows_with_neighbours(partition: Partition | GridPartition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
+    """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
+    # A self-loop is on the owner's own rank: its two ends have one owner.
+    own = next(part for part in parts_of(partition) if part.rank == partition.rank)
+    xp = array_module(own.columns)
+    places = xp.asarray(rows)
+    starts, ends = own.row_offsets[places], own.row_offsets[places + 1]
+    # Equal columns stand side by side, so that a row of self-loops begins and ends with one.
+    some = xp.flatnonzero(ends > starts)
+    ids = partition.rank * partition.stripe.n_local + places[some]
+    others = xp.zeros(rows.size, bool)
+    others[some] = (own.columns[starts[some]] != ids) | (own.columns[ends[some] - 1] != ids)
+    found: NDArray[np.bool] = on_host(others)
+    # The other blocks of a grid have no self-loop of the rank's rows.
+    return found | (partition.degrees[rows] > on_host(ends - starts)) if isinstance(partition, GridPartition) else found
+
+
+def rows_on_shortest_path(
+    from_one: NDArray[np.int32], from_other: NDArray[np.int32], near: int, far: int
+) -> NDArray[np.int64]:
+    """Return the rows ``near`` edges from one vertex and ``far`` from another, given the distances from each."""
+    return np.flatnonzero((from_one == near) & (from_other == far))
+
+
+def degree_counts(partition: Partition | GridPartition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the degrees that occur on a rank, ascending, and the number of rows of each: two int64 arrays."""
+    found = _degrees(partition)
+    degrees, counts = np.unique(found[found >= 0], return_counts=True)
+    return degrees, counts
+
+
+def edge_digest(partition: Partition | GridPartition) -> int:
+    """Return the sum, modulo 2^64, of a digest of each of a rank's edges: two graphs with other edges have others.
+
+    The sum over all ranks is the same for any number of ranks, and for both layouts.
+    """
+    # Each edge by the numbers of its ends, which no number of ranks changes.
+    return sum(int(_mixed(_mixed(source) + target).sum()) for source, target in _edges(partition)) % 2**64
+
+
+def edge_ends(partition: Partition) -> NDArray[np.uint32]:
+    """Return uint32[2, edges], the ends of a rank's edges, as positions, in the order of its rows."""
+    parts = [np.empty((2, 0), np.uint32), *(np.stack(ends).astype(np.uint32) for ends in _edges(partition))]
+    return np.concatenate(parts, axis=1)
+
+
+def _edges(partition: Partition | GridPartition) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+    """Yield the sources and the targets of a rank's edges, some edges after others."""
+    stripe = partition.stripe
+    n_local = np.uint64(stripe.n_local)
+    for part in parts_of(partition):
+        rows = part.on(np)
+        for first in range(0, rows.columns.size, _DIGESTED):
+            columns = rows.columns[first : first + _DIGESTED].astype(np.uint64)
+            row = np.searchsorted(rows.row_offsets, np.arange(first, first + columns.size), side="right") - 1
+            source = (row * stripe.p + part.rank).astype(np.uint64)
+            yield source, columns % n_local * np.uint64(stripe.p) + columns // n_local
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return one round of SplitMix64 (Steele, Lea and Flood 2014) from each word."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def largest_degree(partition: Partition | GridPartition) -> tuple[int, int]:
+    """Return the largest degree of a rank and the first row that has it; (-1, any) on a rank without vertices."""
+    degrees = _degrees(partition)
+    return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)
+
+
+def deleted_vertices(partition: Partition) -> tuple[int, NDArray[np.int64]]:
+    """Return the graph's version, and the positions of the vertices that were deleted."""
+    return partition.version, partition.deleted
+
+
+def _degrees(partition: Partition | GridPartition) -> NDArray[np.int64]:
+    """Return the degree of each row of a rank, -1 for a deleted vertex."""
+    owned = partition.stripe.owned(partition.rank)
+    if isinstance(partition, GridPartition):
+        return partition.degrees[:owned]
+    degrees: NDArray[np.int64] = np.diff(on_host(partition.row_offsets[: owned + 1]))
+    gone = partition.deleted
+    degrees[partition.stripe.row(gone[partition.stripe.owner(gone) == partition.rank])] = -1
+    return degrees

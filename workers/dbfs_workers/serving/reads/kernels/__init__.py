@@ -1,0 +1,1 @@
+"""CPU kernels that put labels into the order of a client's vertices."""

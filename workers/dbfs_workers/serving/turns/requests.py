@@ -1,0 +1,216 @@
+"""What rank 0 makes in a turn, what it requests of the other ranks for that, and the answers.
+
+All of it is pickled. Over lines only holders of a token send it: see ``dbfs_workers.base.lines``.
+"""
+
+import os
+import pickle
+import platform
+from collections.abc import Callable, Generator, Hashable
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from dbfs_workers.base.errors import DbfsError, resource_error
+from dbfs_workers.base.spec import RunSpec, TraversalPlace
+from dbfs_workers.base.text import printable
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.members.burst import Burst
+from dbfs_workers.search.partition.partition import GraphTotals
+from dbfs_workers.search.reports import RankReport
+
+# The largest answers have this many times the traversals of the smallest, which take about as long as an answer.
+_LARGEST_BY_SMALLEST: Final = 8
+# The first byte of a rank's answer.
+_WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Traversals to make.
+
+    Attributes:
+        specs: the traversals that are left to do, of vertices.
+        first: index of the first of them in the run.
+        dropped: traversals whose labels are released first.
+    """
+
+    specs: RunSpec
+    first: int
+    dropped: tuple[TraversalPlace, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """An update to make.
+
+    Attributes:
+        spec: the update.
+        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
+        batch_id: id under which the scheduler keeps the update's report; empty for that of the run.
+        collections: by rank, Dask keys of the ``delivering.Collection`` with the batch's edges; empty for an update
+            without edges, or with those of the spec or of ``TakeBatch``.
+    """
+
+    spec: UpdateSpec
+    strict: bool
+    batch_id: str
+    collections: tuple[Hashable, ...] = ()
+
+
+Work = Run | Change
+
+
+@dataclass(frozen=True)
+class Request:
+    """Work in a turn, for rank 0.
+
+    Attributes:
+        turn: serial number of the turn.
+        run_id: the run's id.
+        deadline: seconds until the run's deadline.
+        work: what to make.
+    """
+
+    turn: int
+    run_id: str
+    deadline: float
+    work: Work
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rank 0's answer to a ``Request``. For traversals others may follow, in the order of the traversals.
+
+    Attributes:
+        ranks: of traversals, each rank's answer; of an update, the scheduler's report, pickled, or the errors of ranks.
+            Empty if the turn was over: nothing was made.
+        last: whether no further answer follows: the run is over, or its turn was revoked.
+        over: whether the turn is over.
+        seconds: time from the burst's beginning on rank 0, or from the burst's answer before, to this answer.
+        rank_seconds: how much of that time rank 0 spent on its own rows.
+    """
+
+    ranks: tuple[bytes, ...]
+    last: bool
+    over: bool = False
+    seconds: float = 0.0
+    rank_seconds: float = 0.0
+
+
+REFUSAL: Final = Answer((), last=True, over=True)
+
+
+@dataclass(frozen=True)
+class BeginUpdate:
+    """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankUpdate``.
+
+    Attributes:
+        turn: serial number of the turn.
+        run_id: the update's run.
+        spec, collections: as of ``Change``.
+    """
+
+    turn: int
+    run_id: str
+    spec: UpdateSpec
+    collections: tuple[Hashable, ...] = ()
+
+
+@dataclass(frozen=True)
+class EndUpdate:
+    """The second half: the rank commits the version that it has prepared, or forgets that version. From rank 0.
+
+    Attributes:
+        run_id: the update's run.
+        totals: counts of the version; None to forget it.
+    """
+
+    run_id: str
+    totals: GraphTotals | None
+
+
+RankRequest = Burst | BeginUpdate | EndUpdate
+"""What rank 0 requests of all ranks."""
+
+Answers = Generator[tuple[bytes, int], None, None]
+"""A rank's answers to a request, each as soon as it is there, with its number of traversals."""
+
+Make = Callable[[RankRequest, Callable[[], bool]], Answers]
+"""Takes a rank's part in a request, in the thread that takes the answers; the second argument tells whether a run is to
+stop before its next traversal. Raises what the rank raises."""
+
+
+def answer_well(value: object, *, more: bool = False) -> bytes:
+    """Return a rank's answer to a request that went well: reports of a burst, or the value of an update's half.
+
+    Args:
+        value: the reports, or the value of the half.
+        more: whether the burst goes on, and further answers follow.
+    """
+    return (_MORE if more else _WELL) + pickle.dumps(value, protocol=5)
+
+
+def answers_of_run(burst: Burst, reports: Generator[RankReport, None, None]) -> Answers:
+    """Yield a rank's answers to a burst, each as soon as its traversals are made.
+
+    Args:
+        burst: the burst.
+        reports: makes the traversals as their reports are taken, and may stop early. Closed at the end.
+    """
+    with closing(reports):
+        left, more = len(burst.specs), True
+        while more:
+            size = _answer_size(burst.each, left)
+            taken = list(islice(reports, size) if left > size else reports)
+            left -= len(taken)
+            more = len(taken) == size and left > 0
+            yield answer_well(taken, more=more), len(taken)
+
+
+def _answer_size(each: int, left: int) -> int:
+    """Return the number of traversals of the next answer, of ``left`` traversals; ``each`` as of ``Burst``."""
+    if not each:
+        return left
+    return min(each, max(1, left // 2, each // _LARGEST_BY_SMALLEST))
+
+
+def answer_error(error: BaseException) -> bytes:
+    """Return a rank's answer to a request that failed. Only errors of dbfs keep their type."""
+    if not isinstance(error, DbfsError):
+        unknown = RuntimeError(printable(f"{type(error).__name__}: {error}"))
+        error = resource_error(error, f"the process {os.getpid()} on {platform.node()}") or unknown
+    return _FAILED + pickle.dumps(error)
+
+
+def failed(answer: bytes) -> bool:
+    """Return whether a rank's answer is an error."""
+    return answer.startswith(_FAILED)
+
+
+def more_follow(answer: bytes) -> bool:
+    """Return whether the burst goes on after a rank's answer."""
+    return answer.startswith(_MORE)
+
+
+def read_answer(answer: bytes) -> Any:
+    """Return the value of a rank's answer: a list of ``RankReport``, or what an update's half returned.
+
+    Raises:
+        Exception: the request failed with it.
+    """
+    value: Any = pickle.loads(memoryview(answer)[1:])
+    if failed(answer):
+        raise value
+    return value
+
+
+def error_of(answer: bytes) -> Exception | None:
+    """Return the error of an answer; None if the request went well."""
+    if failed(answer):
+        try:
+            read_answer(answer)
+        except Exception as error:  # of any kind
+            return error
+    return None
