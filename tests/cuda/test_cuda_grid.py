@@ -16,6 +16,7 @@ from dbfs_workers import backends
 from dbfs_workers.backends import grid_cuda
 from dbfs_workers.backends.grid_cuda import CudaGrid
 from dbfs_workers.backends.protocol import Backend
+from dbfs_workers.storage.grid import Grid
 from dbfs_workers.storage.stripe import Stripe
 from tests.support import graphs, grids, oracle, standin
 from tests.support.answers import assert_scipys, every_spec
@@ -72,6 +73,16 @@ def test_labels_are_scipys(backend: Backend, p: int) -> None:
 def test_graphs_are_scipys(backend: Backend, p: int, name: str, directed: bool) -> None:
     arrays = graphs.GRAPHS[name]()
     check(backend, p, arrays, [arrays[0] // 3], directed=directed)
+
+
+@needs_compiler
+@pytest.mark.parametrize("grid", [Grid(1, 2), Grid(2, 1), Grid(2, 2)], ids=str)
+def test_ranks_that_exchange_by_nccl(tmp_path: Path, grid: Grid) -> None:
+    arrays = n, src, dst = graphs.random(700, 2100, 3)
+    stripe, specs = Stripe(n, grid.rows * grid.columns), every_spec([n // 3])
+    made = grids.build(stripe, src, dst, directed=False, grid=grid)
+    with grids.gang(made, emulated(tmp_path), by_nccl=True) as gang:
+        assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
 
 
 @pytest.mark.parametrize(("p", "n", "m"), [(6, 700, 2100), (2, 300, 4000)])
