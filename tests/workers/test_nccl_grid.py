@@ -51,6 +51,20 @@ def test_only_headers_leave_the_row_and_the_column() -> None:
     assert len(largest) == 12
 
 
+@pytest.mark.parametrize("size", [3, 2000])
+def test_a_message_arrives_at_one_crossing(size: int) -> None:
+    n, src, dst = LARGE
+    grid = Grid(1, 2)
+    with grids.gang(grids.build(Stripe(n, 2), src, dst, directed=False, grid=grid), by_nccl=True) as gang:
+        sender, receiver = gang.exchanges
+        for exchange in gang.exchanges:
+            exchange.carrier.begin("run", 1, time.monotonic() + PATIENCE)
+        sender.post_words(1, np.arange(size, dtype=np.uint32))
+        for arrives in (size, 0):
+            gang.on_ranks(lambda rank: gang.exchanges[rank].cross(0, "fold", (0, 0, 0, 0, 0)))
+            np.testing.assert_array_equal(receiver.words(0), np.arange(arrives))
+
+
 def load_path(grid: Grid) -> list[grids.GridPartition]:
     path = np.arange(LEVELS)
     return grids.build(Stripe(LEVELS + 1, grid.rows * grid.columns), path, path + 1, directed=False, grid=grid)
