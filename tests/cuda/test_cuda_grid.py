@@ -6,6 +6,7 @@ threads of this process, which share the GPU.
 """
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,25 @@ def test_labels_are_scipys(backend: Backend, p: int) -> None:
     check(backend, p, graphs.random(700, 2100, 3), [20, 1], directed=False)
 
 
+@pytest.mark.parametrize("p", [1, 2, 6])
+def test_a_warp_enlists_for_the_bits_of_a_word(backend: Backend, p: int) -> None:
+    # Directed, so that all levels are top-down.
+    for name in ("hub", "dense random", "path"):
+        arrays = n, src, dst = graphs.GRAPHS[name]()
+        with grids.gang(grids.build(Stripe(n, p), src, dst, directed=True, bottom_up=False), backend) as gang:
+            check_scan(gang, arrays, n // 3)
+
+
+def check_scan(gang: grids.GridGang, arrays: graphs.Arrays, source: int) -> None:
+    """Compare a traversal by ``row-scan``, whose search is by a queue of bits, with SciPy's."""
+    partition = gang.scratches[0].partition
+    matrix = oracle.adjacency(*arrays, directed=partition.directed)
+    expected = oracle.distances(matrix, [source])
+    (answer,) = gang.run(replace(spec(source, predecessors=True), strategy="row-scan"))
+    np.testing.assert_array_equal(answer.distances(gang.stripe), expected)
+    oracle.assert_valid_parents(matrix, expected, answer.parents(gang.stripe), [source])
+
+
 @pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 6, 9])
@@ -83,6 +103,7 @@ def test_ranks_that_exchange_by_nccl(tmp_path: Path, grid: Grid) -> None:
     made = grids.build(stripe, src, dst, directed=False, grid=grid)
     with grids.gang(made, emulated(tmp_path), by_nccl=True) as gang:
         assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
+        check_scan(gang, arrays, n // 3)
 
 
 @pytest.mark.parametrize(("p", "n", "m"), [(6, 700, 2100), (2, 300, 4000)])
