@@ -228,7 +228,7 @@ def _measure(
 
 def _medians(graph: Graph, sources: Sequence[int], repeats: int, direction: str, predecessors: bool) -> list[BFSResult]:
     """Return the traversal of median time from each source; of an even number, the faster of the two in the middle."""
-    how = {"direction" if direction in DIRECTIONS else "strategy": direction}
+    how: dict[str, Any] = {"direction" if direction in DIRECTIONS else "strategy": direction}
 
     def traverse(source: int) -> BFSResult:
         result = graph.bfs(source, predecessors=predecessors, progress=False, **how)
