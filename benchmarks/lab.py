@@ -28,23 +28,13 @@ from benchmarks.runner import Results, Started, begun, connect
 from dbfs.base import progress
 from dbfs.base.records import BACKENDS
 from dbfs.cli.common import scheduler_option
-from dbfs.errors import DeadlineExceededError, InvalidOptionError, PlanError, QueueOverflowError
+from dbfs.errors import DeadlineExceededError, QueueOverflowError
 from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
 from dbfs_workers.base.gpus import own_gpu_name
 
 SLOWEST = 30.0
 """Seconds that a plan of short times allows one traversal, the compilation before the first one included."""
-
-
-def _strategies(value: Any, where: str) -> Any:
-    """Take a list of strategies with their options."""
-    for at, strategy in enumerate(plans.texts(value, where)):
-        try:
-            parse(strategy)
-        except InvalidOptionError as error:
-            raise PlanError(f"{where}[{at}]: {error}") from error
-    return tuple(value)
 
 
 def _recorded(value: Any, where: str) -> Any:
@@ -69,7 +59,7 @@ class LabPlan:
     """
 
     graphs: Annotated[tuple[str, ...], plans.graphs]
-    strategies: Annotated[tuple[str, ...], _strategies]
+    strategies: Annotated[tuple[str, ...], plans.strategies]
     sources: Annotated[int, plans.count] = 10
     predecessors: Annotated[tuple[bool, ...], _recorded] = (False,)
     backend: Annotated[str, plans.one_of(BACKENDS)] = "cuda"

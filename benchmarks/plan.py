@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import dask.system
 import yaml
 
-from dbfs import config
+from dbfs import config, lab
 from dbfs.base.records import BACKENDS
 from dbfs.building.build import ORDERS, BuildOptions
 from dbfs.edges import generate
@@ -148,6 +148,16 @@ def some_of(choices: Sequence[str]) -> Check:
     return lambda value, where: _items(value, where, right, lambda item: item in choices)
 
 
+def strategies(value: Any, where: str) -> Any:
+    """Take a list of strategies with their options."""
+    for at, strategy in enumerate(texts(value, where)):
+        try:
+            lab.parse(strategy)
+        except InvalidOptionError as error:
+            raise PlanError(f"{where}[{at}]: {error}") from error
+    return tuple(value)
+
+
 def graph(value: Any, where: str) -> Any:
     """Take a generator's spec, a file's path, or a URL."""
     _right(value, where, "a generator's spec or a file", isinstance(value, str))
@@ -200,12 +210,14 @@ class Settings:
         sources: number of random sources of each graph.
         repeats: number of traversals from each source; their median counts.
         directions: directions of the levels; each is measured.
+        strategies: strategies with their options, as ``Graph.bfs`` takes them, measured beside the engine's levels.
         order, in_edges, backend, layout: as in ``dbfs.load``; the backend also of a local cluster.
     """
 
     sources: Annotated[int, count] = 5
     repeats: Annotated[int, count] = 3
     directions: Annotated[tuple[str, ...], some_of(DIRECTIONS)] = ("auto",)
+    strategies: Annotated[tuple[str, ...], strategies] = ()
     order: Annotated[str, one_of(ORDERS)] = "given"
     in_edges: Annotated[bool, flag] = False
     backend: Annotated[str, one_of(BACKENDS)] = "auto"

@@ -22,6 +22,7 @@ from benchmarks.runner import Column, Started
 from dbfs.errors import PlanError
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
+from dbfs_workers.base.spec import DIRECTIONS
 from dbfs_workers.base.text import counted
 
 STRONG, WEAK = "strong", "weak"
@@ -96,6 +97,7 @@ class Rates:
     """Measurements of one graph on one number of ranks in one direction, from the same sources for all directions.
 
     Attributes:
+        direction: the direction of the engine's levels, or a strategy.
         n: number of vertices.
         m: number of directed edges stored.
         degree: mean degree.
@@ -159,7 +161,7 @@ def bench_rates(
     started: Started,
     frontiers: list[Frontier] | None = None,
 ) -> Iterator[Rates]:
-    """Measure every series of a plan on its numbers of ranks, in every direction of the plan.
+    """Measure every series of a plan on its numbers of ranks, in every direction and by every strategy of the plan.
 
     Args:
         client: client of a cluster with at least as many workers as the plan's largest number of ranks.
@@ -175,7 +177,7 @@ def bench_rates(
             started(f"{short_name(series.name)}, {counted(ranks, 'rank')}")
             with dbfs.load(spec, client=client, ranks=ranks, progress=False, **loading) as graph:
                 sources = graph.sample_sources(settings.sources)
-                for direction in settings.directions:
+                for direction in (*settings.directions, *settings.strategies):
                     yield _measure(graph, spec, series, sources, settings.repeats, direction, first)
                 if frontiers is not None and ranks == max(series.graphs):
                     frontiers.append(Frontier.of(graph, spec, sources[0]))
@@ -226,9 +228,10 @@ def _measure(
 
 def _medians(graph: Graph, sources: Sequence[int], repeats: int, direction: str, predecessors: bool) -> list[BFSResult]:
     """Return the traversal of median time from each source; of an even number, the faster of the two in the middle."""
+    how: dict[str, Any] = {"direction" if direction in DIRECTIONS else "strategy": direction}
 
     def traverse(source: int) -> BFSResult:
-        result = graph.bfs(source, direction=direction, predecessors=predecessors, progress=False)
+        result = graph.bfs(source, predecessors=predecessors, progress=False, **how)
         result.release()
         return result
 

@@ -382,13 +382,18 @@ def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
     assert gang.received[-4:] == [DisconnectExchange] * 2 + [LeaveGang] * 2
 
 
-def test_a_grid_on_gpus_maps_messages_or_exchanges_through_the_host() -> None:
+def test_a_grid_on_gpus_maps_messages_or_exchanges_by_nccl_or_through_the_host() -> None:
     grid = replace(record("cuda"), grid=Grid(1, 2))
     gang = Gang(sharing=True)
     assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "cuda_ipc")
     assert gang.joined == ["cuda_ipc"] * 2
-    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"))
-    assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "shared_memory", "can't map")
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"), nccl=True)
+    assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "nccl")
+    # NCCL refuses two ranks on one GPU.
+    gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"), sharing=True, nccl=True)
+    formed = asyncio.run(forming.form(grid, gang.call))
+    assert formed.exchange == "shared_memory"
+    assert "can't map; ranks 0 and 1 (tcp://a:2) are on one GPU (0)" in formed.slower
     assert gang.joined == ["cuda_ipc"] * 2 + ["host"] * 2
     gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"))
     with pytest.raises(ExchangeUnavailableError, match="can't map"):

@@ -110,7 +110,7 @@ def test_a_plan_has_defaults(tmp_path: Path) -> None:
         ),
         (
             "graphs: [path:n=5]\nranks: [1]\nsource: 3",
-            "unknown key 'source'; the keys are sources, repeats, directions, order, in_edges, backend, layout, graphs",
+            "unknown key 'source'; the keys are sources, repeats, directions, strategies, order, in_edges, backend, ",
         ),
     ],
 )
@@ -235,6 +235,24 @@ def test_scaling_measures_each_series(client: distributed.Client, tmp_path: Path
         assert (one.speedup, one.efficiency) == (1, 1)
         assert more.speedup == more.distance_mteps / one.distance_mteps
         assert more.efficiency == pytest.approx(more.speedup / more.ranks)
+
+
+def test_scaling_measures_strategies_beside_the_engine(client: distributed.Client, tmp_path: Path) -> None:
+    text = """
+        strong: [{name: lattice, graph: grid2d:side=6, ranks: [1, 4]}]
+        strategies: [row-scan]
+        directions: [auto, top-down]
+        layout: 2d
+        backend: cpu
+        repeats: 1
+        sources: 1
+    """
+    points = list(bench_rates(client, plans.read(ScalingPlan, written(tmp_path, text)), print))
+    assert [(p.direction, p.grid) for p in points] == [
+        (direction, grid) for grid in ("1x1", "2x2") for direction in ("auto", "top-down", "row-scan")
+    ]
+    for one, four in zip(points[:3], points[3:], strict=True):
+        assert (one.speedup, four.speedup) == (1, four.distance_mteps / one.distance_mteps)
 
 
 @pytest.mark.parametrize(

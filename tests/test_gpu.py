@@ -20,6 +20,7 @@ import dbfs
 from dbfs.base.records import RunProgress
 from dbfs.errors import DeadlineExceededError, InvalidOptionError, RunCancelledError
 from dbfs.graph import labels
+from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.search.cuda.records import CAPACITY
 from dbfs_workers.search.reports.packing import levels_a_row, levels_of_rows
 from tests.support import oracle, parity
@@ -42,6 +43,7 @@ BY_NCCL = {
     "nccl, bottom-up": Way("resident", "nccl", direction="bottom-up"),
     "nccl, degree order": Way("resident", "nccl", order="degree"),
 }
+IN_GRID = Way("resident", layout="2d", backend="cuda")
 # The ways of CPUs, which GPUs have as well.
 THROUGH_HOST = {name: replace(way, backend="cuda") for name, way in parity.WAYS.items()}
 
@@ -160,19 +162,39 @@ def test_ways_through_the_host(sharing: distributed.Client, way: str, directed: 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", ["hub", "sparse random", "dense random"])
 def test_grids_that_map_messages(sharing: distributed.Client, name: str, directed: bool, ranks: int) -> None:
-    assert_grids(sharing, "cuda_ipc" if ranks > 1 else "shared_memory", name, directed, ranks)
+    assert_grids(sharing, IN_GRID, name, directed, ranks)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("directed", [False, True])
 def test_grids_on_gpus_of_their_own(gpus: distributed.Client, directed: bool, ranks: int) -> None:
-    assert_grids(gpus, "cuda_ipc" if ranks > 1 else "shared_memory", "dense random", directed, ranks)
+    assert_grids(gpus, IN_GRID, "dense random", directed, ranks)
 
 
-def assert_grids(client: distributed.Client, exchange: str, name: str, directed: bool, ranks: int) -> None:
-    arrays, way = GRAPHS[name](), Way("resident", layout="2d", backend="cuda")
+@needs_nccl
+@pytest.mark.parametrize("grid", [Grid(1, 2), Grid(2, 1), Grid(2, 2)], ids=str)
+@pytest.mark.parametrize("directed", [False, True])
+def test_grids_by_nccl(gpus: distributed.Client, directed: bool, grid: Grid) -> None:
+    ranks = grid.rows * grid.columns
+    if ranks > GPUS:
+        pytest.skip(f"{ranks} GPUs wanted, {GPUS} there")
+    for name in ("hub", "sparse random", "dense random", "path"):
+        assert_grids(gpus, replace(IN_GRID, exchange="nccl", layout=f"2d:{grid}"), name, directed, ranks)
+    # Bitmaps that do not fit beside the headers.
+    with (
+        dask.config.set({"dbfs.exchange": "nccl"}),
+        dbfs.load("uniform:n=400000,m=2000000", client=gpus, ranks=ranks, layout=f"2d:{grid}") as graph,
+    ):
+        assert graph.bfs(5, predecessors=True, validate=True).depth == graph.bfs(5, strategy="row-scan").depth
+
+
+def assert_grids(client: distributed.Client, way: Way, name: str, directed: bool, ranks: int) -> None:
+    arrays = GRAPHS[name]()
+    exchange = way.exchange if way.exchange != "auto" else "cuda_ipc" if ranks > 1 else "shared_memory"
     with loaded(client, arrays, way, directed=directed, ranks=ranks) as graph:
         assert (graph.layout, graph.exchange) == ("2d", exchange)
+        scan = graph.bfs(5, strategy="row-scan", predecessors=True, validate=True)
+        np.testing.assert_array_equal(scan.distances(), graph.bfs(5).distances())
         for direction in ("auto", "top-down", "bottom-up"):
             check(graph, arrays, replace(way, direction=direction), [5])
             check(graph, arrays, replace(way, direction=direction), [5, 30, 5], max_depth=2)
@@ -415,8 +437,8 @@ def test_who_shares_a_gpu_is_told_that_it_is_slower(
         assert (graph.backend, graph.exchange) == ("cpu", "shared_memory")
 
 
-def assert_ends_early_and_serves(client: distributed.Client) -> None:
-    with dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda") as graph:
+def assert_ends_early_and_serves(client: distributed.Client, layout: str = "1d") -> None:
+    with dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda", layout=layout) as graph:
         run = Background(graph)
         dbfs.runs(client=client)[0].cancel()
         error = run.join()
@@ -440,13 +462,14 @@ def test_a_run_through_the_host_is_cancelled(sharing: distributed.Client, exchan
 
 @needs_nccl
 @pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
-def test_a_run_by_nccl_is_cancelled_and_the_gang_is_formed_anew(gpus: distributed.Client) -> None:
+@pytest.mark.parametrize("layout", ["1d", "2d"])
+def test_a_run_by_nccl_is_cancelled_and_the_gang_is_formed_anew(gpus: distributed.Client, layout: str) -> None:
     with dask.config.set({"dbfs.exchange": "nccl"}):
-        assert_ends_early_and_serves(gpus)
+        assert_ends_early_and_serves(gpus, layout)
 
 
-def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int) -> None:
-    graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda")
+def assert_a_killed_peer_is_lost(client: distributed.Client, workers: int, layout: str = "1d") -> None:
+    graph = dbfs.load(f"path:n={ENDLESS}", client=client, backend="cuda", layout=layout)
     kill_rank_1_mid_run(graph)
     # The run may end before the scheduler notices who left.
     eventually(lambda: graph.gang.addresses[1] not in client.scheduler_info(n_workers=-1)["workers"])
@@ -463,12 +486,13 @@ def test_a_peer_killed_mid_run() -> None:
 
 @needs_nccl
 @pytest.mark.skipif(GPUS < 2, reason=f"2 GPUs wanted, {GPUS} there")
-def test_a_peer_killed_mid_run_by_nccl() -> None:
+@pytest.mark.parametrize("layout", ["1d", "2d"])
+def test_a_peer_killed_mid_run_by_nccl(layout: str) -> None:
     with (
         dask.config.set({"dbfs.exchange": "nccl"}),
         dbfs.connect(dashboard_address=None, memory_limit=0) as mortal,
     ):
-        assert_a_killed_peer_is_lost(mortal, GPUS)
+        assert_a_killed_peer_is_lost(mortal, GPUS, layout)
 
 
 @pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])

@@ -19,8 +19,6 @@ EXCHANGES_OF = {
     "cpu": ("auto", "shared_memory", "tcp"),
     "cuda": EXCHANGES,
 }
-EXCHANGES_OF_GRIDS = {"cpu": EXCHANGES_OF["cpu"], "cuda": ("auto", "cuda_ipc", "shared_memory", "tcp")}
-"""Of graphs with ``layout="2d"``."""
 
 BACKENDS = ("auto", *backends.BACKENDS)
 

@@ -16,7 +16,7 @@ from dbfs import config
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
-from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
+from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, GraphRecord
 from dbfs.base.units import format_bytes
 from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable
 from dbfs.cluster.awaiting import awaitable
@@ -314,9 +314,6 @@ def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, 
         logger.info("%s: layout %s, since %s", edges.name, taken.layout, taken.why)
         options = replaced(options, layout=taken.layout)
     require_changeable(edges, options, mutable)
-    if options.grid(gang.p) is not None:
-        words = f"layout={options.layout!r} with backend={backend!r}"
-        _require_exchange(words, EXCHANGES_OF_GRIDS[backend], config.choice("exchange", EXCHANGES))
     return options
 
 
@@ -384,7 +381,7 @@ def _name_replaced(error: GraphTooLargeError, name: str, service: ServiceClient,
 
 
 def _require_exchange(what: str, supported: Sequence[str], exchange: str) -> None:
-    """Check that the ranks of a backend, or of a layout there, can be asked to exchange in that way."""
+    """Check that the ranks of a backend, or with a storage there, can be asked to exchange in that way."""
     *first, last = supported
     if exchange not in supported:
         raise InvalidOptionError(

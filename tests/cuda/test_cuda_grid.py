@@ -6,6 +6,7 @@ threads of this process, which share the GPU.
 """
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from dbfs_workers.features.grid import on_gpu as grid_cuda
+from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.grid.on_gpu import CudaGrid
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
@@ -64,6 +66,25 @@ def test_labels_are_scipys(backend: Backend, p: int) -> None:
     check(backend, p, graphs.random(700, 2100, 3), [20, 1], directed=False)
 
 
+@pytest.mark.parametrize("p", [1, 2, 6])
+def test_a_warp_enlists_for_the_bits_of_a_word(backend: Backend, p: int) -> None:
+    # Directed, so that all levels are top-down.
+    for name in ("hub", "dense random", "path"):
+        arrays = n, src, dst = graphs.GRAPHS[name]()
+        with grids.gang(grids.build(Stripe(n, p), src, dst, directed=True, bottom_up=False), backend) as gang:
+            check_scan(gang, arrays, n // 3)
+
+
+def check_scan(gang: grids.GridGang, arrays: graphs.Arrays, source: int) -> None:
+    """Compare a traversal by ``row-scan``, whose search is by a queue of bits, with SciPy's."""
+    partition = gang.scratches[0].partition
+    matrix = oracle.adjacency(*arrays, directed=partition.directed)
+    expected = oracle.distances(matrix, [source])
+    (answer,) = gang.run(replace(spec(source, predecessors=True), strategy="row-scan"))
+    np.testing.assert_array_equal(answer.distances(gang.stripe), expected)
+    oracle.assert_valid_parents(matrix, expected, answer.parents(gang.stripe), [source])
+
+
 @pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 6, 9])
@@ -72,6 +93,17 @@ def test_labels_are_scipys(backend: Backend, p: int) -> None:
 def test_graphs_are_scipys(backend: Backend, p: int, name: str, directed: bool) -> None:
     arrays = graphs.GRAPHS[name]()
     check(backend, p, arrays, [arrays[0] // 3], directed=directed)
+
+
+@needs_compiler
+@pytest.mark.parametrize("grid", [Grid(1, 2), Grid(2, 1), Grid(2, 2)], ids=str)
+def test_ranks_that_exchange_by_nccl(tmp_path: Path, grid: Grid) -> None:
+    arrays = n, src, dst = graphs.random(700, 2100, 3)
+    stripe, specs = Stripe(n, grid.rows * grid.columns), every_spec([n // 3])
+    made = grids.build(stripe, src, dst, directed=False, grid=grid)
+    with grids.gang(made, emulated(tmp_path), by_nccl=True) as gang:
+        assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
+        check_scan(gang, arrays, n // 3)
 
 
 @pytest.mark.parametrize(("p", "n", "m"), [(6, 700, 2100), (2, 300, 4000)])

@@ -26,6 +26,10 @@ def test_the_plans_are_the_papers() -> None:
         strong, weak = plan.series
         assert (list(strong.graphs), list(weak.graphs), plan.backend) == (ranks, ranks, backend)
         assert set(strong.graphs.values()) == {"kronecker:scale=21"}
+    for name, ranks, backend in (("krajecki-grid", [1, 4, 16], "cpu"), ("krajecki-grid-gpus", [1, 2, 4], "cuda")):
+        plan = read(ScalingPlan, find("scaling", name))
+        assert (plan.layout, plan.strategies, plan.backend) == ("2d", ("row-scan",), backend)
+        assert all(list(series.graphs) == ranks for series in plan.series)
 
 
 def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +73,8 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         *("Kronecker", "weak", "kronecker:scale=17", 8, 9, 1.0, 4, "auto", 3.0, 9000.0, 5000.0, 1.0, 1.0, 1.0),
         *(None, None, 1.0, "cpu", "shared_memory"),
     )
-    saved(tmp_path / "krajecki_scaling_cpu.json", "scaling", [point])
+    in_grid = replace(point, direction="row-scan", exchange="nccl", grid="2x2")
+    saved(tmp_path / "krajecki_scaling_cpu.json", "scaling", [point, in_grid])
     made = papers_page.tables()
     assert "| `cage15` | 5,154,859 | 7 | 99,199,551 | 9 | 500 | 3 | 3 | 5 | 6 |" in made
     assert (
@@ -87,6 +92,7 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "| `rmat.2Mv.128Me` | `row-scan` | predecessors | 0.5 |  |  |" in made
     assert "| `cage15` | 1,048,576 | 123 | 568 | 1.50 |" in made
     assert "| Kronecker, weak, auto | cpu, shared_memory | 4 | 2.5 | 0.625 |" in made
+    assert "| Kronecker, weak, row-scan | cpu, nccl, 2x2 | 4 | 2.5 | 0.625 |" in made
 
 
 def saved(file: Path, benchmark: str, rows: Sequence[object], **facts: str) -> None:

@@ -4,6 +4,18 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "workers/dbfs_workers/features/grid/kernels/grid.cu",
+        "past = __shfl_sync(kAll, end, from);",
+        "past = __shfl_sync(kAll, end, 0);",
+        ("tests/cuda/test_cuda_grid.py::test_a_warp_enlists_for_the_bits_of_a_word",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/grid/kernels/grid.cu",
+        ": 0, at * kLanes + from);",
+        ": 0, at * kLanes + lane);",
+        ("tests/cuda/test_cuda_grid.py::test_a_warp_enlists_for_the_bits_of_a_word",),
+    ),
+    Fault(
         "workers/dbfs_workers/features/living/kernels/doubt.cuh",
         "const bool doubted = row != child && atomicCAS",
         "const bool doubted = atomicCAS",

@@ -4,6 +4,12 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "workers/dbfs_workers/search/exchange/nccl.py",
+        "        else:\n            self.bin_ends[:] = 0\n",
+        "        else:\n            self._sent[:] = 0\n",
+        ("tests/workers/test_nccl_grid.py::test_a_message_arrives_at_one_crossing",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/exchange/shared_memory.py",
         "        return (kernels.ABORTED if aborted else kernels.CROSSED), self.p\n",
         "        return kernels.CROSSED, self.p\n",

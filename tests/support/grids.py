@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from dbfs_workers.base.team import Team
 from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.features.grid.building import bin_blocks, build_blocks, row_degrees
 from dbfs_workers.features.grid.exchange import GridExchange
-from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
+from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
 from dbfs_workers.features.grid.grid import Grid, GridPartition, bin_entries, count_stores
 from dbfs_workers.features.grid.levels import GridLevels
 from dbfs_workers.features.grid.scratch import GridScratch
@@ -23,12 +23,14 @@ from dbfs_workers.features.lab.on_grids import fold_of
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
+from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.levels import loop
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import connect, shared_memory
 from tests.support.gang import Answer
+from tests.support.nccl import FakeLibrary, Messenger, Network, NumpyMessages, Stream
 
 PATIENCE = 60.0
 T = TypeVar("T")
@@ -67,16 +69,36 @@ def complete(stripe: Stripe, grid: Grid, rank: int, blocks: Sequence[Any], *, di
 
 
 class GridGang:
-    """The ranks of a graph; each traversal runs on a thread a rank."""
+    """The ranks of a graph; each traversal runs on a thread a rank.
 
-    def __init__(self, partitions: Sequence[GridPartition], backend: Backend, *, mapped: bool, threads: int) -> None:
+    Attributes:
+        network: what carries the messages by NCCL.
+        messenger: hands over the ends of runs by NCCL.
+    """
+
+    def __init__(
+        self, partitions: Sequence[GridPartition], backend: Backend, *, mapped: bool, by_nccl: bool, threads: int
+    ) -> None:
         self.stripe = stripe = partitions[0].stripe
-        self.carriers = shared_memory(stripe, "grid", bin_entries(stripe, partitions[0].grid))
+        self.pool = ThreadPoolExecutor(stripe.p)
+        self.network, self.messenger = Network(), Messenger()
+        entries = bin_entries(stripe, partitions[0].grid)
+        self.carriers: list[Any] = [] if by_nccl else shared_memory(stripe, "grid", entries)
         self.exchanges: list[GridExchange] = [GridExchange(carrier, stripe, backend) for carrier in self.carriers]
         if mapped:
             mapping = [MappedGridExchange(carrier, stripe, backend, "grid") for carrier in self.carriers]
             connect(mapping)
             self.exchanges = [*mapping]
+        if by_nccl:
+            for rank in range(stripe.p):
+                stream: Stream = []
+                library = FakeLibrary(self.network, stream)
+                carrier = NcclExchange(stripe, rank, self.messenger.send, library, entries)
+                carrier.allocate(NumpyMessages(stripe, rank, stream))
+                self.carriers.append(carrier)
+                self.exchanges.append(NcclGridExchange(carrier, stripe, backend))
+            self.messenger.ends = dict(enumerate(self.carriers))
+            self.connect_by_nccl()
         self.teams = [
             Team(threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end) if threads > 1 else None
             for _ in partitions
@@ -87,15 +109,20 @@ class GridGang:
         ]
         for scratch, team in zip(self.scratches, self.teams, strict=True):
             scratch.team = team
-        self.pool = ThreadPoolExecutor(stripe.p)
         self.number = 0
+
+    def connect_by_nccl(self) -> None:
+        """Connect the ranks, as the service does when it forms the gang and after a failed run."""
+        offers = [carrier.offer() for carrier in self.carriers]
+        list(self.pool.map(lambda carrier: carrier.connect(offers), self.carriers))
 
     def on_ranks(self, work: Callable[[int], T]) -> list[T]:
         return list(self.pool.map(work, range(self.stripe.p)))
 
-    def run(self, *specs: TraversalSpec) -> list[Answer]:
+    def start(self, *specs: TraversalSpec, seconds: float = PATIENCE) -> list[Future[Any]]:
+        """Start a run; return a future for each rank."""
         self.number += 1
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + seconds
 
         def traverse(rank: int) -> Any:
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
@@ -103,19 +130,29 @@ class GridGang:
             runs = loop.traverse(levels, specs, exchange.carrier, watch=watch, deadline=deadline)
             return [replace(run, labels=_on_host(run.labels)) for run in runs]
 
-        return [Answer(runs) for runs in zip(*self.on_ranks(traverse), strict=True)]
+        return [self.pool.submit(traverse, rank) for rank in range(self.stripe.p)]
+
+    def run(self, *specs: TraversalSpec) -> list[Answer]:
+        ranks = [future.result(PATIENCE) for future in self.start(*specs)]
+        return [Answer(runs) for runs in zip(*ranks, strict=True)]
 
 
 @contextmanager
 def gang(
-    partitions: Sequence[GridPartition], backend: Backend | None = None, *, mapped: bool = False, threads: int = 1
+    partitions: Sequence[GridPartition],
+    backend: Backend | None = None,
+    *,
+    mapped: bool = False,
+    by_nccl: bool = False,
+    threads: int = 1,
 ) -> Iterator[GridGang]:
     """Start the ranks of a graph, by default on the CPU, and close their exchange in the end.
 
-    ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins. ``threads``
-    of a rank share its large levels.
+    ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins; ``by_nccl``
+    whether a stand-in for NCCL has the messages. ``threads`` of a rank share its large levels.
     """
-    ranks = GridGang(partitions, backend or backends.get("cpu"), mapped=mapped, threads=threads)
+    chosen = backend or backends.get("cpu")
+    ranks = GridGang(partitions, chosen, mapped=mapped, by_nccl=by_nccl, threads=threads)
     try:
         yield ranks
     finally:

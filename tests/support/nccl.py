@@ -55,6 +55,7 @@ class Network:
         breaks_after: the group of transfers after which the network breaks; 0 for none.
         groups: groups of transfers that ranks started.
         waits: how often a rank saw the end of all that it had queued.
+        largest: by sender and receiver, the bytes of the largest transfer.
     """
 
     def __init__(self) -> None:
@@ -66,6 +67,7 @@ class Network:
         self.breaks_after = 0
         self.groups = 0
         self.waits = 0
+        self.largest: dict[tuple[int, int], int] = {}
 
 
 Stream = list[Callable[[], bool]]
@@ -128,7 +130,9 @@ class FakeCommunicator:
             for peer, sent, sent_bytes, received, received_bytes in transfers:
                 assert peer != self._rank
                 if sent_bytes:
-                    self._queue(self._rank, peer).append(ctypes.string_at(sent, sent_bytes))
+                    pair = self._rank, peer
+                    self._network.largest[pair] = max(sent_bytes, self._network.largest.get(pair, 0))
+                    self._queue(*pair).append(ctypes.string_at(sent, sent_bytes))
                 if received_bytes:
                     awaited.append((peer, received, received_bytes))
             return True

@@ -9,6 +9,7 @@
 
 RUN(mark)
 RUN(grid_top_down)
+RUN(grid_enlist)
 RUN(grid_bottom_up)
 RUN(grid_contract)
 RUN(grid_count_bits)

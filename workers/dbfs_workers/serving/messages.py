@@ -51,7 +51,7 @@ class JoinGang(WorkerMessage[None]):
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``cuda_ipc``, ``nccl``, or ``host``: shared memory on each host, with streams between hosts if there
             are several.
-        grid: the grid of a 2-D partition, which is not with ``nccl``; None in ``1d``.
+        grid: the grid of a 2-D partition; None in ``1d``.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
         mutable: whether updates may change the graph.

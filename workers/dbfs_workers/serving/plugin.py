@@ -149,6 +149,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
         graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
         on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.grid
+        entries = bin_entries(stripe, grid) if grid else None
+        if grid:
+            from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
         if mapped and grid is None:
             from dbfs_workers.search.members.on_gpu import CudaMember
 
@@ -160,16 +163,15 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
             stay_on_loopback(self.worker.address)
             transport = DaskTransport(self.worker, graph_id, message.addresses)
-            by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send)
-            return NcclMember(rank, key, by_nccl)
+            by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send, entries)
+            return GridMemberOnGpu(rank, key, by_nccl, None) if grid else NcclMember(rank, key, by_nccl)
         from dbfs_workers.search.exchange.across_hosts import end_of
 
-        # A level on GPUs has one crossing, so their bins hold all rows.
-        entries = bin_entries(stripe, grid) if grid else stripe.n_local if on_gpu else None
+        if on_gpu and not grid:
+            # A level on GPUs has one crossing, so their bins hold all rows.
+            entries = stripe.n_local
         exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
         if grid:
-            from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
-
             if on_gpu:
                 return GridMemberOnGpu(rank, key, exchange, graph_id if mapped else None)
             return GridMember(rank, key, exchange, threads)

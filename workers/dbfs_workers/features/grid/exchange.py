@@ -5,21 +5,36 @@ receiver. So messages travel as bins do: in shared memory on one host, and by fr
 ranks cross the same barrier, which also sums their counts; messages go to the ranks of a row or a column alone.
 
 The messages of ranks on GPUs are made on the GPU and copied to their places on the host, and from there to the peer's
-GPU. No kernel waits for a peer, so that several ranks may share a GPU.
+GPU, if there is no way between the GPUs (``grid_on_gpus``). No kernel waits for a peer, so that several ranks may share
+a GPU.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.exchange.protocol import GangExchange
 from dbfs_workers.search.partition.stripe import Stripe
 
 ID_BYTES = 4
 """Bytes of a local id, of a parent, and of a word of a bitmap."""
+
+
+class Carrier(GangExchange, Protocol):
+    """An exchange that carries messages in the places of its bins.
+
+    Attributes:
+        entries: entries of a bin.
+    """
+
+    entries: int
+
+    def rows_from(self, source: int) -> NDArray[np.uint32]:
+        """Return the rows that a peer binned for this rank before the last crossing, readable until the next one."""
+        ...
 
 
 class GridExchange:
@@ -36,7 +51,7 @@ class GridExchange:
         entries: most parents of a message.
     """
 
-    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: Backend) -> None:
+    def __init__(self, carrier: Carrier, stripe: Stripe, backend: Backend) -> None:
         self.carrier = carrier
         self.backend = backend
         self.entries = carrier.entries

@@ -1,8 +1,9 @@
-"""The messages of a 2-D partition between GPUs whose ranks map each other's memory (CUDA IPC).
+"""The messages of a 2-D partition from GPU memory to GPU memory: mapped by the peers (CUDA IPC), or by NCCL.
 
-A rank's messages lie on its GPU, as the bins of the exchange below lie on the host; the receivers read them there. The
-barrier and the sizes remain those of the exchange below. A rank waits for its GPU before it crosses, so that its
-messages are complete and those of the crossing before are read. No kernel waits for a peer.
+A rank's messages lie on its GPU, as the bins of the exchange below lie on the host. Where the ranks map each other's
+memory, the receivers read them there, and the barrier and the sizes remain those of the exchange below. A rank then
+waits for its GPU before it crosses, so that its messages are complete and those of the crossing before are read. No
+kernel waits for a peer.
 """
 
 import os
@@ -17,18 +18,37 @@ from dbfs_workers.features.grid.exchange import ID_BYTES, GridExchange
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.cuda.run import OfferedMessages
+from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
 
 
+class NcclGridExchange(GridExchange):
+    """A ``GridExchange`` whose messages go by NCCL, in place of the CUDA-aware MPI of Krajecki 2016."""
+
+    carrier: NcclExchange
+
+    def post_words(self, peer: int, words: NDArray[np.uint32]) -> None:
+        """See ``GridExchange.post_words``."""
+        carrier, first = self.carrier, peer * self.entries
+        carrier.bin_ends[peer] = words.size
+        carrier.bin_rows[first : first + words.size] = words
+
+    def words(self, source: int) -> NDArray[np.uint32]:
+        """See ``GridExchange.words``. The array lies on this rank's GPU."""
+        return self.carrier.rows_from(source)
+
+
 class MappedGridExchange(GridExchange):
-    """A ``GridExchange`` whose messages pass between GPUs.
+    """A ``GridExchange`` whose messages the peers read in this rank's GPU memory.
 
     Args:
         carrier, stripe, backend: as of ``GridExchange``; all ranks are on one host.
         graph_id: the graph.
     """
+
+    carrier: SharedMemoryExchange
 
     def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: Backend, graph_id: str) -> None:
         super().__init__(carrier, stripe, backend)

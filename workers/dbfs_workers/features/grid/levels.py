@@ -139,9 +139,14 @@ class Fold:
         if bottom_up:
             edges = work.operators.bottom_up(scratch, predecessors=parents)
         else:
-            edges = work.operators.top_down(scratch, self.frontiers(), predecessors=parents)
+            edges = self._search_top_down(predecessors=parents)
         ends: list[int] = scratch.found_ends.tolist()
         return edges, [scratch.found[c * n_local : c * n_local + end] for c, end in enumerate(ends)]
+
+    def _search_top_down(self, *, predecessors: bool) -> int:
+        """Search the edges from the column's frontier; return how many were inspected."""
+        work = self.working
+        return work.operators.top_down(work.scratch, self.frontiers(), predecessors=predecessors)
 
     def _send(
         self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]
@@ -169,6 +174,17 @@ class Fold:
         for peer in scratch.grid.column_of(rank):
             yield scratch.frontier if peer == rank else self.working.messages.rows(peer)
 
+    def mark_frontier(self, column_bits: NDArray[np.uint32]) -> None:
+        """Write the column's frontier into uint32[rows * words_local], a bit for each vertex."""
+        work, scratch, words = self.working, self.working.scratch, self.working.scratch.stripe.words_local
+        rank = scratch.partition.rank
+        for i, peer in enumerate(scratch.grid.column_of(rank)):
+            bits = column_bits[i * words : (i + 1) * words]
+            if peer == rank:
+                work.messages.backend.mark(scratch.frontier, bits)
+            else:
+                work.messages.copy_bits(peer, bits)
+
     def _found_of_row(self, own: NDArray[np.uint32], sizes: list[int]) -> Iterator[tuple[int, NDArray[np.uint32]]]:
         """Yield what the row's ranks found of this rank's rows, by finder, first ``own``; append the peers' sizes."""
         yield self.working.scratch.column, own
@@ -180,14 +196,8 @@ class Fold:
     def _absorb_visited(self) -> int:
         """Assemble the column's frontier and the row's visited vertices; return the bytes of this rank's part."""
         work, scratch, words = self.working, self.working.scratch, self.working.scratch.stripe.words_local
-        rank = scratch.partition.rank
         assert scratch.frontier_bits is not None
-        for i, peer in enumerate(scratch.grid.column_of(rank)):
-            bits = scratch.frontier_bits[i * words : (i + 1) * words]
-            if peer == rank:
-                work.messages.backend.mark(scratch.frontier, bits)
-            else:
-                work.messages.copy_bits(peer, bits)
+        self.mark_frontier(scratch.frontier_bits)
         for peer, c in work.row_peers():
             scratch.visited[c * words : (c + 1) * words] |= work.messages.words(peer)
         return scratch.own_visited.nbytes * (scratch.grid.columns - 1)

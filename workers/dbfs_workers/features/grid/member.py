@@ -1,8 +1,8 @@
 """A rank of a 2-D partition: the members that run the grid's level loop, on the CPU and on a GPU.
 
-On a GPU the host launches each level's operators. Messages pass between GPUs whose ranks map each other's memory, else
-they cross the bus twice, once at either end. A level costs several launches and copies. No kernel waits for a peer, so
-that several ranks may share a GPU.
+On a GPU the host launches each level's operators. Messages pass between GPUs whose ranks map each other's memory, or by
+NCCL; else they cross the bus twice, once at either end. A level costs several launches and copies. No kernel waits for
+a peer, so that several ranks may share a GPU, except by NCCL.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from dbfs_workers.features.grid.grid import nbytes as partition_nbytes
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cuda import device_memory, failures, sizes
-from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.members.gpu_versions import MemberOnGpu
 from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.partition.labels import LabelPool, label_bytes
@@ -24,7 +24,7 @@ from dbfs_workers.search.reports import RankRun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dbfs_workers.features.grid.exchange import GridExchange
+    from dbfs_workers.features.grid.exchange import Carrier, GridExchange
     from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
     from dbfs_workers.features.grid.scratch import GridScratch
     from dbfs_workers.search.levels.rank_levels import RankLevels
@@ -39,7 +39,7 @@ class GridMember(LoopMember):
         threads: see ``LoopMember``.
     """
 
-    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, threads: int = 1) -> None:
+    def __init__(self, rank: int, partition_key: Any, carrier: "Carrier", threads: int = 1) -> None:
         super().__init__(rank, partition_key, carrier, threads)
         self._carrier = carrier
         self._messages: GridExchange | None = None
@@ -74,12 +74,12 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
 
     Args:
         rank, partition_key, carrier: see ``GridMember``.
-        graph_id: the graph, if the ranks map each other's messages; None if messages go through the host.
+        graph_id: the graph, if the ranks map each other's messages; None if messages go as the carrier's bins do.
     """
 
     backend = "cuda"
 
-    def __init__(self, rank: int, partition_key: Any, carrier: SharedMemoryExchange, graph_id: str | None) -> None:
+    def __init__(self, rank: int, partition_key: Any, carrier: "Carrier", graph_id: str | None) -> None:
         super().__init__(rank, partition_key, carrier)
         self._graph_id = graph_id
         self._mapped: MappedGridExchange | None = None
@@ -123,11 +123,16 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
                 cupy.cuda.get_current_stream().synchronize()
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
+        from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
+        from dbfs_workers.search.cuda.messages import CudaMessages
+
+        carrier: Any = self._carrier
+        if isinstance(carrier, NcclExchange):
+            carrier.allocate(CudaMessages(stripe, self.rank, carrier.pinned))
+            return NcclGridExchange(carrier, stripe, backend)
         if self._graph_id is None:
             return super()._make_messages(stripe, backend)
-        from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
-
-        self._mapped = MappedGridExchange(self._carrier, stripe, backend, self._graph_id)
+        self._mapped = MappedGridExchange(carrier, stripe, backend, self._graph_id)
         return self._mapped
 
     def _free(self) -> None:

@@ -16,7 +16,7 @@ from dbfs_workers.search.cuda.module import PLAIN_DEFINES, load
 from dbfs_workers.search.partition.labels import RankLabels
 
 SOURCE: Final = "features/grid/kernels/grid.cu"
-KERNELS: Final = ("top_down", "bottom_up", "contract", "count_bits", "unpack")
+KERNELS: Final = ("top_down", "enlist", "bottom_up", "contract", "count_bits", "unpack")
 _NULL: Final = np.uint64(0)
 
 
@@ -36,17 +36,27 @@ class CudaGrid:
     def top_down(self, scratch: GridScratch, frontiers: Iterable[NDArray[np.uint32]], *, predecessors: bool) -> int:
         """Reads 4 bytes and probes one bit an edge, reads 64 bytes a vertex and writes 28; writes only discoveries."""
         (edges,) = scratch.blocks.out
-        grid, n_local = scratch.grid, scratch.stripe.n_local
         places = places_of(scratch, frontiers)
         size = places.size
         starts, ends = self._frontier_edges(edges.row_offsets, places)
-        sums = self.xp.zeros((1 + grid.columns, LINE_WORDS), np.uint64)
+        sums = self.xp.zeros((1 + scratch.grid.columns, LINE_WORDS), np.uint64)
         self._launch(
             "top_down",
             # All blocks for any frontier: see ``CudaBackend.top_down``.
             MOST_BLOCKS * THREADS if size else 0,
-            *(places, starts, ends, np.int64(size), edges.columns),
-            np.uint32((scratch.partition.rank - scratch.column) * n_local),
+            *(places, starts, ends, np.int64(size), edges.columns, _row_first(scratch), *self._column(scratch)),
+            *(scratch.visited, scratch.parents if predecessors else _NULL, scratch.found, sums),
+        )
+        return self._take_sums(scratch, sums)
+
+    def enlist(self, scratch: GridScratch, frontier: NDArray[np.uint32], *, predecessors: bool) -> int:
+        """Reads a bit a vertex of the column, 16 bytes a list, and 4 bytes and one bit an edge."""
+        (edges,) = scratch.blocks.out
+        sums = self.xp.zeros((1 + scratch.grid.columns, LINE_WORDS), np.uint64)
+        self._launch(
+            "enlist",
+            frontier.size * WARP,
+            *(edges.row_offsets, edges.columns, frontier, np.uint32(frontier.size), _row_first(scratch)),
             *self._column(scratch),
             *(scratch.visited, scratch.parents if predecessors else _NULL, scratch.found, sums),
         )
@@ -117,6 +127,11 @@ class CudaGrid:
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         if threads:
             self._kernels[kernel]((blocks_for(threads),), (THREADS,), arguments)
+
+
+def _row_first(scratch: GridScratch) -> np.uint32:
+    """Return the internal id of the first place of the rank's row of the grid."""
+    return np.uint32((scratch.partition.rank - scratch.column) * scratch.stripe.n_local)
 
 
 def places_of(scratch: GridScratch, frontiers: Iterable[NDArray[np.uint32]]) -> Any:

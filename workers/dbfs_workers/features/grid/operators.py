@@ -27,6 +27,10 @@ class GridOperators(Protocol):
         """
         ...
 
+    def enlist(self, scratch: GridScratch, frontier: NDArray[np.uint32], *, predecessors: bool) -> int:
+        """Do as ``top_down``, with the column's frontier as uint32[rows * words_local], a bit for each vertex."""
+        ...
+
     def bottom_up(self, scratch: GridScratch, *, predecessors: bool) -> int:
         """Search the row's unvisited vertices for parents in ``scratch.frontier_bits``; return the edges inspected.
 

@@ -23,14 +23,21 @@ from dbfs_workers.search.partition.partition import on_host
 
 @dataclass
 class RowScan(Fold):
-    """A level whose finds pass along the row of the grid (Krajecki 2016, algorithm 2): see ``Stepper``.
+    """A level whose finds pass along the row of the grid (Krajecki 2016, algorithms 2 and 3): see ``Stepper``.
 
+    A top-down search takes the frontier of the column as a bitmap, a word at a time.
     An exclusive scan along the row tells each rank what the ranks before it found, so that the first finder alone keeps
     a vertex. Then all ranks send the whole row what they keep: the union, which all of them mark visited.
     """
 
     # uint32[columns, columns * words_local]: by column of the grid, what the rank there keeps of the row's vertices.
     _kept: NDArray[np.uint32] = field(init=False)
+
+    def _search_top_down(self, *, predecessors: bool) -> int:
+        scratch = self.working.scratch
+        bits = scratch.xp.empty(scratch.grid.rows * scratch.stripe.words_local, np.uint32)
+        self.mark_frontier(bits)
+        return self.working.operators.enlist(scratch, bits, predecessors=predecessors)
 
     def _send(
         self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]

@@ -235,10 +235,10 @@ _LIST: Final = (
         "row-scan",
         _KRAJECKI,
         "any",
-        "What the ranks of a row of the grid find passes along the row by an exclusive scan: the first finder keeps a "
-        "vertex, and the union goes to the whole row.",
+        "A rank takes its column's frontier as a bitmap, word by word. What the ranks of a row find passes along the "
+        "row by an exclusive scan: the first finder keeps a vertex, and the union goes to the whole row.",
         "what it costs that a row's ranks agree on what each keeps, beside a fold to the owners",
-        "Krajecki 2016, algorithm 2",
+        "Krajecki 2016, algorithms 2 and 3",
         layout="2d",
     ),
     Strategy(

@@ -3,8 +3,8 @@
 At a crossing every rank exchanges one message with each peer: a header with its counts and the size of its bin for the
 peer, and the first ``INLINE`` entries of that bin. So the counts come in the same call, and a level with small bins
 needs no more. Slices go in the same group of transfers. Bins with more entries follow whole in a second group, whose
-sizes both ends know by then. Messages come into pinned host memory, which NCCL writes like the GPU's, so that the host
-reads the headers without a copy.
+sizes both ends know by then: in a 2-D partition along the rows and the columns of the grid alone. Messages come into
+pinned host memory, which NCCL writes like the GPU's, so that the host reads the headers without a copy.
 
 ``cross_levels`` runs whole top-down levels with one wait: the phases, the group and the contraction of what comes are
 queued on the GPU one behind another (``cuda.communicator.Messages``).
@@ -98,37 +98,46 @@ class NcclExchange(NcclGroups):
         rank: this rank.
         send: sends the aborts of runs.
         library: NCCL.
+        entries: entries of a bin, whose messages have no parents and no slices, as those of a 2-D partition; None for
+            ``n_local``.
+
+    Attributes:
+        entries: entries of a bin.
     """
 
-    def __init__(self, stripe: Stripe, rank: int, send: Send, library: Library) -> None:
+    def __init__(self, stripe: Stripe, rank: int, send: Send, library: Library, entries: int | None = None) -> None:
         super().__init__(stripe.p, rank, send, library)
         self._stripe = stripe
+        self._striped = entries is None
+        self.entries = stripe.n_local if entries is None else entries
         self.bin_rows = self.bin_parents = np.empty(0, np.uint32)
         self.bin_ends = np.zeros(self.p, np.int64)
         self.gathered = np.zeros((self.p, COUNTS), np.int64)
         self._sent = np.zeros(self.p, np.int64)
         # Places of the bins in their array.
-        self._bins = np.arange(self.p) * stripe.n_local
+        self._bins = np.arange(self.p) * self.entries
         self._digest = 0
         self._crossing = 0
         self._predecessors = False
-        self._incoming: list[tuple[Any, Any | None]] = []
+        # By source.
+        self._incoming: dict[int, tuple[Any, Any | None]] = {}
         # The ends of the bins after ``cross_levels``, which ``bin_ends`` does not have yet.
         self._level_ends: list[int] | None = None
 
     @classmethod
-    def installed(cls, stripe: Stripe, rank: int, send: Send) -> "NcclExchange":
+    def installed(cls, stripe: Stripe, rank: int, send: Send, entries: int | None = None) -> "NcclExchange":
         """Return an exchange by the NCCL that is installed. Errors as for ``nccl.require``."""
         nccl.require()
-        return cls(stripe, rank, send, nccl.Nccl())
+        return cls(stripe, rank, send, nccl.Nccl(), entries)
 
     def allocate(self, messages: Messages) -> None:
         """Allocate the bins and the slices on the rank's device, and the headers."""
         stripe, p, address = self._stripe, self.p, self._library.address
         self._messages = messages
         self._xp = xp = messages.xp
-        self.bin_rows, self.bin_parents = (xp.empty(p * stripe.n_local, np.uint32) for _ in range(2))
-        self._slices = xp.zeros(stripe.words, np.uint32).reshape(p, stripe.words_local)
+        self.bin_rows = xp.empty(p * self.entries, np.uint32)
+        self.bin_parents = xp.empty(p * self.entries * self._striped, np.uint32)
+        self._slices = xp.zeros((p, stripe.words_local * self._striped), np.uint32)
         self._headers = self._library.pinned(p * HEADER).reshape(p, HEADER)
         self._addresses = tuple(map(address, (self.bin_rows, self.bin_parents, self._slices)))
         outgoing, incoming, place = address(messages.outgoing), address(messages.incoming), 8 * (HEADER + INLINE)
@@ -184,8 +193,11 @@ class NcclExchange(NcclGroups):
             if 0 < size <= INLINE:
                 entries = self._xp.asarray(self._messages.incoming[peer, HEADER:].view(np.uint32))
                 parents = entries[INLINE : INLINE + size] if self._predecessors else None
-                self._incoming.append((entries[:size], parents))
-        self._sent[:] = self.bin_ends
+                self._incoming[peer] = entries[:size], parents
+        if self._striped:
+            self._sent[:] = self.bin_ends
+        else:
+            self.bin_ends[:] = 0
         sums: list[int] = self.gathered.sum(axis=0).tolist()
         return sums
 
@@ -256,7 +268,7 @@ class NcclExchange(NcclGroups):
             self._sent += sizes
             crossed_at = time.perf_counter()
             if self._incoming:
-                for rows, parents in self._incoming:
+                for rows, parents in self.incoming():
                     messages.contract_large(rows, parents, scratch, labels, level + last + 1)
                 results[last] = results[last]._replace(discovered=messages.queued())
         scratch.advance(results[last].discovered)
@@ -299,13 +311,18 @@ class NcclExchange(NcclGroups):
         self._wait(level, phase)
         own = self._messages.incoming[self.rank, FIRST_COUNT : FIRST_COUNT + COUNTS].tolist()
         self._gather(tag, tuple(own), level, phase)
-        self._incoming = []
+        self._incoming = {}
         sums: list[int] = self.gathered.sum(axis=0).tolist()
         return own, sums, queued_at
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
-        yield from self._incoming
+        yield from self._incoming.values()
+
+    def rows_from(self, source: int) -> NDArray[np.uint32]:
+        """Return the rows that a peer binned for this rank before the last crossing, readable until the next one."""
+        rows: NDArray[np.uint32] = self._incoming[source][0] if source in self._incoming else self.bin_rows[:0]
+        return rows
 
     def slice_of(self, source: int) -> NDArray[np.uint32]:
         """See ``Exchange.slice_of``."""
@@ -315,7 +332,7 @@ class NcclExchange(NcclGroups):
     def close(self) -> None:
         """See ``Exchange.close``."""
         self.disconnect()
-        self._incoming = []
+        self._incoming = {}
 
     @property
     def _parents(self) -> Any | None:
@@ -373,7 +390,7 @@ class NcclExchange(NcclGroups):
         """
         bin_rows, bin_parents = self._addresses[:2]
         starts = (4 * (self._bins + self._sent)).tolist()
-        self._incoming = []
+        self._incoming = {}
         transfers: list[Transfer] = []
         for peer in self._peers:
             size, arriving = int(sizes[peer]), coming[peer]
@@ -381,7 +398,7 @@ class NcclExchange(NcclGroups):
             if arriving > INLINE:
                 rows = self._xp.empty(arriving, np.uint32)
                 parents = self._xp.empty(arriving, np.uint32) if self._predecessors else None
-                self._incoming.append((rows, parents))
+                self._incoming[peer] = rows, parents
             for place, arrives, wanted in ((bin_rows, rows, True), (bin_parents, parents, self._predecessors)):
                 sent_bytes = 4 * size if wanted and size > INLINE else 0
                 received = (0, 0) if arrives is None else (self._library.address(arrives), 4 * arriving)

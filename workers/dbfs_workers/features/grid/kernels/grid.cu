@@ -29,6 +29,27 @@ struct GridColumn {
   }
 };
 
+// What a top-down search finds among the row's places.
+struct GridFinds {
+  GridColumn grid;
+  u32* visited;
+  u32* parents;
+  u32* found;
+  Line* sums;
+
+  // Claim a place for each lane that is `on`, and list it by owner. All lanes of a warp call it together.
+  __device__ __forceinline__ void take(bool on, u32 place, u32 source) const {
+    const bool won = on && claim_unseen(visited, place);
+    if (!__any_sync(kAll, won)) return;
+    const u32 owner = won ? place / grid.n_local : kNoList;
+    const u32 same = __match_any_sync(kAll, owner);
+    if (!won) return;
+    const u64 at = reserve(&sums[kFoundEnds + owner].value, same);
+    found[(u64)owner * grid.n_local + at] = place - owner * grid.n_local;
+    if (parents) parents[place] = grid.internal_id(source);
+  }
+};
+
 }  // namespace dbfs
 
 // top-down: a lane visits an edge, and claims its end in the bitmap over the row's places. `row_first` is the internal id
@@ -37,19 +58,40 @@ struct GridColumn {
 extern "C" __global__ void dbfs_grid_top_down(const u32* places, const i64* starts, const i64* ends, i64 size,
                                               const u32* columns, u32 row_first, u32 grid_column, u32 grid_columns,
                                               u32 n_local, u32* visited, u32* parents, u32* found, dbfs::Line* sums) {
-  const dbfs::GridColumn grid{grid_column, grid_columns, n_local};
+  const dbfs::GridFinds finds{{grid_column, grid_columns, n_local}, visited, parents, found, sums};
   dbfs::visit_edges({places, starts, ends, size}, columns, [&](bool on, i64, u32 source, u32 neighbour) {
-    const u32 place = neighbour - row_first;
-    const bool won = on && dbfs::claim_unseen(visited, place);
-    if (!__any_sync(dbfs::kAll, won)) return;
-    const u32 owner = won ? place / n_local : dbfs::kNoList;
-    const u32 same = __match_any_sync(dbfs::kAll, owner);
-    if (!won) return;
-    const u64 at = dbfs::reserve(&sums[dbfs::kFoundEnds + owner].value, same);
-    found[(u64)owner * n_local + at] = place - owner * n_local;
-    if (parents) parents[place] = grid.internal_id(source);
+    finds.take(on, neighbour - row_first, source);
   });
   if (blockIdx.x == 0 && threadIdx.x == 0 && size) sums[dbfs::kGridEdges].value = ends[size - 1];
+}
+
+// enlist: the same by a queue of bits (Krajecki 2016, algorithm 3). A warp takes a word of the column's bitmap, and leaves
+// an empty one at once. Each lane has the list of one bit, and one lane after another enlists the warp for its list. Reads
+// a bit a vertex of the column, 16 bytes a list, and 4 bytes and a bit an edge; writes as `top_down` does.
+extern "C" __global__ void dbfs_grid_enlist(const i64* row_offsets, const u32* columns, const u32* frontier, u32 words,
+                                            u32 row_first, u32 grid_column, u32 grid_columns, u32 n_local, u32* visited,
+                                            u32* parents, u32* found, dbfs::Line* sums) {
+  using namespace dbfs;
+  const GridFinds finds{{grid_column, grid_columns, n_local}, visited, parents, found, sums};
+  const u32 lane = lane_id(), warps = gridDim.x * (blockDim.x / kLanes);
+  u64 inspected = 0;
+  for (u32 at = warp_in_grid(); at < words; at += warps) {
+    const u32 word = frontier[at];
+    if (!word) continue;
+    const u32 own = at * kLanes + lane;
+    const bool listed = has_bit(word, lane);
+    const i64 begin = listed ? row_offsets[own] : 0, end = listed ? row_offsets[own + 1] : 0;
+    inspected += end - begin;
+    for (u32 rest = word; rest; rest &= rest - 1) {
+      const u32 from = __ffs(rest) - 1;
+      const i64 past = __shfl_sync(kAll, end, from);
+      for (i64 first = __shfl_sync(kAll, begin, from); first < past; first += kLanes) {
+        const bool on = first + lane < past;
+        finds.take(on, on ? load_stream(&columns[first + lane]) - row_first : 0, at * kLanes + from);
+      }
+    }
+  }
+  add_sum(&sums[kGridEdges].value, inspected);
 }
 
 // bottom-up: a warp settles kSearchWords words of the row's bitmap at a time, as `search_words` does. `in_columns` and

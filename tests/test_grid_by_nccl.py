@@ -1,0 +1,63 @@
+"""A grid on GPUs of several hosts and its way to NCCL, through the service: GPUs, hosts and NCCL are stand-ins."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.errors import DeadlineExceededError
+from dbfs_workers.search import backends
+from dbfs_workers.search.cuda import messages as cuda_messages
+from dbfs_workers.search.cuda import nccl
+from dbfs_workers.serving import plugin
+from tests.support import standin
+from tests.support.graphs import GRAPHS
+from tests.support.nccl import FakeLibrary, Network, NumpyMessages
+from tests.support.parity import Way, check, loaded
+from tests.support.pretended_hosts import pretended_hosts
+
+
+@pytest.fixture(scope="module")
+def two_hosts() -> Iterator[distributed.Client]:
+    """A cluster of four workers within this process, on two hosts of two GPUs each."""
+    with pytest.MonkeyPatch.context() as patch:
+        standin.install(patch, mapped=False)
+        cpu, gpus, network = backends.get("cpu"), itertools.count(), Network()
+        patch.setattr(backends, "get", lambda _: cpu)
+        patch.setattr(plugin, "own_gpu", lambda: str(next(gpus)))
+        patch.setattr(nccl, "require", lambda: None)
+        patch.setattr(nccl, "Nccl", lambda: FakeLibrary(network, []))
+        # ``stay_on_loopback`` leaves a value that is there.
+        patch.setenv("NCCL_SOCKET_IFNAME", "=lo")
+        patch.setattr(
+            *(cuda_messages, "CudaMessages"),
+            lambda stripe, rank, pinned: NumpyMessages(stripe, rank, pinned.__self__._library._stream),
+        )
+        with (
+            dbfs.connect(n_workers=4, backend="cpu", processes=False, dashboard_address=None) as client,
+            pretended_hosts(client, (0, 0, 1, 1)),
+        ):
+            yield client
+
+
+@pytest.mark.parametrize("shape", ["2x2", "1x4", "4x1"])
+def test_ranks_on_several_hosts_exchange_by_nccl(two_hosts: distributed.Client, shape: str) -> None:
+    arrays, way = GRAPHS["sparse random"](), Way("resident", layout=f"2d:{shape}", backend="cuda")
+    with loaded(two_hosts, arrays, way, directed=True, ranks=4) as graph:
+        assert (graph.layout, str(graph.grid), graph.exchange) == ("2d", shape, "nccl")
+        for direction in ("auto", "top-down", "bottom-up"):
+            check(graph, arrays, replace(way, direction=direction), [5, 30, 5])
+        scan = graph.bfs(5, strategy="row-scan", predecessors=True, validate=True)
+        np.testing.assert_array_equal(scan.distances(), graph.bfs(5).distances())
+
+
+def test_a_run_that_fails_leaves_a_gang_that_serves(two_hosts: distributed.Client) -> None:
+    with dbfs.load("path:n=100000", client=two_hosts, layout="2d", backend="cuda") as graph:
+        for strategy in ("resident", "row-scan"):
+            with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
+                graph.bfs(0, strategy=strategy, deadline=0.5)
+            assert graph.bfs(0, max_depth=9, predecessors=True, validate=True).reached == 10
