@@ -25,6 +25,7 @@ from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.integers import whole_count
+from dbfs.lab import CHOICES
 from dbfs.records import BuildProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CountBuildTasks, Stage
@@ -61,6 +62,7 @@ def estimate(
     vertices: int | None = None,
     hosts: int = 1,
     mutable: bool = False,
+    storage: str = "csr",
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
@@ -85,6 +87,7 @@ def estimate(
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
             ranks of other hosts, and the estimate is of such a rank.
         mutable: count the memory that updates need as well: see ``Estimate.update``.
+        storage: as of ``load``: ``pages`` counts linked pages.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
@@ -92,8 +95,8 @@ def estimate(
         GraphTooLargeError: there are more vertices than internal ids.
         InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
             ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes;
-            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` with the other
-            options.
+            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` or the storage with
+            the other options.
         InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer, or ``options`` are no
             ``BuildOptions``.
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
@@ -128,8 +131,9 @@ def estimate(
         if isinstance(listed, SavedEdges):
             laid_out = layout(listed, laid_out)
         needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
+        require_storage(storage, listed, laid_out, stripe.p, backend, mutable=mutable)
         if mutable:
-            needed = _changeable(needed, listed, stripe, m, laid_out, backend)
+            needed = _changeable(needed, listed, stripe, m, laid_out, backend, storage)
         sampled = m if listed.m is None else None
         return replace(needed, layout=laid_out.layout, ranks=stripe.p, sampled_edges=sampled)
 
@@ -173,11 +177,11 @@ def _estimate(
 
 
 def _changeable(
-    needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, backend: str
+    needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, backend: str, storage: str
 ) -> Estimate:
     """Return an estimate with the memory that updates need."""
     copies = 2 if HostBuilder.stores_twice(edges, options) else 1
-    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend)
+    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend, storage)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
@@ -292,6 +296,29 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
         raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
     elif options.room and options.order == "degree":
         raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
+
+
+def require_storage(
+    storage: str, edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool
+) -> None:
+    """Refuse a storage that the other options do not go with. Errors as for ``load``."""
+    if storage not in CHOICES["storage"]:
+        raise InvalidOptionError(f"unknown storage {storage!r}; choose one of {', '.join(CHOICES['storage'])}")
+    if storage == "csr":
+        return
+    if not mutable:
+        raise InvalidOptionError(
+            "storage='pages' is for graphs that updates may change: it needs mutable=True. A strategy with "
+            "storage=pages copies other graphs to pages itself"
+        )
+    if (p, backend) != (1, "cuda"):
+        here = f"{p} rank{'s' if p > 1 else ''} with backend={backend!r}"
+        raise InvalidOptionError(
+            f"storage='pages' needs one GPU, dbfs.load(..., ranks=1, backend='cuda'), not {here}; mutable=True alone "
+            "takes updates on any ranks"
+        )
+    if HostBuilder.stores_twice(edges, options):
+        raise InvalidOptionError("storage='pages' holds out-edges only: it does not go with in_edges=True")
 
 
 def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:
