@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.cluster.worker_states import ListNotReady as ListNotReady
 from dbfs.cluster.worker_states import ListWorkers as ListWorkers
 from dbfs.cluster.worker_states import SchedulerMessage as SchedulerMessage
 from dbfs.errors import DbfsError
