@@ -25,7 +25,6 @@ from dbfs.edges.readers.saved import SavedEdges
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.integers import whole_count
-from dbfs.lab import CHOICES
 from dbfs.records import BuildProgress
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CountBuildTasks, Stage
@@ -62,7 +61,6 @@ def estimate(
     vertices: int | None = None,
     hosts: int = 1,
     mutable: bool = False,
-    storage: str = "csr",
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
@@ -87,7 +85,6 @@ def estimate(
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
             ranks of other hosts, and the estimate is of such a rank.
         mutable: count the memory that updates need as well: see ``Estimate.update``.
-        storage: as of ``load``: ``pages`` counts linked pages.
 
     Raises:
         EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
@@ -131,9 +128,9 @@ def estimate(
         if isinstance(listed, SavedEdges):
             laid_out = layout(listed, laid_out)
         needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
-        require_storage(storage, listed, laid_out, stripe.p, backend, mutable=mutable)
+        require_storage(listed, laid_out, stripe.p, backend, mutable=mutable)
         if mutable:
-            needed = _changeable(needed, listed, stripe, m, laid_out, backend, storage)
+            needed = _changeable(needed, listed, stripe, m, laid_out, backend)
         sampled = m if listed.m is None else None
         return replace(needed, layout=laid_out.layout, ranks=stripe.p, sampled_edges=sampled)
 
@@ -177,11 +174,11 @@ def _estimate(
 
 
 def _changeable(
-    needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, backend: str, storage: str
+    needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, backend: str
 ) -> Estimate:
     """Return an estimate with the memory that updates need."""
     copies = 2 if HostBuilder.stores_twice(edges, options) else 1
-    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend, storage)
+    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend, options.storage)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
@@ -298,13 +295,9 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
         raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
 
 
-def require_storage(
-    storage: str, edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool
-) -> None:
+def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool) -> None:
     """Refuse a storage that the other options do not go with. Errors as for ``load``."""
-    if storage not in CHOICES["storage"]:
-        raise InvalidOptionError(f"unknown storage {storage!r}; choose one of {', '.join(CHOICES['storage'])}")
-    if storage == "csr":
+    if options.storage == "csr":
         return
     if not mutable:
         raise InvalidOptionError(

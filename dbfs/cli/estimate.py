@@ -88,7 +88,7 @@ def estimate(
       dbfs estimate follows.parquet --ranks 4 --vertices 50000000
       dbfs estimate web.txt --ranks 4 --vertices 1000000
     """
-    options = BuildOptions(in_edges, order, room=room, layout=layout)
+    options = BuildOptions(in_edges, order, room=room, layout=layout, storage=storage)
     needed = dbfs.estimate(
         edges_of(graph, reading, directed),
         ranks,
@@ -98,7 +98,6 @@ def estimate(
         vertices=vertices,
         hosts=hosts,
         mutable=mutable,
-        storage=storage,
     )
     if as_json:
         names = ("memory", "fits", "results", "turns", "passes", "peaks", "sampled_edges", "layout", "why")

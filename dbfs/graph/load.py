@@ -179,11 +179,11 @@ def load(
         tell_left_out(listed)
         listed = with_mapping(listed, mapped, shared=client.cluster is None)
         given = "given" if ids == "string" else ids
-        options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
+        options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
         gang = Gang(client, roster(client, ranks, timeout=deadline))
         chosen = choose_backend(gang, backend)
         options = _laid_out(listed, gang, options, chosen, mutable=mutable)
-        require_storage(storage, listed, options, gang.p, chosen, mutable=mutable)
+        require_storage(listed, options, gang.p, chosen, mutable=mutable)
         if storage == "pages":
             _require_exchange("storage='pages'", ("auto", "cuda_ipc"), config.choice("exchange", EXCHANGES))
         shown = listed.name if name is None else name
