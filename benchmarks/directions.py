@@ -10,7 +10,7 @@ import click
 
 import dbfs
 from benchmarks import options
-from benchmarks.runner import Column, Results, connect
+from benchmarks.runner import Column, Results, connect, machine
 from dbfs.cli.common import parse_id, scheduler_option
 from dbfs.graph.graph import Graph
 
@@ -72,7 +72,7 @@ def directions(
         ) as loaded,
     ):
         chosen = loaded.sample_sources(1)[0] if source is None else parse_id(source, loaded.id_type, "source")
-        results.facts["source"] = chosen
+        results.facts |= {"source": chosen, "machine": machine(client, backend)}
         results.take("levels", bench_directions(loaded, chosen), f"{graph} from {chosen}: edges looked at")
 
 

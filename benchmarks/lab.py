@@ -6,7 +6,6 @@ result as well (Merrill 2012, section 4), and has a row without a rate.
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 from collections import Counter
@@ -16,7 +15,6 @@ from itertools import chain, product
 from typing import Annotated, Any
 
 import click
-import dask.system
 import distributed
 
 import dbfs
@@ -24,14 +22,13 @@ from benchmarks import options
 from benchmarks import plan as plans
 from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
-from benchmarks.runner import Results, Started, begun, connect
+from benchmarks.runner import Results, Started, begun, connect, machine
 from dbfs.base import progress
 from dbfs.base.records import BACKENDS
 from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, QueueOverflowError
 from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
-from dbfs_workers.base.gpus import own_gpu_name
 
 SLOWEST = 30.0
 """Seconds that a plan of short times allows one traversal, the compilation before the first one included."""
@@ -85,17 +82,16 @@ def lab(plan: str, memory_limit: str, scheduler: str | None, file: str | None) -
     Example: dbfs bench lab --plan small --json lab.json
     """
     chosen = plans.read(LabPlan, plans.find("lab", plan))
+    of_graph = len(chosen.ranks) * len(chosen.strategies) * len(chosen.predecessors)
     with (
         Results(BENCHMARK, file) as results,
         connect(max(chosen.ranks), chosen.backend, memory_limit, scheduler) as client,
-        progress.bar(
-            "bench lab", len(chosen.graphs) * len(chosen.ranks) * len(chosen.strategies) * len(chosen.predecessors)
-        ) as bar,
+        progress.bar("bench lab", len(chosen.graphs) * of_graph) as bar,
     ):
         results.facts |= {"machine": machine(client, chosen.backend), "plan": plan}
         saved = results.of_cut_run("rates", LabRate)
         rows = Counter(rate.graph for rate in saved)
-        whole = {graph for graph in rows if rows[graph] == len(chosen.ranks) * len(chosen.strategies)}
+        whole = {graph for graph in rows if rows[graph] == of_graph}
         rest = replace(chosen, graphs=tuple(graph for graph in chosen.graphs if graph not in whole))
         measured = bench_lab(client, rest, begun(bar))
         results.take("rates", chain((rate for rate in saved if rate.graph in whole), measured), lab_tables)
@@ -126,16 +122,6 @@ def bench_lab(client: distributed.Client, plan: LabPlan, started: Started = lamb
                 for strategy, predecessors in product(strategies, plan.predecessors):
                     started(f"{spec}, {strategy}")
                     yield _measure(graph, spec, strategy, sources, plan, predecessors)
-
-
-def machine(client: distributed.Client, backend: str) -> str:
-    """Return the name of a worker's GPU, or the architecture of its processor with the number of cores."""
-    return str(client.submit(_machine, backend, pure=False).result())
-
-
-def _machine(backend: str) -> str:
-    gpu = own_gpu_name() if backend == "cuda" else None
-    return gpu or f"{platform.machine()}, {dask.system.cpu_count()} cores"
 
 
 def _measure(

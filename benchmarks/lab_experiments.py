@@ -9,7 +9,7 @@ So no duplicate of an earlier level disturbs a figure. On a machine with a GPU::
     python -m benchmarks.lab_experiments --counted largest.json counters.csv rates.json
 
 The first command measures rates. In the second, Nsight Compute counts ``METRICS`` of the kernels of ``COUNTED`` on the
-level with the most edges. The third adds these figures to the rates.
+level with the most edges. The third adds these figures to the rates. A run that was cut goes on with the next graph.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import runner
 from dbfs.edges import generate
+from dbfs.errors import FormatError
+from dbfs_workers.base.gpus import own_gpu_name
 from dbfs_workers.building.edge_bins import BinStore, EdgeBin
 from dbfs_workers.building.partitions import bin_edges, build_partition
 from dbfs_workers.features.lab import enact
@@ -43,6 +45,10 @@ from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.search.partition.partition import Csr
 from dbfs_workers.search.partition.stripe import Stripe
 
+BENCHMARK = "lab-experiments"
+"""The benchmark's name in its JSON."""
+
+_ROWS = "experiments"
 KERNELS = ("gather_alone", "look_up_alone", "gather_and_look_up")
 """The experiments: figure 5's, the other half of figure 6's, and figure 9's. ``expand`` is beside them: gathering with
 an edge queue as its output."""
@@ -210,15 +216,10 @@ def counted(experiments: Sequence[Experiment], lines: Iterable[str]) -> None:
             one.instructions_per_byte[kernel] = round(instructions / moved, 2)
 
 
-def read(file: Path) -> list[Experiment]:
-    """Read experiments that ``write`` wrote."""
-    return [Experiment(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
-
-
-def write(file: Path, experiments: Sequence[Experiment]) -> None:
-    """Write experiments as JSON, one a line."""
-    lines = (json.dumps(asdict(one)) for one in experiments)
-    file.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+def read(file: Path) -> tuple[list[Experiment], dict[str, Any]]:
+    """Return saved experiments, and the facts of all: the revision and the GPU. Errors as for ``runner.read``."""
+    found = runner.read(file, {BENCHMARK: {_ROWS: Experiment}}, ("revision", "machine"))
+    return found.pop(_ROWS), found
 
 
 def main() -> None:
@@ -231,21 +232,40 @@ def main() -> None:
     parser.add_argument("graphs", nargs="*")
     chosen = parser.parse_args()
     if chosen.counted:
-        largest, counters = chosen.counted
-        found, of_levels = read(chosen.file), read(largest)
-        counted(of_levels, counters.read_text(encoding="utf-8").splitlines())
-        by_name = {(one.graph, one.gathering): one for one in of_levels}
-        for one in found:
-            of_level = by_name[one.graph, one.gathering]
-            one.bytes_per_edge, one.instructions_per_byte = of_level.bytes_per_edge, of_level.instructions_per_byte
-        write(chosen.file, found)
+        add_counted(chosen.file, *chosen.counted)
         return
-    found = []
-    for graph in chosen.graphs:
-        rows = lists(graph)
-        hub = int(np.diff(rows.row_offsets).argmax())
-        found += measure(graph, rows.row_offsets, rows.columns, hub, levels=chosen.levels, repeats=chosen.repeats)
-        write(chosen.file, found)
+    with runner.Results(BENCHMARK, chosen.file, machine=own_gpu_name(), levels=chosen.levels) as results:
+        saved = results.of_cut_run(_ROWS, Experiment)
+        done = saved[: len(saved) // len(GATHERING) * len(GATHERING)]
+        there = {one.graph for one in done}
+        rest = [graph for graph in chosen.graphs if graph not in there]
+        new = (one for graph in rest for one in _of_graph(graph, chosen.levels, chosen.repeats))
+        results.take(_ROWS, itertools.chain(done, new), lambda _: ())
+
+
+def _of_graph(graph: str, levels: int | None, repeats: int) -> list[Experiment]:
+    rows = lists(graph)
+    hub = int(np.diff(rows.row_offsets).argmax())
+    return measure(graph, rows.row_offsets, rows.columns, hub, levels=levels, repeats=repeats)
+
+
+def add_counted(file: Path, largest: Path, counters: Path) -> None:
+    """Add what Nsight Compute counted of the largest levels to the saved rates.
+
+    Raises:
+        FormatError: the two were measured at different revisions, or on different GPUs.
+    """
+    (found, facts), (of_levels, there) = read(file), read(largest)
+    if facts != there:
+        raise FormatError(f"{largest}: measured as {there}, but {file} as {facts}; count at the revision of the rates")
+    counted(of_levels, counters.read_text(encoding="utf-8").splitlines())
+    by_name = {(one.graph, one.gathering): one for one in of_levels}
+    for one in found:
+        if of_level := by_name.get((one.graph, one.gathering)):
+            one.bytes_per_edge, one.instructions_per_byte = of_level.bytes_per_edge, of_level.instructions_per_byte
+    with runner.Results(BENCHMARK, file) as results:
+        results.facts |= facts
+        results.take(_ROWS, found, lambda _: ())
 
 
 if __name__ == "__main__":

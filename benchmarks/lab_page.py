@@ -7,6 +7,7 @@ writes them into ``docs/performance/merrill.md``, between two comments, from the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -19,10 +20,14 @@ from benchmarks.runner import RESULTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "merrill.md"
-RATES, PREDECESSORS, UNIFORM, EXPERIMENTS = (
-    RESULTS / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments")
+RATES, PREDECESSORS, UNIFORM, EXPERIMENTS, TILES = (
+    RESULTS / f"merrill{part}.json" for part in ("", "_predecessors", "_uniform", "_experiments", "_tiles")
 )
+# Every strategy, from the plan full.
+EVERY = RESULTS / "laboratory.json"
 BEGIN, END = "<!-- tables: python -m benchmarks.lab_page -->", "<!-- end of the tables -->"
+# How blocks take the tiles of a queue, in the order of a cell.
+_TAKEN = ("share", "steal", "oversubscribe")
 
 
 class Published(NamedTuple):
@@ -64,10 +69,15 @@ _SMALL = {way: f"{way}:grid=c2050{'' if way == 'contract-expand' else ',items=1'
 
 
 class Rates:
-    """Rates of a comparison by graph and strategy, as cells of tables."""
+    """Rates of a comparison by graph and strategy, as cells of tables.
+
+    Attributes:
+        strategies: the strategies, with their options.
+    """
 
     def __init__(self, report: LabReport) -> None:
         self._of = {(rate.graph.removeprefix("corpus:"), rate.strategy): rate for rate in report.rates}
+        self.strategies = list(dict.fromkeys(rate.strategy for rate in report.rates))
 
     def find(self, graph: str, strategy: str) -> LabRate | None:
         """Return what was measured; None if the plan had not both."""
@@ -104,18 +114,47 @@ def _factor(rate: LabRate) -> str:
     return f"{rate.expansion:.2f}"
 
 
-def tables(rates: Rates, predecessors: Rates, uniform: Rates, experiments: Sequence[Experiment]) -> str:
+def rates_of(file: Path) -> Rates:
+    """Return the cells of a saved comparison; empty ones if there is none."""
+    return Rates(LabReport.read(file) if file.is_file() else LabReport("", "", ()))
+
+
+def measured(files: Iterable[Path]) -> str:
+    """Return a table of what was measured at which revision, and on which machine, as the files say themselves."""
+    rows = []
+    for file in files:
+        if file.is_file():
+            saved = json.loads(file.read_text(encoding="utf-8"))
+            ended = "" if saved.get("complete", True) else "ended early"
+            rows.append([f"`{file.name}`", f"`{saved['revision']}`", saved.get("machine", ""), ended])
+    return _without_empty(["file of `benchmarks/results/`", "revision", "on", ""], rows)
+
+
+def _without_empty(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table without empty columns; nothing if there are no rows."""
+    kept = [at for at in range(len(names)) if any(row[at] for row in rows)]
+    return markdown_table([names[at] for at in kept], ([row[at] for at in kept] for row in rows)) if rows else ""
+
+
+def tables() -> str:
     """Return the page's tables as Markdown."""
+    rates, predecessors, uniform = rates_of(RATES), rates_of(PREDECESSORS), rates_of(UNIFORM)
+    tiles = rates_of(TILES)
+    experiments = lab_experiments.read(EXPERIMENTS)[0] if EXPERIMENTS.is_file() else []
     parts = (
+        ("What was measured", measured((RATES, PREDECESSORS, UNIFORM, EXPERIMENTS, TILES, EVERY))),
         ("Table 2: rates in GTEPS, distances", _distances(rates)),
         ("Table 2: rates in GTEPS, predecessors", _predecessors(rates, predecessors)),
         ("Redundant expansion: edges looked at, over edges", _expansion(rates)),
+        ("Section 4.1: redundant expansion by how blocks take tiles", _tiles(tiles, _factor)),
+        ("Section 4.1: rates in GTEPS by how blocks take tiles", _tiles(tiles, _gteps)),
         ("Figure 7: redundant expansion of two-phase by what drops duplicates", _culling(rates)),
         ("Figure 8: false negatives, in percent of m - n", _false_negatives(rates)),
         ("Figures 5, 6 and 9: the two halves of an expansion", _halves(experiments)),
         ("Figure 12: uniform random graphs, GTEPS of hybrid / expand-contract / the engine", _uniform(uniform)),
+        ("Every strategy of the laboratory: GTEPS, distances", _every(rates_of(EVERY))),
     )
-    return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts)
+    return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
 
 
 def _distances(rates: Rates) -> str:
@@ -166,6 +205,29 @@ def _expansion(rates: Rates) -> str:
     )
 
 
+def _tiles(rates: Rates, value: Callable[[LabRate], str]) -> str:
+    """Return a cell for each graph, way and number of threads, by ``_TAKEN``: the values that were measured."""
+    ways = {f"{way}, C2050's threads": f"{way}:grid=c2050,items=1," for way in _WAYS}
+    ways |= {way: f"{way}:" for way in _WAYS}
+
+    def cell(graph: str, way: str) -> str:
+        return " / ".join(rates.cells(graph, [f"{way}tiles={taken}" for taken in _TAKEN], value)).strip(" /")
+
+    rows = [[f"`{graph}`", *(cell(graph, way) for way in ways.values())] for graph in PUBLISHED]
+    rows = [row for row in rows if any(row[1:])]
+    return _without_empty([f"{' / '.join(_TAKEN)}", *ways], rows)
+
+
+def _every(rates: Rates) -> str:
+    return _without_empty(
+        ["strategy", *(f"`{graph}`" for graph in PUBLISHED)],
+        [
+            [f"`{strategy}`", *(cell for graph in PUBLISHED for cell in rates.cells(graph, [strategy], _gteps))]
+            for strategy in rates.strategies
+        ],
+    )
+
+
 def _culling(rates: Rates) -> str:
     without = ["two-phase:status=labels,culling=none", "two-phase:culling=none", "two-phase:culling=warp"]
     without += ["two-phase:culling=history", "two-phase"]
@@ -206,6 +268,14 @@ def _halves(experiments: Sequence[Experiment]) -> str:
         "instructions a byte",
         *("lookup: bytes an edge", "fused: bytes an edge", "instructions a byte"),
     ]
+
+    def counts(one: Experiment) -> list[str]:
+        """Return the figures of Nsight Compute, nothing where they were not counted."""
+        moved, per_byte = one.bytes_per_edge, one.instructions_per_byte
+        gather, look_up, fused = kernels[0], kernels[1], kernels[3]
+        shown = (moved, gather), (per_byte, gather), (moved, look_up), (moved, fused), (per_byte, fused)
+        return [f"{figures[kernel]:.1f}" if kernel in figures else "" for figures, kernel in shown]
+
     return markdown_table(
         ["graph", "levels", "gathering", *names],
         (
@@ -214,11 +284,7 @@ def _halves(experiments: Sequence[Experiment]) -> str:
                 str(one.levels) if one.gathering == "serial" else "",
                 f"`{one.gathering}`",
                 *(f"{one.rates[kernel] / 1e3:.3g}" for kernel in kernels),
-                f"{one.bytes_per_edge['gather_alone']:.1f}",
-                f"{one.instructions_per_byte['gather_alone']:.1f}",
-                f"{one.bytes_per_edge['look_up_alone']:.1f}",
-                f"{one.bytes_per_edge['gather_and_look_up']:.1f}",
-                f"{one.instructions_per_byte['gather_and_look_up']:.1f}",
+                *counts(one),
             ]
             for one in experiments
         ),
@@ -249,9 +315,7 @@ def page(text: str) -> str:
     """Return the page's text with tables from the saved results."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    rates, predecessors, uniform = (Rates(LabReport.read(file)) for file in (RATES, PREDECESSORS, UNIFORM))
-    made = tables(rates, predecessors, uniform, lab_experiments.read(EXPERIMENTS))
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
 
 
 if __name__ == "__main__":

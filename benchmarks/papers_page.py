@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks import rates as scaling
 from benchmarks import runner
 from benchmarks.directions import Looked
-from benchmarks.lab_page import END, Rates, markdown_table
+from benchmarks.lab_page import END, Rates, markdown_table, measured, rates_of
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 from benchmarks.lab_updates import PageRates
 from dbfs_workers.features.grid.grid import Grid
@@ -96,14 +96,14 @@ SCALING = (
 
 def _lab(name: str) -> Rates:
     """Return the cells of a comparison of the laboratory; empty ones if there is none."""
-    file = SAVED / f"{name}.json"
-    return Rates(LabReport.read(file) if file.is_file() else LabReport("", "", ()))
+    return rates_of(SAVED / f"{name}.json")
 
 
-def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
-    """Return the saved rows of all runs of a benchmark whose files begin with a name."""
+def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[tuple[str, Row]]:
+    """Return the saved rows of all runs of a benchmark whose files begin with a name, each with its revision."""
     files = sorted(SAVED.glob(f"{name}*.json"))
-    return [row for file in files for row in runner.read(file, {benchmark: {key: kind}})[key]]
+    reports = [runner.read(file, {benchmark: {key: kind}}, ["revision"]) for file in files]
+    return [(report["revision"], row) for report in reports for row in report[key]]
 
 
 def _measured(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -122,7 +122,9 @@ def _gteps(rate: LabRate) -> str:
 
 def tables() -> str:
     """Return the page's tables as Markdown."""
+    names = ("todling*", "krajecki*", "merrill_section6*")
     parts = (
+        ("What was measured", measured(file for name in names for file in sorted(SAVED.glob(f"{name}.json")))),
         ("Tödling, table 1: the graphs, and one core", _graphs()),
         ("Tödling, figures 1, 3, 4 and 6: the versions on CSR, harmonic means of GTEPS", _versions()),
         ("Tödling, figure 8: the versions on linked pages, their time over that on CSR", _pages()),
@@ -239,10 +241,10 @@ def _grids() -> str:
             growth = rate.mteps / first[rate.graph, rate.strategy]
             # Rates of before have no grid: it was the derived one.
             where = f"{rate.backend}, {rate.grid or Grid.of(rate.ranks)}".replace("x", " x ")
-            rows.append(
-                (f"`{rate.graph.removeprefix('corpus:')}`", f"`{rate.strategy}`", where, _gteps(rate), f"{growth:.2f}")
-            )
-    return markdown_table(["graph", "strategy", "grid", "GTEPS", "over one rank"], rows) if rows else ""
+            graph = f"`{rate.graph.removeprefix('corpus:')}`"
+            rows.append((graph, f"`{rate.strategy}`", where, _gteps(rate), f"{growth:.2f}", report.revision))
+    names = ["graph", "strategy", "grid", "GTEPS", "over one rank", "revision"]
+    return markdown_table(names, rows) if rows else ""
 
 
 def _rows_of_gpus() -> str:
@@ -291,31 +293,31 @@ def _updates() -> str:
                 *(f"`{row.graph.removeprefix('corpus:')}`", f"{row.batch:,}", f"{row.inserted:.0f}"),
                 *(f"{row.deleted:.0f}", f"{row.page_bytes / row.csr_bytes:.2f}"),
             ]
-            for row in found
+            for _, row in found
         ),
     )
 
 
 def _scaling() -> str:
-    published = [(what, "K20Xm", *cells) for what, *cells in SCALING]
+    published = [(what, "K20Xm", *cells, "") for what, *cells in SCALING]
     ours = []
-    for row in _rows("krajecki_scaling", "scaling", "rates", scaling.Rates):
+    for revision, row in _rows("krajecki_scaling", "scaling", "rates", scaling.Rates):
         # Graph500 asks for predecessors, and counts an undirected edge once.
         gteps = row.predecessor_mteps / 2e3
         where = f"{row.backend}, {row.exchange}{', ' * bool(row.grid)}{row.grid}"
         what = f"{row.series}, {row.kind}, {row.direction}", where
-        ours.append((*what, str(row.ranks), f"{gteps:.3g}", f"{gteps / row.ranks:.3g}"))
-    return markdown_table(["experiment", "on", "ranks", "GTEPS", "a rank"], [*published, *ours])
+        ours.append((*what, str(row.ranks), f"{gteps:.3g}", f"{gteps / row.ranks:.3g}", revision))
+    return markdown_table(["experiment", "on", "ranks", "GTEPS", "a rank", "revision"], [*published, *ours])
 
 
 def _timed() -> str:
     rows = _rows("krajecki_directions", "directions", "levels", Looked)
-    cells = [[row.level, *(f"{1e3 * seconds:.3f}" for seconds in row.seconds)] for row in rows if any(row.seconds)]
+    cells = [[row.level, *(f"{1e3 * seconds:.3f}" for seconds in row.seconds)] for _, row in rows if any(row.seconds)]
     return markdown_table(["level", "top-down", "bottom-up", "by the rule"], cells) if cells else ""
 
 
 def _looked() -> str:
-    ours: list[Any] = _rows("krajecki_directions", "directions", "levels", Looked)
+    ours: list[Any] = [row for _, row in _rows("krajecki_directions", "directions", "levels", Looked)]
     published = [*LOOKED, tuple(map(sum, zip(*LOOKED, strict=True)))]
     # The last row of either has the sums.
     deepest = max(len(published), len(ours))

@@ -77,6 +77,7 @@ def _measure(
         connect(max(ranks), chosen.backend, memory_limit, scheduler) as client,
         progress.bar(f"bench {benchmark}", len(ranks)) as bar,
     ):
+        results.facts["machine"] = runner.machine(client, chosen.backend)
         frontiers: list[Frontier] | None = [] if benchmark == "corpus" else None
         rates = results.take("rates", bench_rates(client, chosen, begun(bar), frontiers), tables)
         if frontiers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from statistics import median
 from typing import Any, Final, Self, TypeVar, get_type_hints
 
 import click
+import dask.system
 import distributed
 from rich.console import Console
 from rich.markup import escape
@@ -28,6 +30,7 @@ from dbfs.base import progress
 from dbfs.cli.common import check_writable, plain, writing
 from dbfs.display.tables import tight_table
 from dbfs.errors import FormatError, InvalidOptionError, MissingFileError
+from dbfs_workers.base.gpus import own_gpu_name
 
 Row = TypeVar("Row")
 Found = TypeVar("Found")
@@ -274,6 +277,16 @@ def connect(
         return dbfs.connect(scheduler, n_workers=ranks, backend=backend)
     options: dict[str, Any] = {"memory_limit": 0 if memory_limit == "0" else memory_limit} if processes else {}
     return dbfs.connect(n_workers=ranks, backend=backend, processes=processes, dashboard_address=None, **options)
+
+
+def machine(client: distributed.Client, backend: str) -> str:
+    """Return the name of a worker's GPU, or the architecture of its processor with the number of cores."""
+    return str(client.submit(_machine, backend, pure=False).result())
+
+
+def _machine(backend: str) -> str:
+    gpu = None if backend == "cpu" else own_gpu_name()
+    return gpu or f"{platform.machine()}, {dask.system.cpu_count()} cores"
 
 
 Started = Callable[[str], None]

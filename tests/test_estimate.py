@@ -7,6 +7,7 @@ import sys
 import unittest.mock
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import dask
 import distributed
@@ -320,6 +321,19 @@ def test_what_updates_need() -> None:
             needed(**options)  # type: ignore[arg-type]
     on_gpus = dbfs.estimate("kronecker:scale=20", 2, backend="cuda", mutable=True)
     assert on_gpus.update == {"next version": on_gpus.partition_bytes}
+    pages = BuildOptions(storage="pages")
+    on_pages = dbfs.estimate("kronecker:scale=20", 1, pages, backend="cuda", mutable=True)
+    # 31 neighbours a page, a last page a row, a quarter more; a copy has 20 bytes an edge on its way.
+    columns = on_pages.partition["columns"] // 4
+    assert on_pages.update["pages"] == pytest.approx(8 * 2**20 + 1.25 * 132 * (columns / 31 + 2**20), rel=1e-3)
+    assert on_pages.update["copy"] == 16 * 2**20 + 20 * columns
+    there = ["--ranks", "1", "--backend", "cuda", "--mutable", "--storage", "pages"]
+    assert "copy" in estimate("kronecker:scale=20", *there)
+    refused: list[dict[str, Any]] = [{"ranks": 2}, {"backend": "cpu"}, {"mutable": False}]
+    for other in (*refused, {"options": BuildOptions(in_edges=True, storage="pages")}):
+        options: dict[str, Any] = {"ranks": 1, "backend": "cuda", "mutable": True, "options": pages}
+        with pytest.raises(InvalidOptionError, match="storage='pages'"):
+            dbfs.estimate(dbfs.rmat(9, directed=True), **options | other)
     both = dbfs.estimate(dbfs.rmat(20, directed=True), 2, BuildOptions(in_edges=True), mutable=True)
     one = dbfs.estimate(dbfs.rmat(20, directed=True), 2, mutable=True)
     assert both.update["next pages"] == 2 * one.update["next pages"]

@@ -32,6 +32,7 @@ from dbfs.service.messages import (
     GetProgress,
     Introduce,
     ListGraphs,
+    ListNotReady,
     ListRuns,
     ListWorkers,
     NoteSave,
@@ -144,7 +145,8 @@ EXAMPLES: list[Message[Any]] = [
     OpenGraph("roads"),
     GetGraph("id"),
     ListGraphs(),
-    ListWorkers("id"),
+    ListWorkers(),
+    ListNotReady(("id",)),
     UnloadGraph("id", "me"),
     FreeAll("me"),
     CountBuildTasks("token", 2),
@@ -176,7 +178,7 @@ def messages_of(module: ModuleType, base: type[Message[Any]]) -> set[type[Messag
 HALVES = [
     (messages_of(worker_messages, WorkerMessage), (WorkerService,)),
     (
-        messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS | {ListWorkers},
+        messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS | {ListWorkers, ListNotReady},
         (SchedulerService, Turns, TaskRuns, ClientNotes),
     ),
 ]

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import distributed
 import pytest
@@ -153,9 +154,18 @@ def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Cl
 
 
 @pytest.mark.full
-def test_doctor_names_a_worker_that_does_not_answer(cluster: Operated, connected: distributed.Client) -> None:
+def test_doctor_names_a_worker_that_does_not_answer(
+    cluster: Operated, connected: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pids = connected.run(os.getpid)
-    silent = max(pids)
+    silent, asked = max(pids), []
+    run = distributed.Client.run
+
+    def noted(client: distributed.Client, *arguments: Any, **options: Any) -> Any:
+        asked.extend(options["workers"])
+        return run(client, *arguments, **options)
+
+    monkeypatch.setattr(distributed.Client, "run", noted)
     os.kill(pids[silent], signal.SIGSTOP)
     try:
         answer = CliRunner().invoke(main, ["doctor", "--scheduler", cluster.address, "--json"])
@@ -167,6 +177,9 @@ def test_doctor_names_a_worker_that_does_not_answer(cluster: Operated, connected
     first, second = report["advice"]
     assert first.startswith(f"worker {silent} ({silent}) does not answer")
     assert "a graph on all workers would wait" in second
+    # Dask's own question, for the versions, is the only one that the silent worker gets.
+    assert report["silent"] == [silent]
+    assert set(asked) == pids.keys() - {silent}
 
 
 def test_doctor_names_versions_that_differ() -> None:

@@ -1,8 +1,10 @@
 """Memory that clients left behind returns to the system, and a worker that Dask pauses is told by name."""
 
+import contextlib
 import importlib
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -12,10 +14,13 @@ from distributed.core import Status
 
 import dbfs
 from dbfs.base.records import WorkerState
+from dbfs.cluster import lookout
 from dbfs.cluster.connect import roster
+from dbfs.cluster.worker_states import ListNotReady
 from dbfs.errors import DeadlineExceededError, GraphTooLargeError, NoRoomForLabelsError
 from dbfs_workers.base import memory_room
 from dbfs_workers.base.memory_room import resident_bytes, room_for, usable_share
+from dbfs_workers.serving import rpc
 from tests.support.waiting import eventually
 
 UNSPILLED = {f"distributed.worker.memory.{what}": False for what in ("target", "spill")}
@@ -125,6 +130,49 @@ def test_a_paused_worker_makes_runs_and_its_tasks_wait_by_name(client: distribut
         finally:
             client.run(set_status, "running", workers=[address])
         assert graph.bfs(0, engine="taskgraph", validate=True).depth == 39
+
+
+def test_the_calls_of_a_client_that_wait_ask_in_one_message(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, send, now = [], rpc.send, 1000.0
+
+    async def noted(server: Any, message: rpc.Message[Any], seconds: float) -> rpc.Envelope | None:
+        if isinstance(message, ListNotReady):
+            asked.append(message.graph_ids)
+        return await send(server, message, seconds)
+
+    monkeypatch.setattr(rpc, "send", noted)
+    monkeypatch.setattr(lookout, "time", SimpleNamespace(monotonic=lambda: now))
+    with dbfs.load("path:n=40", client=client) as one, dbfs.load("path:n=40", client=client) as other:
+        address, ready = one.gang.addresses[:2]
+        client.run(set_status, "paused", workers=[address])
+        try:
+            eventually(lambda: states(client)[address], lambda state: state is WorkerState.PAUSED)
+            whom: list[Any] = [one.record.graph_id, other.record.graph_id, [address], [ready]]
+            calls = [lookout.Lookout() for _ in whom]
+
+            def told() -> list[bool]:
+                for call in calls:
+                    call.look(client)
+                return [f"({address}), paused" in call.why for call in calls]
+
+            with contextlib.ExitStack() as waits:
+                for call, of_call in zip(calls, whom, strict=True):
+                    waits.enter_context(call.over(of_call))
+                asked.clear()
+                assert (told(), asked) == ([False] * 4, [])
+                now += lookout._ASK_SECONDS
+                eventually(told, lambda found: found == [True, True, True, False])
+                assert asked == [tuple(sorted(whom[:2]))]
+                now += lookout._ASK_SECONDS
+                told()
+                calls.append(lookout.Lookout())
+                waits.enter_context(calls[-1].over([address]))
+                # A call that has just begun takes no answer to a question of before.
+                eventually(told, lambda found: found == [True, True, True, False, False] and len(asked) == 2)
+        finally:
+            client.run(set_status, "running", workers=[address])
 
 
 def test_a_full_worker_refuses_a_graph_by_name() -> None:

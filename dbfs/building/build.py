@@ -92,8 +92,8 @@ def estimate(
         GraphTooLargeError: there are more vertices than internal ids.
         InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
             ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes;
-            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` with the other
-            options.
+            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` or the storage with
+            the other options.
         InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer, or ``options`` are no
             ``BuildOptions``.
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
@@ -128,6 +128,7 @@ def estimate(
         if isinstance(listed, SavedEdges):
             laid_out = layout(listed, laid_out)
         needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
+        require_storage(listed, laid_out, stripe.p, backend, mutable=mutable)
         if mutable:
             needed = _changeable(needed, listed, stripe, m, laid_out, backend)
         sampled = m if listed.m is None else None
@@ -177,7 +178,7 @@ def _changeable(
 ) -> Estimate:
     """Return an estimate with the memory that updates need."""
     copies = 2 if HostBuilder.stores_twice(edges, options) else 1
-    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend)
+    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend, options.storage)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
@@ -292,6 +293,25 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
         raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
     elif options.room and options.order == "degree":
         raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
+
+
+def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool) -> None:
+    """Refuse a storage that the other options do not go with. Errors as for ``load``."""
+    if options.storage == "csr":
+        return
+    if not mutable:
+        raise InvalidOptionError(
+            "storage='pages' is for graphs that updates may change: it needs mutable=True. A strategy with "
+            "storage=pages copies other graphs to pages itself"
+        )
+    if (p, backend) != (1, "cuda"):
+        here = f"{p} rank{'s' if p > 1 else ''} with backend={backend!r}"
+        raise InvalidOptionError(
+            f"storage='pages' needs one GPU, dbfs.load(..., ranks=1, backend='cuda'), not {here}; mutable=True alone "
+            "takes updates on any ranks"
+        )
+    if HostBuilder.stores_twice(edges, options):
+        raise InvalidOptionError("storage='pages' holds out-edges only: it does not go with in_edges=True")
 
 
 def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:

@@ -27,6 +27,7 @@ from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.readers.source import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import EdgeInputError, InvalidOptionError
+from dbfs.lab import CHOICES
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.pieces import GeneratedPiece, Piece
 from dbfs_workers.features.grid.grid import Grid
@@ -130,7 +131,9 @@ class BuildOptions:
             allows; ``2d:1x4`` has one row of 4 columns, ``2d:1xp`` one row of all ranks. ``auto``, in an estimate only,
             for the one that ``load`` would take: see ``building.layout``.
 
-    Raise ``InvalidOptionError`` if the order, the ids or the layout are unknown.
+        storage: ``pages`` keeps the rows on linked pages on one GPU: see ``load``.
+
+    Raise ``InvalidOptionError`` if the order, the ids, the layout or the storage are unknown.
     """
 
     in_edges: bool = False
@@ -139,6 +142,7 @@ class BuildOptions:
     ids: str = "given"
     room: int = 0
     layout: str = "1d"
+    storage: str = "csr"
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):
@@ -150,6 +154,8 @@ class BuildOptions:
                 f"unknown layout {self.layout!r}; choose one of {', '.join((*LAYOUTS, AUTO))}, or the rows and columns "
                 "of a grid, such as 2d:1x4"
             )
+        if self.storage not in CHOICES["storage"]:
+            raise InvalidOptionError(f"unknown storage {self.storage!r}; choose one of {', '.join(CHOICES['storage'])}")
 
     @property
     def in_grid(self) -> bool:

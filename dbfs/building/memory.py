@@ -24,6 +24,7 @@ from dbfs_workers.building.pieces import batches_of
 from dbfs_workers.features.grid import grid as grids
 from dbfs_workers.features.grid import scratch as grid_scratch
 from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.lab import pages as linked
 from dbfs_workers.features.living import row_versions
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.search.cuda import failures, sizes
@@ -75,7 +76,8 @@ class Estimate:
         update: most bytes that the versions of a living graph take, on top of the partition. On CPUs: ``pages`` of the
             version in use, once an update has moved the rows to pages, and ``next pages`` while an update makes all
             rows anew, and ``later ids`` for as many new ids as the graph has room. On GPUs: ``next version``, a second
-            partition. The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
+            partition; with ``storage="pages"`` the linked ``pages``, and ``copy`` while a version is copied for the
+            engines. The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
         layout: as of ``BuildOptions``, but never ``auto``.
         ranks: number of ranks.
         why: why ``layout="auto"`` takes that layout; empty if the layout was given.
@@ -283,7 +285,9 @@ def estimate_grid_on_gpu(stripe: Stripe, grid: Grid, directed_edges: int, *, in_
     return Estimate(partition, {}, run, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
-def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str) -> Estimate:
+def with_updates(
+    needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str, storage: str
+) -> Estimate:
     """Return the estimate of a rank whose graph updates may change.
 
     Args:
@@ -292,11 +296,14 @@ def with_updates(needed: Estimate, stripe: Stripe, directed_edges: int, copies: 
         directed_edges: number of edges stored once.
         copies: 2 if each edge is also stored by its end, else 1.
         backend: ``cpu`` or ``cuda``.
+        storage: ``csr``, or ``pages`` for linked pages.
     """
     m_local = -(-directed_edges // stripe.p)
     if backend == "cuda":
-        version = sum(sizes.partition(stripe, m_local, in_edges=copies == 2).values())
-        updated = replace(needed, update={"next version": version})
+        update = {"next version": sum(sizes.partition(stripe, m_local, in_edges=copies == 2).values())}
+        if storage == "pages":
+            update = linked.most_bytes(stripe.n_local, m_local)
+        updated = replace(needed, update=update)
         return replace(updated, peaks=(updated.peak_bytes,))
     pages = copies * row_versions.most_bytes(stripe.n_local, m_local)
     # The pages take the place of the CSR.

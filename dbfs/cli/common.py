@@ -36,6 +36,7 @@ from dbfs.edges.generate.specs import GENERATORS
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, MissingFileError, OutputError
+from dbfs.lab import CHOICES
 from dbfs_workers.base.text import printable
 from dbfs_workers.ids.table import INTEGER, IdType
 
@@ -110,6 +111,14 @@ layout_option = click.option(
     show_default=True,
     callback=_checked_layout,
     help="1d: a rank has the edges of its vertices. 2d: a block of a grid. auto: the faster that fits.",
+)
+
+
+storage_option = click.option(
+    "--storage",
+    type=click.Choice(CHOICES["storage"]),
+    default="csr",
+    help="pages: linked pages, on one GPU; --mutable.",
 )
 
 

@@ -28,6 +28,7 @@ from dbfs.errors import DbfsError
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListWorkers, TryGang
 from dbfs_workers.base.gpus import own_gpu
+from dbfs_workers.base.text import printable
 from dbfs_workers.serving.ports import OpenPort
 
 STYLES = {CheckState.OK: "green", CheckState.MISSING: "yellow", CheckState.OPEN: "yellow", CheckState.FAILED: "red"}
@@ -234,7 +235,10 @@ def examine_cluster(client: distributed.Client) -> ClusterReport:
     if unlimited:
         advice.append(f"workers without a memory limit: {unlimited}. There a graph that is too large is not refused")
     backend, exchange = (None, None) if formed is None else (formed.backend, formed.exchange)
-    found_ports, silent = ports.of_cluster(client, addresses)
+    # Who did not answer before, or has another version, is not asked again.
+    asked = [address for address in addresses if address in gpus]
+    found_ports, silent = ports.of_cluster(client, asked)
+    silent += [printable(address) for address in addresses if address not in gpus]
     if open_ports := ports.advice(found_ports):
         advice.append(f"ports: {open_ports}")
     return ClusterReport(

@@ -19,6 +19,7 @@ from dbfs.cli.common import (
     order_option,
     print_json,
     reader_options,
+    storage_option,
     table_of,
 )
 from dbfs.edges import generate
@@ -48,6 +49,7 @@ from dbfs_workers.search.backends import BACKENDS
 )
 @click.option("--mutable", is_flag=True, help="Count what updates need as well.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later; needs --mutable.")
+@storage_option
 @reader_options
 @click.option("--vertices", type=click.IntRange(0), help="Number of distinct ids, for a file whose ids are numbered.")
 @json_option
@@ -63,6 +65,7 @@ def estimate(
     memory: str | None,
     mutable: bool,
     room: int,
+    storage: str,
     vertices: int | None,
     as_json: bool,
     **reading: Any,
@@ -81,10 +84,11 @@ def estimate(
       dbfs estimate kronecker:scale=26 --ranks 4 --hosts 2
       dbfs estimate kronecker:scale=30 --ranks 2 --backend cuda --memory 139GiB
       dbfs estimate kronecker:scale=24 --ranks 2 --mutable --room 100000
+      dbfs estimate kronecker:scale=24 --ranks 1 --backend cuda --mutable --storage pages
       dbfs estimate follows.parquet --ranks 4 --vertices 50000000
       dbfs estimate web.txt --ranks 4 --vertices 1000000
     """
-    options = BuildOptions(in_edges, order, room=room, layout=layout)
+    options = BuildOptions(in_edges, order, room=room, layout=layout, storage=storage)
     needed = dbfs.estimate(
         edges_of(graph, reading, directed),
         ranks,

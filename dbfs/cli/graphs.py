@@ -29,11 +29,11 @@ from dbfs.cli.common import (
     print_json,
     print_results,
     reader_options,
+    storage_option,
 )
 from dbfs.display import tables
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, RunNotFoundError
-from dbfs.lab import CHOICES
 from dbfs_workers.base.text import counted, printable
 
 
@@ -49,12 +49,7 @@ from dbfs_workers.base.text import counted, printable
 @layout_options
 @click.option("--mutable", is_flag=True, help="Allow dbfs insert and dbfs delete.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later.")
-@click.option(
-    "--storage",
-    type=click.Choice(CHOICES["storage"]),
-    default="csr",
-    help="pages: linked pages, on one GPU; --mutable.",
-)
+@storage_option
 @cluster_option
 @json_option
 def load(

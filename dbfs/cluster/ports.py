@@ -16,13 +16,14 @@ import distributed
 import psutil
 
 from dbfs.cluster.awaiting import sync
-from dbfs.cluster.gang import run_within
+from dbfs.cluster.gang import answers_within
 from dbfs_workers.base.text import printable
 from dbfs_workers.serving import ports
 from dbfs_workers.serving.ports import LINES, OTHER, WEB, OpenPort, Reach
 
 # Seconds that a process has to list its ports: a stopped one must not hold up the list of the others.
 _ANSWER_SECONDS: Final = 3.0
+_SCHEDULER: Final = "the scheduler"
 # Seconds in which Dask greets a connection without TLS.
 _GREETING_SECONDS: Final = 0.5
 # Ports of one kind that are shown.
@@ -37,15 +38,15 @@ _LOCK: Final = re.compile(r"(scheduler|worker)-\w+\.dirlock$")
 
 
 def of_cluster(client: distributed.Client, workers: Sequence[str]) -> tuple[list[OpenPort], list[str]]:
-    """Return the open ports of a scheduler and of workers, and the processes that did not tell theirs.
+    """Return the open ports of a scheduler and of workers of this version, and the processes that did not tell theirs.
 
-    Those are stopped, or have no dbfs of this version.
+    Those are stopped, or the scheduler has no dbfs of this version.
     """
     answers = sync(client, _ask, client, workers)
-    silent = [printable(name) for name, answer in answers.items() if isinstance(answer, BaseException)]
+    silent = [printable(name) for name in (_SCHEDULER, *workers) if name not in answers]
     found: dict[tuple[str, str, int], OpenPort] = {}
     for answer in answers.values():
-        for port in () if isinstance(answer, BaseException) else answer:
+        for port in answer:
             at = (port.process, port.address, port.port)
             # Of several workers in one process each knows its own ports.
             if at not in found or found[at].of == OTHER:
@@ -53,20 +54,13 @@ def of_cluster(client: distributed.Client, workers: Sequence[str]) -> tuple[list
     return list(found.values()), silent
 
 
-async def _ask(client: distributed.Client, workers: Sequence[str]) -> dict[str, list[OpenPort] | BaseException]:
-    async def of_scheduler() -> list[OpenPort]:
+async def _ask(client: distributed.Client, workers: Sequence[str]) -> dict[str, list[OpenPort]]:
+    answers = await answers_within(_ANSWER_SECONDS, client, ports.of_worker, workers=workers)
+    # Of another version, the scheduler may not have the function.
+    with contextlib.suppress(Exception):
         async with asyncio.timeout(_ANSWER_SECONDS):
-            answer: list[OpenPort] = await client.run_on_scheduler(ports.of_scheduler)
-        return answer
-
-    async def of_worker(address: str) -> list[OpenPort]:
-        answer: dict[str, list[OpenPort]]
-        answer = await run_within(_ANSWER_SECONDS, client, ports.of_worker, workers=[address])
-        return answer[address]
-
-    asked = (of_scheduler(), *(of_worker(address) for address in workers))
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    return dict(zip(("the scheduler", *workers), answers, strict=True))
+            answers[_SCHEDULER] = await client.run_on_scheduler(ports.of_scheduler)
+    return answers
 
 
 def of_this_machine() -> list[OpenPort]:

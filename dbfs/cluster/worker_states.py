@@ -12,14 +12,20 @@ class SchedulerMessage(Message[A_co]):
 
 @dataclass(frozen=True)
 class ListWorkers(SchedulerMessage[list[WorkerStatus]]):
-    """Return the workers in the order in which they become ranks.
+    """Return the workers in the order in which they become ranks."""
+
+
+@dataclass(frozen=True)
+class ListNotReady(SchedulerMessage[dict[str, tuple[WorkerStatus, ...]]]):
+    """Return the late and the paused workers by graph id: those that keep the graph's runs from their ends.
+
+    Those of the whole cluster come under an empty id.
 
     Attributes:
-        graph_id: a graph: then the late and the paused workers that its runs wait for, and no others. Empty for all
-            workers.
+        graph_ids: the graphs.
     """
 
-    graph_id: str = ""
+    graph_ids: tuple[str, ...]
 
 
 def rank_order(address: str) -> tuple[int, str]:

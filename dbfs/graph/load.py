@@ -18,7 +18,7 @@ from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
 from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, GraphRecord
 from dbfs.base.units import format_bytes
-from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable
+from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable, require_storage
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
@@ -33,7 +33,6 @@ from dbfs.features.living.living import Updates
 from dbfs.features.saved.building import with_mapping
 from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
-from dbfs.lab import CHOICES
 from dbfs.service.client import ServiceClient, error_words
 from dbfs.service.messages import AddGraph, ChooseBackend, EndLoad, ListGraphs, OpenGraph, Reserve
 from dbfs_workers.base.received import require
@@ -180,11 +179,13 @@ def load(
         tell_left_out(listed)
         listed = with_mapping(listed, mapped, shared=client.cluster is None)
         given = "given" if ids == "string" else ids
-        options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout)
+        options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
         gang = Gang(client, roster(client, ranks, timeout=deadline))
         chosen = choose_backend(gang, backend)
         options = _laid_out(listed, gang, options, chosen, mutable=mutable)
-        _require_storage(storage, gang.p, chosen, mutable=mutable)
+        require_storage(listed, options, gang.p, chosen, mutable=mutable)
+        if storage == "pages":
+            _require_exchange("storage='pages'", ("auto", "cuda_ipc"), config.choice("exchange", EXCHANGES))
         shown = listed.name if name is None else name
         with _reserved(gang, graph_id, name, replace):
             if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
@@ -315,26 +316,6 @@ def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, 
         options = replaced(options, layout=taken.layout)
     require_changeable(edges, options, mutable)
     return options
-
-
-def _require_storage(storage: str, p: int, backend: str, *, mutable: bool) -> None:
-    """Refuse a storage that the other options do not go with. Errors as for ``load``."""
-    if storage not in CHOICES["storage"]:
-        raise InvalidOptionError(f"unknown storage {storage!r}; choose one of {', '.join(CHOICES['storage'])}")
-    if storage == "csr":
-        return
-    if not mutable:
-        raise InvalidOptionError(
-            "storage='pages' is for graphs that updates may change: it needs mutable=True. A strategy with "
-            "storage=pages copies other graphs to pages itself"
-        )
-    if (p, backend) != (1, "cuda"):
-        here = f"{p} rank{'s' if p > 1 else ''} with backend={backend!r}"
-        raise InvalidOptionError(
-            f"storage='pages' needs one GPU, dbfs.load(..., ranks=1, backend='cuda'), not {here}; mutable=True alone "
-            "takes updates on any ranks"
-        )
-    _require_exchange("storage='pages'", ("auto", "cuda_ipc"), config.choice("exchange", EXCHANGES))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.cluster.worker_states import ListNotReady as ListNotReady
 from dbfs.cluster.worker_states import ListWorkers as ListWorkers
 from dbfs.cluster.worker_states import SchedulerMessage as SchedulerMessage
 from dbfs.errors import DbfsError

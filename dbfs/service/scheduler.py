@@ -48,6 +48,7 @@ from dbfs.service.messages import (
     GetProgress,
     Led,
     ListGraphs,
+    ListNotReady,
     ListRuns,
     ListWorkers,
     OpenGraph,
@@ -170,12 +171,18 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
 
     @ListWorkers.handler
-    async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:
+    async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:  # noqa: ARG002
         """See ``ListWorkers``."""
-        if not message.graph_id:
-            return self.watch.statuses(sorted(self.scheduler.workers, key=rank_order))
-        graph = self.graphs.get(message.graph_id)
-        return [] if graph is None else list(self.blocking(frozenset(graph.record.addresses)))
+        return self.watch.statuses(sorted(self.scheduler.workers, key=rank_order))
+
+    @ListNotReady.handler
+    async def list_not_ready(self, message: ListNotReady) -> dict[str, tuple[WorkerStatus, ...]]:
+        """See ``ListNotReady``."""
+        found = {"": self.watch.not_ready(self.scheduler.workers)}
+        for graph_id in message.graph_ids:
+            graph = self.graphs.get(graph_id)
+            found[graph_id] = () if graph is None else self.blocking(frozenset(graph.record.addresses))
+        return found
 
     def blocking(self, workers: frozenset[str]) -> tuple[WorkerStatus, ...]:
         """Return the workers that keep a run from its end: late or paused ones of its own, or of a run before it."""

@@ -137,7 +137,9 @@ def test_a_run_that_was_cut_goes_on_with_the_next_graph(
     tmp_path: Path, client: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, file = tmp_path / "plan.yaml", tmp_path / "lab.json"
-    plan.write_text("graphs: [path:n=20, path:n=30]\nstrategies: [sequential, scipy]\nsources: 1\nbackend: cpu\n")
+    plan.write_text(
+        "graphs: [path:n=20, path:n=30]\nstrategies: [sequential]\nsources: 1\nbackend: cpu\npredecessors: both\n"
+    )
     words = ["bench", "lab", "--plan", str(plan), "--json", str(file), "--scheduler", client.scheduler.address]
     measure, cut = lab._measure, [3]
 

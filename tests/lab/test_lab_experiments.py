@@ -1,10 +1,17 @@
 """The experiments of Merrill 2012, section 4, by the emulator of a GPU."""
 
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks import lab_page
-from benchmarks.lab_experiments import KERNELS, measure
+from benchmarks import lab_experiments, lab_page
+from benchmarks.lab_experiments import COUNTED, KERNELS, Experiment, measure, read
+from benchmarks.lab_results import LabRate
+from benchmarks.runner import Results, revision
+from dbfs.errors import FormatError
 from dbfs_workers.features.lab.strategies import GATHERING
 from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import graphs, oracle
@@ -26,6 +33,69 @@ def test_the_experiments_of_a_level_look_at_all_its_edges() -> None:
         assert (one.levels, one.edges) == (3, int(np.sort(edges)[-3:].sum()))
         assert set(one.rates) == {"expand", *KERNELS}
         assert all(rate > 0 for rate in one.rates.values())
+
+
+def test_what_was_counted_is_added_to_rates_of_the_same_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, largest, counters = (tmp_path / name for name in ("rates.json", "largest.json", "counters.csv"))
+    measured = []
+
+    def of_graph(graph: str, levels: int | None, _: int) -> list[Experiment]:
+        measured.append(graph)
+        if graph == "cut" and len(measured) == 2:
+            raise KeyboardInterrupt
+        times = dict.fromkeys(COUNTED, 0.5)
+        return [Experiment(graph, gathering, levels or 9, 100, times) for gathering in GATHERING]
+
+    monkeypatch.setattr(lab_experiments, "_of_graph", of_graph)
+
+    def run(*words: object) -> None:
+        monkeypatch.setattr(sys, "argv", ["lab_experiments", *map(str, words)])
+        lab_experiments.main()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(rates, "one", "cut")
+    run(rates, "one", "cut")
+    assert measured == ["one", "cut", "cut"]
+    run("--levels", "1", largest, "one")
+    figures = (1000 * (1 + at) for at in range(2 * len(COUNTED) * len(GATHERING)))
+    counters.write_text('"Metric Value"\n' + "\n".join(f'"{figure:,}"' for figure in figures))
+    run(rates, "--counted", largest, counters)
+    found, facts = read(rates)
+    assert (facts["revision"], len(found)) == (revision(), 2 * len(GATHERING))
+    assert found[1].bytes_per_edge == {kernel: 90 + 20 * at for at, kernel in enumerate(COUNTED)}
+    assert found[1].instructions_per_byte["expand"] == round(10 / 9, 2)
+    assert found[-1].bytes_per_edge == {}
+    largest.write_text(largest.read_text().replace(facts["revision"], "0000000"))
+    with pytest.raises(FormatError, match="count at the revision of the rates"):
+        run(rates, "--counted", largest, counters)
+
+
+def test_the_page_has_tables_for_results_that_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RATES", "PREDECESSORS", "UNIFORM", "EXPERIMENTS", "TILES", "EVERY"):
+        monkeypatch.setattr(lab_page, name, tmp_path / f"{name.lower()}.json")
+    empty = lab_page.tables()
+    assert "Section 4.1" not in empty
+    assert "Every strategy" not in empty
+    assert "revision" not in empty
+    ways = ("hybrid:grid=c2050,items=1,tiles=share", "hybrid:grid=c2050,items=1,tiles=steal")
+    ways += ("two-phase:tiles=share", "two-phase:tiles=steal", "two-phase:tiles=oversubscribe")
+    rates = [
+        LabRate("corpus:cage15", 7, 9, way, "cuda", mteps=1000.0 * (1 + at), expansion=1 + at / 100)
+        for at, way in enumerate(ways)
+    ]
+    rates[-1] = replace(rates[-1], missing="overflow")
+    for file in (lab_page.TILES, lab_page.EVERY):
+        with Results("lab", file, machine="a GPU") as results:
+            results.take("rates", rates, lambda _: [])
+    made = lab_page.tables()
+    assert f"| `tiles.json` | `{revision()}` | a GPU |" in made
+    assert "| share / steal / oversubscribe | hybrid, C2050's threads | two-phase |" in made
+    assert "| `cage15` | 1.00 / 1.01 | 1.02 / 1.03 / overflow |" in made
+    assert "| `cage15` | 1 / 2 | 3 / 4 / overflow |" in made
+    assert "| strategy | `cage15` |" in made
+    assert "| `two-phase:tiles=steal` | 4 |" in made
 
 
 def test_the_page_beside_the_paper_has_the_saved_results() -> None:

@@ -15,7 +15,7 @@ from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
 from dbfs_workers.features.lab import enact
 from dbfs_workers.features.lab.device import Device, Gpu
 from dbfs_workers.features.lab.enactor import policy_constants
-from dbfs_workers.features.lab.pages import LinkedPages
+from dbfs_workers.features.lab.pages import LinkedPages, most_bytes
 from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import oracle
@@ -195,3 +195,16 @@ def test_the_rates_need_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = CliRunner().invoke(main, ["bench", "lab-updates"])
     assert answer.exit_code == 1
     assert "dbfs bench lab-updates needs a GPU" in answer.stderr
+
+
+@pytest.mark.parametrize("degree", [1, 2, 40])
+def test_pages_take_no_more_than_the_estimate(degree: int) -> None:
+    offsets = degree * np.arange(ROWS + 1, dtype=np.int64)
+    spare = int(0.25 * ROWS * -(-degree // 31))
+    pages = LinkedPages(EmulatedGpu(), offsets, np.resize(np.arange(ROWS, dtype=np.uint32), offsets[-1]), spare)
+    columns = int(offsets[-1])
+    most = most_bytes(ROWS, columns)
+    # The pool has pages that no row gets: a warp reads beyond the last one.
+    taken = pages.nbytes + 31 * 4 + 32 * 128
+    assert taken <= most["pages"] < 1.3 * taken
+    assert most["copy"] >= sum(array.nbytes for array in pages.csr()) + 16 * columns

@@ -11,7 +11,7 @@ from benchmarks.lab_results import LabRate
 from benchmarks.lab_updates import PageRates
 from benchmarks.plan import find, read
 from benchmarks.rates import Rates, ScalingPlan
-from benchmarks.runner import Results
+from benchmarks.runner import Results, revision
 
 
 def test_the_page_has_the_saved_results() -> None:
@@ -87,12 +87,13 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "| `cage15` | 0.5 / 2.5 / 7.25 |" in made
     assert "| graph | 64 x 1 | 256 x 2 | 256 x 4 |" in made
     assert "| `cage15` | 0.55 | 1.00 | 1.10 |" in made
-    assert "| `rmat.2Mv.128Me` | `row-scan` | cuda, 2 x 2 | 2 | 2.00 |" in made
+    assert f"| `rmat.2Mv.128Me` | `row-scan` | cuda, 2 x 2 | 2 | 2.00 | {revision()} |" in made
+    assert f"| `krajecki_grid_gpus.json` | `{revision()}` | GPUs |" in made
     assert "| `rmat.2Mv.128Me` | `row-scan` | distances | 1 | overflow | 2, 2.00 (25% with peers) |" in made
     assert "| `rmat.2Mv.128Me` | `row-scan` | predecessors | 0.5 |  |  |" in made
     assert "| `cage15` | 1,048,576 | 123 | 568 | 1.50 |" in made
-    assert "| Kronecker, weak, auto | cpu, shared_memory | 4 | 2.5 | 0.625 |" in made
-    assert "| Kronecker, weak, row-scan | cpu, nccl, 2x2 | 4 | 2.5 | 0.625 |" in made
+    assert f"| Kronecker, weak, auto | cpu, shared_memory | 4 | 2.5 | 0.625 | {revision()} |" in made
+    assert f"| Kronecker, weak, row-scan | cpu, nccl, 2x2 | 4 | 2.5 | 0.625 | {revision()} |" in made
 
 
 def saved(file: Path, benchmark: str, rows: Sequence[object], **facts: str) -> None:

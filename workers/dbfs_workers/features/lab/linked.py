@@ -17,7 +17,7 @@ import numpy as np
 from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
 from dbfs_workers.features.lab.device import Gpu
 from dbfs_workers.features.lab.enactor import policy_constants
-from dbfs_workers.features.lab.pages import PAGE_BYTES, Batch, LinkedPages, pages_of
+from dbfs_workers.features.lab.pages import PAGE_BYTES, Batch, LinkedPages, copy_bytes, pages_of
 from dbfs_workers.features.lab.strategies import Policy
 from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.features.living.cuda_versions import MOST_LOGGED, keys_of_batch
@@ -28,8 +28,6 @@ from dbfs_workers.features.living.versions import LivingPartition, Updated, with
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Csr, Partition, require_present
 
-# Bytes of an edge of a copy: a key, the sort's second buffer, and a column.
-_COPY_BYTES = 20
 # Bytes of an edge of a batch: keys, a second buffer, counts, and sums of these.
 _BATCH_BYTES = 80
 
@@ -88,7 +86,7 @@ class LinkedRows:
             if self.latest.version != self.version:
                 raise StaleRunError(f"version {self.version} is gone: its pages have version {self.latest.version} now")
             pages = self.latest.pages
-            needed = 16 * pages.rows + _COPY_BYTES * pages.edges
+            needed = copy_bytes(pages.rows, pages.edges)
             device_memory.require(needed, f"copying version {self.version} from linked pages")
             pages.device = here()
             return Csr(*pages.csr())

@@ -12,6 +12,7 @@ import numpy as np
 from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
 from dbfs_workers.features.lab.device import Device
 from dbfs_workers.features.lab.layout import COUNTERS, PAGE_COLUMNS, LabCounter
+from dbfs_workers.features.living.row_versions import SPARE
 
 PAGE_BYTES: Final = 4 * (PAGE_COLUMNS + 1)
 _NO_PAGE: Final = (1 << 32) - 1
@@ -197,6 +198,19 @@ class LinkedPages:
         given[...] = 0
         counts = device.read(counters)
         return int(counts[LabCounter.QUEUED]), int(counts[LabCounter.LABELLED])
+
+
+def copy_bytes(rows: int, columns: int) -> int:
+    """Return the bytes that ``LinkedPages.csr`` takes: offsets with their sums; keys, the sort's buffer, columns."""
+    return 16 * rows + 20 * columns
+
+
+def most_bytes(rows: int, columns: int) -> dict[str, int]:
+    """Return the most bytes that a graph takes beside its CSR, by part: the pool with its spare pages, and a copy."""
+    # Each row may leave its last page nearly empty.
+    pages = min(columns, rows + columns // PAGE_COLUMNS)
+    pool = (PAGE_BYTES + 4) * (pages + int(SPARE * pages) + _LANES)
+    return {"pages": pool + 8 * rows, "copy": copy_bytes(rows, columns)}
 
 
 def pages_of(degrees: Any) -> int:
