@@ -1,6 +1,6 @@
 """Tasks that query partitions and labels on the workers.
 
-``dbfs.graph`` and ``dbfs.features.batches`` submit these tasks; only the answers travel.
+Clients submit these tasks; only the answers travel.
 """
 
 from __future__ import annotations
