@@ -28,15 +28,15 @@ def dask_setup(server: distributed.Worker | distributed.Scheduler) -> None:
     """Prepare a worker before it joins, or a scheduler before it takes clients. Dask calls this."""
     _log_like_dask("dbfs")
     if isinstance(server, distributed.Scheduler):
+        from dbfs.assembly import scheduler_service
         from dbfs.service.log import GRAPHS
-        from dbfs.service.scheduler import SchedulerService
 
         graphs = logging.getLogger(GRAPHS)
         if graphs.level == logging.NOTSET:
             # So that ``logging: {dbfs: warning}`` keeps loads, unloads and saves.
             graphs.setLevel(logging.INFO)
         # Dask starts the plugins of a scheduler after its preloads.
-        server.add_plugin(SchedulerService(), idempotent=True)
+        server.add_plugin(scheduler_service(), idempotent=True)
         if (catalog := config.get("service.catalog")) not in (None, "none"):
             from dbfs.features.catalog.process import load_catalog
 

@@ -364,6 +364,7 @@ asyncio.run(main())
             dbfs.AsyncGraph,
             {
                 "plot_degrees",
+                "engines",
                 "partition_keys",
                 "python_ids",
                 "vertices_named",

@@ -104,7 +104,9 @@ def test_a_living_graph_in_metrics_and_on_the_page(shown: distributed.Client) ->
     def row(dask_scheduler: distributed.Scheduler) -> dict[str, Any]:
         from dbfs.dashboard import page
 
-        (graph,) = [each for each in dask_scheduler.plugins["dbfs"].graphs.values() if each.record.name == "alive"]
+        (graph,) = [
+            each for each in dask_scheduler.plugins["dbfs"].records.graphs.values() if each.record.name == "alive"
+        ]
         return dict(zip(page._GRAPHS, page._graph_row(graph), strict=True))
 
     with dbfs.load("grid2d:side=30", client=shown, name="alive", mutable=True) as graph:
@@ -125,7 +127,7 @@ def test_a_living_graph_in_metrics_and_on_the_page(shown: distributed.Client) ->
 
 def trail(dask_scheduler: distributed.Scheduler) -> tuple[str, list[int], list[int], list[int], list[bool]]:
     """On the scheduler: what the page would plot."""
-    catalog = dask_scheduler.plugins["dbfs"]
+    catalog = dask_scheduler.plugins["dbfs"].records
     found = trail_of(catalog)
     if found is None:
         return "", [], [], [], []
@@ -152,7 +154,7 @@ def test_plots_of_runs_of_any_depth(client: distributed.Client, n: int) -> None:
 
 def drawn_next(drawn: Trail | None, dask_scheduler: distributed.Scheduler) -> Trail | None:
     """On the scheduler: what a page that is open draws after what it has drawn."""
-    return trail_of(dask_scheduler.plugins["dbfs"], drawn)
+    return trail_of(dask_scheduler.plugins["dbfs"].records, drawn)
 
 
 @pytest.mark.full

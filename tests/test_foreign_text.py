@@ -46,7 +46,7 @@ def shows(client: distributed.Client, graph: dbfs.Graph, name: str) -> None:
     assert "\x1b" not in listed.stdout
     label = name.replace("\\", "\\\\").replace('"', '\\"')
     # The metrics are those of the newest scheduler in this process, and another test may have started one.
-    client.run_on_scheduler(lambda dask_scheduler: metrics.register(dask_scheduler.plugins["dbfs"]))
+    client.run_on_scheduler(lambda dask_scheduler: metrics.register(dask_scheduler.plugins["dbfs"].records))
     assert f'dask_dbfs_graph_vertices{{graph="{label}"}}' in prometheus_client.generate_latest().decode()
     for html in (graph._repr_html_(), dbfs.cluster_state(client=client)._repr_html_()):
         assert "<b onclick" not in html

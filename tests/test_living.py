@@ -294,7 +294,7 @@ def batches_taken(client: distributed.Client) -> int:
     """Return the number of batches that ranks keep for an update to come."""
 
     def taken(dask_worker: distributed.Worker) -> int:
-        return len(dask_worker.plugins["dbfs"].updates._taken)
+        return len(dask_worker.plugins["dbfs"].changes._taken)
 
     return sum(client.run(taken).values())
 

@@ -14,7 +14,7 @@ import pytest
 
 from dbfs.base.records import GraphIds, GraphRecord, RunProgress
 from dbfs.errors import FormatError, InvalidOptionError, StaleRunError, VersionMismatchError
-from dbfs.features.taskgraph.runs import TaskRuns
+from dbfs.features.living.updates import Updates as SchedulerUpdates
 from dbfs.service import messages as scheduler_messages
 from dbfs.service.client_notes import ClientNotes
 from dbfs.service.messages import (
@@ -45,6 +45,7 @@ from dbfs.service.messages import (
     UnloadGraph,
 )
 from dbfs.service.scheduler import SchedulerService
+from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs_workers.base.errors import ResourceError
 from dbfs_workers.base.received import check, require
@@ -64,8 +65,8 @@ from dbfs_workers.serving.messages import (
     ConnectExchange,
     DisconnectExchange,
     DropRankLabels,
-    ForgetBatch,
     ForgetClient,
+    ForgetRun,
     GetGpu,
     GetHost,
     GetRankProgress,
@@ -128,7 +129,7 @@ EXAMPLES: list[Message[Any]] = [
     GetRankProgress("id", 4),
     AbortRun("id", 4, Cause.CANCELLED, "by request"),
     AbortRun("id", 4, Cause.LOST, "lost rank 1", 1),
-    ForgetBatch("run"),
+    ForgetRun("run"),
     PublishRankLabels("id", "run", 0),
     DropRankLabels("id", (("run", 0),)),
     ForgetClient("id", "me"),
@@ -179,7 +180,7 @@ HALVES = [
     (messages_of(worker_messages, WorkerMessage), (WorkerService,)),
     (
         messages_of(scheduler_messages, SchedulerMessage) | FROM_WORKERS | {ListWorkers, ListNotReady},
-        (SchedulerService, Turns, TaskRuns, ClientNotes),
+        (SchedulerService, Turns, TaskRuns, ClientNotes, SchedulerUpdates),
     ),
 ]
 

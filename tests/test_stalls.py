@@ -99,7 +99,7 @@ def test_a_rank_that_commits_late_holds_up_the_next_run_only(there: Processes) -
     """The version is decided when the rank is stopped: the update has its report, and the rank commits later."""
 
     def stop_at_commit(dask_worker: distributed.Worker) -> None:
-        updates = dask_worker.plugins["dbfs"].updates
+        updates = dask_worker.plugins["dbfs"].changes
         put = updates._put
 
         def stop_once(*arguments: object) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dbfs.assembly import ENGINES
 from dbfs.base.progress import bar
 from dbfs.base.units import format_bytes
 from dbfs.cli.common import (
@@ -32,7 +33,7 @@ from dbfs.cli.common import (
 )
 from dbfs.display import tables
 from dbfs.edges.edge_list import EdgeList
-from dbfs.engines import ENGINES
+from dbfs.engines import names
 from dbfs.errors import InvalidVertexError
 from dbfs.graph.result import BFSResult
 from dbfs_workers.base.spec import DIRECTIONS
@@ -57,7 +58,11 @@ from dbfs_workers.ids.table import INTEGERS
     "--direction", type=click.Choice(DIRECTIONS), default="auto", show_default=True, help="Direction of the levels."
 )
 @click.option(
-    "--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="Engine that runs the levels."
+    "--engine",
+    type=click.Choice(names(ENGINES)),
+    default="auto",
+    show_default=True,
+    help="Engine that runs the levels.",
 )
 @click.option("--predecessors", is_flag=True, help="Also record each vertex's parent.")
 @click.option("--max-depth", type=click.IntRange(0), help="Stop at this distance; farther vertices stay unreached.")

@@ -1,24 +1,19 @@
 """The dashboard: a page at ``/dbfs`` on the scheduler's web server, and metrics for Prometheus.
 
-In: the service, read-only (``dbfs.service.scheduler``). Out: tables and plots in a browser, lines of ``/metrics``. The
-page needs Bokeh and the metrics need prometheus_client (the extra ``dashboard``), as Dask's own dashboard does.
-Without them the service works as usual, and ``/dbfs`` says what to install.
+In: the service's records (``dbfs.service.feature.Records``). Out: tables and plots in a browser, lines of
+``/metrics``. The page needs Bokeh and the metrics need prometheus_client (the extra ``dashboard``), as Dask's own
+dashboard does. Without them the service works as usual, and ``/dbfs`` says what to install.
 """
-
-from __future__ import annotations
 
 import importlib.util
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import distributed
 from tornado import web
 
-if TYPE_CHECKING:
-    import distributed
-
-    from dbfs.service.scheduler import SchedulerService
-
+from dbfs.service.feature import Records, SchedulerFeature, ServiceView
 
 logger = logging.getLogger(__name__)
 
@@ -27,26 +22,29 @@ PATH = "/dbfs"
 _INSTALL = "pip install '.[dashboard]' in a clone of dbfs"
 
 
-def install(scheduler: distributed.Scheduler, service: SchedulerService) -> None:
-    """Add the page and the metrics to a running scheduler's server."""
-    for part in (_install_page, _install_metrics):
+class Dashboard(SchedulerFeature):
+    """Adds the page and the metrics to a running scheduler's server, until the scheduler closes."""
+
+    def __init__(self, view: ServiceView) -> None:
+        super().__init__(view)
+        for part in (_install_page, _install_metrics):
+            try:
+                part(view.records)
+            except Exception:
+                # Both use internals of Dask's dashboard, which may change. A traversal must not fail because of that.
+                logger.exception("dbfs: %s failed", part.__name__.strip("_"))
+
+    def close(self) -> None:
+        """Remove the metrics."""
         try:
-            part(scheduler, service)
-        except Exception:
-            # Both use internals of Dask's dashboard, which may change. A traversal must not fail because of that.
-            logger.exception("dbfs: %s failed", part.__name__.strip("_"))
+            from dbfs.dashboard.metrics import forget
+        except ImportError:
+            return
+        forget(self.view.records)
 
 
-def uninstall(service: SchedulerService) -> None:
-    """Remove the metrics of a service whose scheduler closes."""
-    try:
-        from dbfs.dashboard.metrics import forget
-    except ImportError:
-        return
-    forget(service)
-
-
-def _install_page(scheduler: distributed.Scheduler, service: SchedulerService) -> None:
+def _install_page(records: Records) -> None:
+    scheduler = records.scheduler
     if importlib.util.find_spec("bokeh") is None:
         _explain(scheduler, f"The page needs Bokeh where the scheduler runs: {_INSTALL}.")
         return
@@ -60,15 +58,15 @@ def _install_page(scheduler: distributed.Scheduler, service: SchedulerService) -
         return
     from dbfs.dashboard.page import connect
 
-    connect(scheduler, service, dask_pages[0].prefix)
+    connect(records, dask_pages[0].prefix)
 
 
-def _install_metrics(scheduler: distributed.Scheduler, service: SchedulerService) -> None:  # noqa: ARG001
+def _install_metrics(records: Records) -> None:
     try:
         from dbfs.dashboard.metrics import register
     except ImportError:
         return
-    register(service)
+    register(records)
 
 
 def _explain(scheduler: distributed.Scheduler, words: str) -> None:

@@ -14,7 +14,7 @@ from dbfs.base.records import WorkerState
 
 if TYPE_CHECKING:
     from dbfs.service.entries import GraphEntry
-    from dbfs.service.scheduler import SchedulerService
+    from dbfs.service.feature import Records
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
@@ -23,28 +23,28 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
     """The process's one collector. It reports the scheduler that started last, as Dask's own collectors do.
 
     Attributes:
-        service: the service that it reports; None before the first and after the last scheduler.
+        records: those of the service that it reports; None before the first and after the last scheduler.
     """
 
     def __init__(self) -> None:
         super().__init__(None)
         self.subsystem = "dbfs"
-        self.service: SchedulerService | None = None
+        self.records: Records | None = None
 
     def collect(self) -> Iterator[Family]:
         """Yield all metrics; prometheus_client calls this for each request."""
-        service = self.service
-        if service is None:
+        records = self.records
+        if records is None:
             return
-        states = Counter(worker.state for worker in service.watch.statuses(service.scheduler.workers))
+        states = Counter(worker.state for worker in records.watch.statuses(records.scheduler.workers))
         workers = GaugeMetricFamily(self.build_name("workers"), "Workers by state", labels=["state"])
         for state in WorkerState:
             workers.add_metric([state], states[state])
         yield workers
-        yield from self._graphs(service)
-        yield from self._under_way(service)
-        yield from self._told(service)
-        history = service.history
+        yield from self._graphs(records)
+        yield from self._under_way(records)
+        yield from self._told(records)
+        history = records.history
         runs = CounterMetricFamily(self.build_name("runs"), "Runs that are over, by outcome", labels=["outcome"])
         for outcome, count in history.outcomes.items():
             runs.add_metric([outcome], count)
@@ -55,8 +55,8 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             self.build_name("traversal"), "Time that traversals took", value=history.seconds, unit="seconds"
         )
 
-    def _graphs(self, service: SchedulerService) -> Iterator[Family]:
-        yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(service.graphs))
+    def _graphs(self, records: Records) -> Iterator[Family]:
+        yield GaugeMetricFamily(self.build_name("graphs"), "Graphs in the cluster", value=len(records.graphs))
         gauges = {
             "graph_vertices": "Vertices of a graph",
             "graph_edges": "Directed edges stored",
@@ -72,7 +72,7 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         size = GaugeMetricFamily(
             self.build_name("graph"), "Bytes of a rank's partition", labels=["graph", "rank"], unit="bytes"
         )
-        for name, same in _by_name(service).items():
+        for name, same in _by_name(records).items():
             # Graphs that were loaded without a name have their edges' name, which several may share.
             infos = [info for graph in same for info in graph.record.infos]
             values = {
@@ -92,8 +92,8 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         yield from of_graph.values()
         yield from (updated, size)
 
-    def _told(self, service: SchedulerService) -> Iterator[Family]:
-        notes = service.notes
+    def _told(self, records: Records) -> Iterator[Family]:
+        notes = records.notes
         for name, what, counts in (("loads", "Loads", notes.loads), ("saves", "Saves", notes.saves)):
             family = CounterMetricFamily(
                 self.build_name(name), f"{what} by outcome: {next(iter(counts))}, or the error", labels=["outcome"]
@@ -105,14 +105,14 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
             self.build_name("saved"), "Bytes of the files of all saves", value=notes.saved_bytes, unit="bytes"
         )
         yield CounterMetricFamily(
-            self.build_name("queue_refusals"), "Runs for which the queue had no place", value=service.refusals.count
+            self.build_name("queue_refusals"), "Runs for which the queue had no place", value=records.refusals.count
         )
 
-    def _under_way(self, service: SchedulerService) -> Iterator[Family]:
-        running = [run for run in service.runs if run.started is not None]
+    def _under_way(self, records: Records) -> Iterator[Family]:
+        running = [run for run in records.runs if run.started is not None]
         active = GaugeMetricFamily(self.build_name("runs_active"), "Runs by state", labels=["state"])
         active.add_metric(["running"], len(running))
-        active.add_metric(["waiting"], len(service.runs) - len(running))
+        active.add_metric(["waiting"], len(records.runs) - len(running))
         yield active
         gauges = {
             "run_level": "Level of the run under way",
@@ -129,9 +129,9 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         yield from families
 
 
-def _by_name(service: SchedulerService) -> dict[str, list[GraphEntry]]:
+def _by_name(records: Records) -> dict[str, list[GraphEntry]]:
     named: dict[str, list[GraphEntry]] = {}
-    for graph in service.graphs.values():
+    for graph in records.graphs.values():
         named.setdefault(graph.record.name, []).append(graph)
     return named
 
@@ -139,16 +139,16 @@ def _by_name(service: SchedulerService) -> dict[str, list[GraphEntry]]:
 _collector: Collector | None = None
 
 
-def register(service: SchedulerService) -> None:
+def register(records: Records) -> None:
     """Report this scheduler's service from now on."""
     global _collector
     if _collector is None:
         _collector = Collector()
         prometheus_client.REGISTRY.register(_collector)
-    _collector.service = service
+    _collector.records = records
 
 
-def forget(service: SchedulerService) -> None:
+def forget(records: Records) -> None:
     """Stop reporting a service, whose scheduler closes."""
-    if _collector is not None and _collector.service is service:
-        _collector.service = None
+    if _collector is not None and _collector.records is records:
+        _collector.records = None

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from dbfs.base.records import FinishedRun, WorkerStatus
     from dbfs.service.entries import GraphEntry, RunEntry
-    from dbfs.service.scheduler import SchedulerService
+    from dbfs.service.feature import Records
 
 _REFRESH_MILLISECONDS = 500
 """Milliseconds between two updates of an open page."""
@@ -134,12 +134,13 @@ _TEMPLATE = """{% extends "simple.html" %}
 {% endblock %}"""
 
 
-def connect(scheduler: distributed.Scheduler, service: SchedulerService, prefix: str) -> None:
+def connect(records: Records, prefix: str) -> None:
     """Add the page to a running scheduler's server, and add a link to Dask's pages."""
+    scheduler = records.scheduler
     variables = template_variables(scheduler)
 
-    def document(scheduler: distributed.Scheduler, extra: dict[str, Any], doc: Document) -> None:
-        show(scheduler, service, extra, doc)
+    def document(scheduler: distributed.Scheduler, extra: dict[str, Any], doc: Document) -> None:  # noqa: ARG001
+        show(records, extra, doc)
 
     app = BokehApplication({PATH: document}, scheduler, prefix=prefix, template_variables=variables)
     scheduler.http_application.add_application(app)
@@ -150,9 +151,9 @@ def connect(scheduler: distributed.Scheduler, service: SchedulerService, prefix:
             variables["pages"].append(PATH.strip("/"))
 
 
-def show(scheduler: distributed.Scheduler, service: SchedulerService, extra: dict[str, Any], doc: Document) -> None:  # noqa: ARG001
+def show(records: Records, extra: dict[str, Any], doc: Document) -> None:
     """Fill a new document."""
-    page = Page(service)
+    page = Page(records)
     page.update()
     add_periodic_callback(doc, page, _REFRESH_MILLISECONDS)
     doc.title = "Dask: dbfs"
@@ -165,8 +166,8 @@ def show(scheduler: distributed.Scheduler, service: SchedulerService, extra: dic
 class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
     """The tables and plots of one open page."""
 
-    def __init__(self, service: SchedulerService) -> None:
-        self._service = service
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._drawn: Trail | None = None
         self._head = Div()
         self._graphs = _table(_GRAPHS)
@@ -201,13 +202,13 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
     @without_property_validation  # type: ignore[untyped-decorator]
     def update(self) -> None:
         """Show the present state of the service."""
-        service, history = self._service, self._service.history
-        running = [run for run in service.runs if run.started is not None]
-        size = sum(info.nbytes for graph in service.graphs.values() for info in graph.record.infos)
+        records, history = self._records, self._records.history
+        running = [run for run in records.runs if run.started is not None]
+        size = sum(info.nbytes for graph in records.graphs.values() for info in graph.record.infos)
         words = {
-            "graphs": f"{len(service.graphs):,} ({format_bytes(size)})",
+            "graphs": f"{len(records.graphs):,} ({format_bytes(size)})",
             "runs under way": f"{len(running):,}",
-            "waiting": f"{len(service.runs) - len(running):,}",
+            "waiting": f"{len(records.runs) - len(running):,}",
             "traversals made": f"{history.traversals:,}",
             "edges traversed": f"{history.edges:,}",
             "runs failed": f"{history.outcomes['failed']:,}",
@@ -215,17 +216,17 @@ class Page(DashboardComponent):  # type: ignore[misc]  # distributed is untyped
         }
         head = " · ".join(f"{name} <b>{number}</b>" for name, number in words.items())
         _write(self._head, head)
-        _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in service.graphs.values()])
-        workers = service.watch.statuses(sorted(service.scheduler.workers, key=rank_order))
+        _fill(self._graphs, _GRAPHS, [_graph_row(graph) for graph in records.graphs.values()])
+        workers = records.watch.statuses(sorted(records.scheduler.workers, key=rank_order))
         _fill(self._workers, _WORKERS, [_worker_row(worker) for worker in workers])
-        _fill(self._runs, _RUNS, [_run_row(run, service) for run in service.runs])
+        _fill(self._runs, _RUNS, [_run_row(run, records) for run in records.runs])
         _fill(self._finished, _FINISHED, [_finished_row(run) for run in reversed(history.finished)])
         failed = [(_clock(run.ended), run.run_id[:8], run.graph, _error(run)) for run in reversed(history.failed)]
         _fill(self._failed, _FAILED, failed)
         self._draw()
 
     def _draw(self) -> None:
-        trail = trail_of(self._service, self._drawn)
+        trail = trail_of(self._records, self._drawn)
         if trail is None:
             _write(self._drawing, "No run so far.")
         elif trail is not self._drawn:
@@ -356,10 +357,10 @@ def _worker_row(worker: WorkerStatus) -> tuple[Any, ...]:
     return (*head, *times, worker.memory, worker.memory_limit, ", ".join(worker.graphs))
 
 
-def _run_row(run: RunEntry, service: SchedulerService) -> tuple[Any, ...]:
+def _run_row(run: RunEntry, records: Records) -> tuple[Any, ...]:
     at = run.progress
     seconds = time.time() - (run.started or run.queued)
-    why = waits_for(service.blocking(run.workers))
+    why = waits_for(records.blocking(run.workers))
     head = (run.run_id[:8], run.graph.record.name, "waiting" if run.started is None else "running")
     if at is None:
         return (*head, run.update or f"of {run.traversals:,}", None, "", None, None, "", seconds, why)

@@ -20,7 +20,7 @@ from dbfs_workers.search.reports import COUNT_FIELDS, levels_of_rows
 if TYPE_CHECKING:
     from dbfs.base.records import EarlyEnd, FinishedRun
     from dbfs.service.entries import RunEntry
-    from dbfs.service.scheduler import SchedulerService
+    from dbfs.service.feature import Records
     from dbfs_workers.search.reports import RankReport
 
 # Largest number of points of a plot, and of letters of a graph's name in its title.
@@ -54,11 +54,11 @@ class Trail:
     bottom_up: NDArray[np.bool_]
 
 
-def trail_of(service: SchedulerService, drawn: Trail | None = None) -> Trail | None:
+def trail_of(records: Records, drawn: Trail | None = None) -> Trail | None:
     """Return the trail to draw now: of the oldest run under way that has samples enough, else of the last that ended.
 
     Args:
-        service: the service.
+        records: the service's records.
         drawn: the trail that the page shows; None if it shows none.
 
     Returns:
@@ -66,13 +66,13 @@ def trail_of(service: SchedulerService, drawn: Trail | None = None) -> Trail | N
         there was no run so far.
     """
     key: TrailKey
-    for run in service.runs:
+    for run in records.runs:
         if len(run.trail) >= _FEWEST_SAMPLES:
             key = (run.run_id, run.trail[-1])
             return drawn if drawn is not None and drawn.key == key else _under_way(run, key)
         if drawn is not None and drawn.key[0] == run.run_id:
             return drawn
-    history, early = service.history, service.history.early
+    history, early = records.history, records.history.early
     if early is not None and len(early.looks) >= _FEWEST_SAMPLES:
         key = (early.run.run_id, None)
         return drawn if drawn is not None and drawn.key == key else _ended_early(early, key)

@@ -1,33 +1,40 @@
-"""Engines: two ways to run the levels of a traversal, behind one interface (``Engine``).
+"""Engines: ways to run the levels of a traversal, behind one interface (``Engine``).
 
 In: a gang, a graph's record and a ``RunSpec`` of the traversals. Out: one ``Outcome`` for each; the labels
 stay on the workers. ``choose`` is the only place that selects an engine.
 """
 
+from collections.abc import Callable, Mapping
+
 from dbfs import config
 from dbfs.engines.interface import Engine, LevelReport, Outcome, Progress, PublishedLabels
-from dbfs.engines.resident import ResidentEngine
 from dbfs.errors import InvalidOptionError
-from dbfs.features.taskgraph.engine import TaskGraphEngine
 
-ENGINES = ("auto", "resident", "taskgraph")
+__all__ = ["Engine", "Engines", "LevelReport", "Outcome", "Progress", "PublishedLabels", "choose", "names"]
 
-__all__ = ["ENGINES", "Engine", "LevelReport", "Outcome", "Progress", "PublishedLabels", "choose"]
+Engines = Mapping[str, Callable[[], Engine]]
+"""What makes an engine, by the engine's name; the first engine is what ``auto`` stands for."""
 
 
-def choose(name: str, layout: str) -> Engine:
+def names(engines: Engines) -> tuple[str, ...]:
+    """Return what the option ``engine`` may be."""
+    return ("auto", *engines)
+
+
+def choose(engines: Engines, name: str, layout: str) -> Engine:
     """Return the engine of that name; ``auto`` is that of ``dbfs.engine``.
 
-    ``dbfs.engine`` is ``auto`` by default: the resident engine, since every gang can exchange directly.
+    ``dbfs.engine`` is ``auto`` by default: the first engine.
 
     Raise ``InvalidOptionError`` if there is none, or if it does not have the graph's layout.
     """
-    if name not in ENGINES:
-        raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(ENGINES)}")
+    if name not in names(engines):
+        raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(names(engines))}")
     named = f"engine={name!r}"
     if name == "auto":
-        name = config.choice("engine", ENGINES)
+        name = config.choice("engine", names(engines))
         named = f"dbfs.engine: {name}"
-    if name == "taskgraph" and layout == "2d":
+    engine = engines[next(iter(engines)) if name == "auto" else name]()
+    if engine.stripes_only and layout != "1d":
         raise InvalidOptionError(f"{named} has no 2-D partitions; load the graph with layout='1d'")
-    return TaskGraphEngine() if name == "taskgraph" else ResidentEngine()
+    return engine

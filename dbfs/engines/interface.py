@@ -13,7 +13,6 @@ from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, release
 from dbfs_workers.base.spec import RunSpec
-from dbfs_workers.features.taskgraph.counts import LevelCounts
 from dbfs_workers.serving.reads.messages import KeptLabels
 
 SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
@@ -49,12 +48,6 @@ class LevelReport:
     bytes_sent: int
     seconds: float
     phase_seconds: tuple[dict[str, float], ...]
-
-    @classmethod
-    def total(cls, level: int, direction: str, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
-        """Sum the counts of all ranks for one level."""
-        counts = {name: sum(getattr(rank, name) for rank in ranks) for name in SUMMED}
-        return cls(level, 1, direction, **counts, seconds=seconds, phase_seconds=tuple(rank.seconds for rank in ranks))
 
 
 @dataclass(frozen=True)
@@ -146,9 +139,15 @@ InPositions = Callable[[RunSpec], RunSpec]
 
 
 class Engine(Protocol):
-    """Runs traversals on a gang."""
+    """Runs traversals on a gang.
+
+    Attributes:
+        name: the engine's name.
+        stripes_only: whether it traverses no graph but those whose edges lie in stripes, layout ``1d``.
+    """
 
     name: str
+    stripes_only: bool
 
     def traverse(
         self,

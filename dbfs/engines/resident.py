@@ -32,6 +32,7 @@ class ResidentEngine:
     """See ``dbfs.engines.interface.Engine``. Calls ``progress`` about four times a second, and after the run."""
 
     name = "resident"
+    stripes_only = False
 
     def traverse(
         self,

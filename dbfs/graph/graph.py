@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import distributed
 import numpy as np
@@ -21,6 +21,7 @@ from dbfs.base.units import format_bytes
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.gang import Gang
 from dbfs.cluster.own_process import StaysHere
+from dbfs.engines import Engines
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
@@ -84,9 +85,11 @@ class Graph(StaysHere, GraphCounts):
         layout: the partition of the edges: ``1d`` or ``2d``.
         grid: the ranks' grid of a 2-D partition, with ``rows`` and ``columns``; None in ``1d``.
         record: the service's record of the graph.
+        engines: the engines by name, which the package ``dbfs`` sets, since only the assembly knows all of them.
     """
 
     _inner = StaysHere._inner | {
+        "engines",
         "formed",
         "gang",
         "living",
@@ -100,6 +103,8 @@ class Graph(StaysHere, GraphCounts):
         "take",
         "vertices_named",
     }
+
+    engines: ClassVar[Engines]
 
     def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
         super().__init__(record, formed)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import engines
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.units import format_rate, format_seconds
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
+from dbfs.engines.resident import ResidentEngine
 from dbfs.errors import InvalidOptionError, ResultReleasedError
 from dbfs.features.validation.validate import validate
 from dbfs.graph import tables
@@ -133,7 +133,7 @@ class BFSResult(StaysHere, Tabular):
         place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
         spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
         self.graph.require_loaded()
-        graph, runner = self.graph, engines.choose("resident", self.graph.record.layout)
+        graph, runner = self.graph, ResidentEngine()
         runs = RunSpec.single(spec)
         with graph.living.named():
             (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)

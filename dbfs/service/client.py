@@ -12,9 +12,10 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import distributed
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs.base.calls import public
 from dbfs.base.records import NO_PROGRESS, RunProgress
@@ -104,7 +105,14 @@ def install(client: distributed.Client | None = None) -> None:
 
 
 class ServiceClient:
-    """The client's half of the service, one for each Dask client. ``dbfs.service.messages`` lists the messages."""
+    """The client's half of the service, one for each Dask client. ``dbfs.service.messages`` lists the messages.
+
+    Attributes:
+        scheduler_half: makes the scheduler's half, which is installed there; the package ``dbfs`` sets it, since only
+            the assembly knows all features.
+    """
+
+    scheduler_half: ClassVar[Callable[[], SchedulerPlugin]]
 
     def __init__(self, client: distributed.Client) -> None:
         self._client = weakref.ref(client)
@@ -122,8 +130,6 @@ class ServiceClient:
 
         Errors as for ``install``.
         """
-        from dbfs.service.scheduler import SchedulerService
-
         service, scheduler = _services.get(client), scheduler_id(client)
         if service is None or service._scheduler != scheduler:
             require_open(client)
@@ -131,7 +137,7 @@ class ServiceClient:
                 try:
                     _check_versions(client)
                     # Does nothing if the scheduler has the plugin.
-                    sync(client, client.register_plugin, SchedulerService())
+                    sync(client, client.register_plugin, cls.scheduler_half())
                     break
                 except LateError:
                     raise

@@ -24,14 +24,11 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.service.messages import RunEnd, UpdateReport
-from dbfs_workers.features.living.messages import CommitUpdate
+from dbfs.service.messages import RunEnd
 from dbfs_workers.serving.turns.requests import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000
-# Updates of a graph whose ids are known. Each takes some kilobytes.
-_DECIDED_UPDATES_KEPT = 256
 # Seconds over which a rate counts events.
 _MEAN_SECONDS = 10.0
 
@@ -62,8 +59,6 @@ class GraphEntry:
         retired: those of them whose workers Dask retired.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
-        decided: the reports of the latest updates, by batch id.
-        unsettled: has a rank commit the latest version, if one has yet to do so.
         numbers: serial numbers for the gang's next runs.
         lines: the turn in which rank 0 opened its lines to the other ranks; 0 if the next turn is to open them.
         last_client: id of the client of the last run.
@@ -80,24 +75,18 @@ class GraphEntry:
         self.retired: set[int] = set()
         self.runs = 0
         self.changes = RecentRate()
-        self.decided: dict[str, UpdateReport] = {}
-        self.unsettled: CommitUpdate | None = None
         self.numbers = itertools.count(1)
         self.lines = 0
         self.last_client = ""
         self.revoked = -math.inf
         self.stuck = False
 
-    def decide(self, batch_id: str, report: UpdateReport) -> UpdateReport:
-        """Make the version of an update the graph's; keep the report, and return it."""
-        self.decided[batch_id] = report
-        if len(self.decided) > _DECIDED_UPDATES_KEPT:
-            del self.decided[next(iter(self.decided))]
+    def take(self, record: GraphRecord) -> None:
+        """Make the version of an update the graph's."""
         # A message that comes late must not bring back an earlier version.
-        if report.record.version >= self.record.version:
-            self.changes.add(report.record.updated - self.record.updated)
-            self.record = report.record
-        return report
+        if record.version >= self.record.version:
+            self.changes.add(record.updated - self.record.updated)
+            self.record = record
 
     @property
     def changes_per_second(self) -> float:

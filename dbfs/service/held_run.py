@@ -1,6 +1,6 @@
 """The client's half of a run of Dask tasks: waits for the run's turn, and holds the workers until the run is over.
 
-``dbfs.features.taskgraph.runs`` is the scheduler's half.
+``dbfs.service.task_runs`` is the scheduler's half.
 """
 
 from __future__ import annotations

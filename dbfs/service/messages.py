@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.cluster.worker_states import ListNotReady as ListNotReady
 from dbfs.cluster.worker_states import ListWorkers as ListWorkers
@@ -312,7 +309,7 @@ class Enqueue(SchedulerMessage[Led]):
         traversals: number of traversals; 0 for an update.
         deadline: seconds that the run may take, waiting included.
         holds: whether the client can open a line to rank 0, and so hold the turn.
-        update: kind of the update, one of ``update_spec.KINDS``; empty for traversals.
+        update: kind of the update, as of ``Change``; empty for traversals.
         batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
 
     Raises:
@@ -447,27 +444,17 @@ class DropLabels(SchedulerMessage[None]):
     dropped: tuple[TraversalPlace, ...]
 
 
-# Updates of living graphs.
+# Changes of graphs.
 
 
 @dataclass(frozen=True)
-class UpdateReport:
-    """The effects of an update.
+class ChangeReport:
+    """The effects of a change. A feature adds what its clients get.
 
     Attributes:
         record: the graph as it is now.
-        edges: edges inserted or deleted.
-        refused: duplicates of an insertion, or missing edges of a deletion.
-        first_refused: one of these, as vertices (positions, if the graph is ordered by degree); None if none was.
-        vertices: int64, the vertices inserted or deleted.
-        absent: vertices to delete that were deleted before.
-        applied: whether the graph has the changes; False if ``Change.strict`` refused the whole update.
+        applied: whether the graph has the changes; False if a rank refused the whole change.
     """
 
     record: GraphRecord
-    edges: int
-    refused: int
-    first_refused: tuple[int, int] | None
-    vertices: NDArray[np.int64]
-    absent: int
     applied: bool

@@ -19,12 +19,13 @@ from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
 from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.entries import values_of
-from dbfs.service.messages import Enqueue, TurnGrant, UpdateReport
+from dbfs.service.messages import ChangeReport, Enqueue, TurnGrant
 from dbfs_workers.base.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.search.reports import RankReport
 from dbfs_workers.serving.rpc import Pickled
-from dbfs_workers.serving.turns.requests import Answer, Change, Request, Run, Work
+from dbfs_workers.serving.turns.changes import Change
+from dbfs_workers.serving.turns.requests import Answer, Request, Run, Work
 
 Progress = Callable[[RunProgress], None]
 
@@ -148,7 +149,7 @@ class RunSender:
                     for place in run.dropped:
                         service.drop(graph_id, *place)
 
-    def update(self, graph_id: str, change: Change, deadline: Deadline, of_tasks: str = "") -> UpdateReport:
+    def update(self, graph_id: str, change: Change, deadline: Deadline, of_tasks: str = "") -> ChangeReport:
         """Change a graph: in a turn that this client holds on the gang, else through the scheduler's queue.
 
         Args:
@@ -179,7 +180,7 @@ class RunSender:
             traversals=0,
             deadline=deadline.remaining,
             holds=False,
-            update=change.spec.kind,
+            update=change.kind,
             batch_id=change.batch_id,
         )
         with service.cancelling(run_id):
@@ -280,9 +281,9 @@ class _HeldTurn:
         self.granted = time.monotonic()
 
 
-def _report_of(answer: Answer) -> UpdateReport:
+def _report_of(answer: Answer) -> ChangeReport:
     """Return the report of an update; errors as of ``values_of``."""
-    report: Pickled[UpdateReport] = values_of(answer.ranks)[0]
+    report: Pickled[ChangeReport] = values_of(answer.ranks)[0]
     return report.value()
 
 

@@ -10,13 +10,13 @@ import contextlib
 import itertools
 import pickle
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dbfs import config, dashboard
+from dbfs import config
 from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
 from dbfs.cluster.gang import tidy
 from dbfs.cluster.worker_states import rank_order
@@ -28,11 +28,10 @@ from dbfs.errors import (
     RunNotFoundError,
     WorkerLostError,
 )
-from dbfs.features.living.updates import Updates
-from dbfs.features.taskgraph.runs import TaskRuns
 from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
+from dbfs.service.feature import GraphChanges, Records, SchedulerFeature, ServiceView
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
 from dbfs.service.messages import (
@@ -59,15 +58,16 @@ from dbfs.service.messages import (
     UnloadGraph,
 )
 from dbfs.service.queue import RunQueue
+from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls, all_answers
 from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary
-from dbfs_workers.serving.messages import DropRankLabels, ForgetBatch, ForgetClient, PublishRankLabels
+from dbfs_workers.serving.feature import WorkerFeature
+from dbfs_workers.serving.messages import DropRankLabels, ForgetClient, ForgetRun, PublishRankLabels
 from dbfs_workers.serving.plugin import WorkerService
-from dbfs_workers.serving.rpc import NAME, Pickled, handlers
-from dbfs_workers.serving.turns.notes import EnterUpdate
+from dbfs_workers.serving.rpc import NAME, handlers
 
 _UNFINISHED_STATES = ("waiting", "no-worker", "queued", "processing", "erred")
 # Runs that were cancelled before they came; a message is late by some minutes at most.
@@ -77,6 +77,10 @@ _CANCELLED_RUNS_KEPT = 1024
 class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is untyped
     """The scheduler's half of the service. ``dbfs.service.messages`` documents what a handler does.
 
+    Args:
+        features: what features add to the scheduler.
+        on_workers: what they add to each worker.
+
     Attributes:
         graphs: graphs by graph id, in the order of loading.
         reserved: reservations for graphs that are being built, by graph id.
@@ -85,12 +89,16 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         refusals: runs for which the queue had no place.
         notes: what clients told.
         watch: the states of the workers.
+        records: all of these, for features.
     """
 
     name = NAME
     idempotent = True
 
-    def __init__(self) -> None:
+    def __init__(self, features: Sequence[type[SchedulerFeature]], on_workers: Sequence[type[WorkerFeature]]) -> None:
+        self._feature_types = features
+        self._on_workers = on_workers
+        self._features: tuple[SchedulerFeature, ...] = ()
         self.graphs: dict[str, GraphEntry] = {}
         self.reserved: dict[str, Reservation] = {}
         self.history = History()
@@ -108,14 +116,16 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
         self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
         self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
-        self._updates = Updates(self._workers, self._turns, self.history)
         self.notes = ClientNotes(self.graphs, self.reserved, lambda client: client in scheduler.clients)
-        for service in (self, self._turns, self._task_runs, self.notes):
+        self.records = Records(scheduler, self.graphs, self.runs, self.history, self.refusals, self.notes, self.watch)
+        view = ServiceView(self.records, self._table.get, self._workers, self._turns)
+        self._features = tuple(feature(view) for feature in self._feature_types)
+        self._changes = next((feature for feature in self._features if isinstance(feature, GraphChanges)), None)
+        for service in (self, self._turns, self._task_runs, self.notes, *self._features):
             scheduler.handlers.update(handlers(service))
-        dashboard.install(scheduler, self)
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
         run_watch.watch(scheduler, self.runs, self._workers, self.watch)
-        on_workers = WorkerService(float(config.get("build.memory-share")))
+        on_workers = WorkerService(float(config.get("build.memory-share")), self._on_workers)
         if NAME not in scheduler.worker_plugins:
             await self._workers.install(pickle.dumps(on_workers), self.watch)
 
@@ -181,13 +191,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         found = {"": self.watch.not_ready(self.scheduler.workers)}
         for graph_id in message.graph_ids:
             graph = self.graphs.get(graph_id)
-            found[graph_id] = () if graph is None else self.blocking(frozenset(graph.record.addresses))
+            found[graph_id] = () if graph is None else self.records.blocking(frozenset(graph.record.addresses))
         return found
-
-    def blocking(self, workers: frozenset[str]) -> tuple[WorkerStatus, ...]:
-        """Return the workers that keep a run from its end: late or paused ones of its own, or of a run before it."""
-        ahead = [run.workers for run in self.runs if run.started is not None and run.workers & workers]
-        return self.watch.not_ready(sorted(workers.union(*ahead), key=rank_order))
 
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:
@@ -225,12 +230,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             self._spawn(self._hold_workers(message, begun))
             return Led(None, None, await begun)
-        if message.update and self._task_runs.holds(message.run_id):
+        changes = self._changes if message.update else None
+        if changes is not None and self._task_runs.holds(message.run_id):
             async with self._task_runs.applying(message.run_id, message.client) as run:
-                return await self._updates.apply(run, work, batch_id)
+                return await changes.apply(run, work, batch_id)
         async with self._turn(message) as run:
-            if message.update:
-                led = await self._updates.apply(run, work, batch_id)
+            if changes is not None:
+                led = await changes.apply(run, work, batch_id)
             else:
                 led = await self._turns.lead(run, work, holds=message.holds)
             reports = None if led.answer is None else values_of(led.answer.ranks)
@@ -238,17 +244,12 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 self.history.add(run, RunSummary.of(reports))
         return led
 
-    @EnterUpdate.handler
-    async def enter_update(self, message: EnterUpdate) -> Pickled[Any]:
-        """See ``EnterUpdate``."""
-        return Pickled.of(self._updates.enter(self._table.get(message.graph_id), message))
-
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
         """See ``ListRuns``."""
         running = [run for run in self.runs if run.started is not None and not run.of_tasks]
         await asyncio.gather(*(run_watch.update_progress(run, self._workers, self.watch) for run in running))
-        return [run.status(waits_for(self.blocking(run.workers))) for run in self.runs]
+        return [run.status(waits_for(self.records.blocking(run.workers))) for run in self.runs]
 
     @GetProgress.handler
     async def get_progress(self, message: GetProgress) -> RunProgress | None:
@@ -328,7 +329,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         """Free all graphs, so that Dask warns of no lost data. Dask calls this before the scheduler closes."""
         for graph in self.graphs.values():
             self._table.free(graph)
-        dashboard.uninstall(self)
+        for feature in self._features:
+            feature.close()
 
     def valid_workers_downscaling(
         self,
@@ -378,7 +380,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
         try:
             async with self._queue.turn(run):
-                await self._updates.settle(run)
+                if self._changes is not None:
+                    await self._changes.settle(run)
                 yield run
         finally:
             if run.client not in self.scheduler.clients:
@@ -399,7 +402,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                     self.history.add(run, RunSummary.of(reports))
         except Exception as error:
             if graph is not None:
-                self._spawn(self._workers.call_all(graph.record.addresses, ForgetBatch(message.run_id)))
+                self._spawn(self._workers.call_all(graph.record.addresses, ForgetRun(message.run_id)))
             if not begun.done():
                 begun.set_exception(error)
             elif not isinstance(error, DbfsError):

@@ -21,7 +21,7 @@ def at_each_half(client: distributed.Client, rank: int, half: str, doing: str) -
     """
 
     def change(rank: int, half: str, doing: str, dask_worker: distributed.Worker) -> None:
-        updates = dask_worker.plugins["dbfs"].updates
+        updates = dask_worker.plugins["dbfs"].changes
         vars(updates).pop(half, None)
         do = getattr(updates, half)
         if gate := vars(updates).pop("gate", None):
@@ -44,4 +44,4 @@ def at_each_half(client: distributed.Client, rank: int, half: str, doing: str) -
 
 
 def is_at_its_half(dask_worker: distributed.Worker) -> bool:
-    return hasattr(dask_worker.plugins["dbfs"].updates, "gate")
+    return hasattr(dask_worker.plugins["dbfs"].changes, "gate")

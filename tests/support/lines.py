@@ -15,7 +15,7 @@ from dbfs_workers.base.lines.door import Door
 from dbfs_workers.base.lines.line import Line, new_token
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.living.messages import RankUpdate
-from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.update_spec import UpdateChange, UpdateSpec
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
@@ -30,7 +30,6 @@ from dbfs_workers.serving.turns.requests import (
     Answer,
     Answers,
     BeginUpdate,
-    Change,
     EndUpdate,
     RankRequest,
     Request,
@@ -54,7 +53,7 @@ def opened(door: Door, token: bytes) -> Line:
 def prepared(rank: int) -> RankUpdate:
     """Return what a rank answers that has prepared a version with one more edge."""
     info = PartitionInfo(rank, 1, 100, 0, 0, 1, 1, True)
-    return RankUpdate(info, Stripe(2, 2), 1, 1 - rank, 0, None, np.empty(0, np.int64), 0, 0)
+    return RankUpdate(info, Stripe(2, 2), 1, 0, False, 1 - rank, 0, None, np.empty(0, np.int64), 0)
 
 
 class Calls(GangCalls):
@@ -105,7 +104,7 @@ class Gang:
         updates: by rank, the halves of updates that the rank has made.
         fail_on: by rank and class of a request, the error with which the rank ends such requests.
         fail_after: how many traversals of a run a rank makes before the error of ``fail_on``.
-        refused: edges that each rank refuses in an update.
+        refuses: whether each rank refuses an update.
         hold: rank 0 makes no burst while this is clear.
         stop_after: by a burst's first traversal, how many of its traversals the ranks make, since the turn is revoked
             meanwhile.
@@ -116,7 +115,7 @@ class Gang:
         self.updates: dict[int, list[BeginUpdate | EndUpdate]] = {0: [], 1: []}
         self.fail_on: dict[tuple[int, type[Any]], Exception] = {}
         self.stop_after: dict[int, int] = {}
-        self.fail_after = self.refused = 0
+        self.fail_after, self.refuses = 0, False
         self.hold = threading.Event()
         self.hold.set()
         self.follower = Follower(1, partial(self.make, 1))
@@ -166,7 +165,7 @@ class Gang:
             assert self.hold.wait(10)
         if (error := self.fail_on.get((rank, type(half)))) is not None:
             raise error
-        return replace(prepared(rank), refused=self.refused) if isinstance(half, BeginUpdate) else None
+        return replace(prepared(rank), refuses=self.refuses) if isinstance(half, BeginUpdate) else None
 
 
 def run_of(turn: int, traversals: int = 1) -> Request:
@@ -174,9 +173,9 @@ def run_of(turn: int, traversals: int = 1) -> Request:
     return Request(turn, "run", 5.0, Run(repeated(SPEC, traversals), 0, ()))
 
 
-def update_in(turn: int, deadline: float = 5.0, *, strict: bool = False) -> Request:
+def update_in(turn: int, deadline: float = 5.0) -> Request:
     """Return an update in a turn."""
-    return Request(turn, "run", deadline, Change(BATCH, strict, "batch"))
+    return Request(turn, "run", deadline, UpdateChange(BATCH, False, batch_id="batch"))
 
 
 def send(line: Line, turn: int, traversals: int = 1) -> None:
@@ -184,9 +183,9 @@ def send(line: Line, turn: int, traversals: int = 1) -> None:
     line.send(pickle.dumps(run_of(turn, traversals)), 5.0)
 
 
-def send_update(line: Line, turn: int, deadline: float = 5.0, *, strict: bool = False) -> None:
+def send_update(line: Line, turn: int, deadline: float = 5.0) -> None:
     """Send rank 0 an update."""
-    line.send(pickle.dumps(update_in(turn, deadline, strict=strict)), 5.0)
+    line.send(pickle.dumps(update_in(turn, deadline)), 5.0)
 
 
 def receive(line: Line) -> Answer:

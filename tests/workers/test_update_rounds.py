@@ -18,13 +18,13 @@ from dbfs_workers.base.errors import (
 )
 from dbfs_workers.base.lines.door import Door
 from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.turns.changes import Change
 from dbfs_workers.serving.turns.messages import TurnEnd
 from dbfs_workers.serving.turns.requests import (
     REFUSAL,
     Answer,
     Answers,
     BeginUpdate,
-    Change,
     EndUpdate,
     RankRequest,
     answer_error,
@@ -104,9 +104,9 @@ def test_a_rank_that_cannot_prepare_leaves_the_version_on_all(door: Door, gang: 
 
 
 def test_a_refused_update_is_forgotten(door: Door, gang: Gang) -> None:
-    gang.refused = 3
+    gang.refuses = True
     with closing(opened(door, gang.holder_token)) as line:
-        send_update(line, 1, strict=True)
+        send_update(line, 1)
         found = receive(line)
     assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
     assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
@@ -249,12 +249,12 @@ def test_a_rank_that_goes_in_the_middle_is_named(door: Door, gang: Gang) -> None
 
 
 @pytest.mark.parametrize(
-    ("refused", "prepared_at", "until"), [(0, 1.0, 5.0), (0, 4.95, 4.95 + LATE_SECONDS), (3, 1.0, 5.0)]
+    ("refuses", "prepared_at", "until"), [(False, 1.0, 5.0), (False, 4.95, 4.95 + LATE_SECONDS), (True, 1.0, 5.0)]
 )
-def test_a_rank_that_is_late_in_the_second_round(refused: int, prepared_at: float, until: float) -> None:
+def test_a_rank_that_is_late_in_the_second_round(refuses: bool, prepared_at: float, until: float) -> None:
     """The scheduler has the version by the deadline. No rank commits a refused version."""
     clock = [0.0]
-    request = update_in(1, strict=True)
+    request = update_in(1)
     assert isinstance(request.work, Change)
     asked: list[tuple[BeginUpdate | EndUpdate, float]] = []
 
@@ -262,13 +262,13 @@ def test_a_rank_that_is_late_in_the_second_round(refused: int, prepared_at: floa
         asked.append((half, end))
         if isinstance(half, BeginUpdate):
             clock[0] = prepared_at
-            return [answer_well(replace(prepared(rank), refused=refused)) for rank in (0, 1)]
+            return [answer_well(replace(prepared(rank), refuses=refuses)) for rank in (0, 1)]
         return [answer_well(None), answer_error(LateError("no answer from rank 1"))]
 
     outcome = make_update(request, request.work, "graph", "me", 0.0, ask, lambda: clock[0], lambda: False)
     (first, end), second = asked
     assert (type(first), end) == (BeginUpdate, 5.0)
-    assert second == (FORGET if refused else COMMIT, until)
+    assert second == (FORGET if refuses else COMMIT, until)
     assert outcome.entry is not None
     assert (outcome.errors, outcome.over) == ((), True)
-    assert (outcome.entry.applied, outcome.entry.settled, outcome.entry.torn) == (not refused, bool(refused), "")
+    assert (outcome.entry.applied, outcome.entry.settled, outcome.entry.torn) == (not refuses, refuses, "")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import engines
 from dbfs.base.calls import public
 from dbfs.base.memory import require_room
 from dbfs.base.progress import ProgressOption
@@ -22,7 +21,7 @@ from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Ref, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Outcome
-from dbfs.engines.resident import ResidentLabels
+from dbfs.engines.resident import ResidentEngine, ResidentLabels
 from dbfs.errors import (
     InvalidOptionError,
     InvalidVertexError,
@@ -119,9 +118,7 @@ def batch(
         run = RunSpec(replace(options, run_id=uuid.uuid4().hex, copied=copied), parts)
         outcomes: list[Outcome] = []
         try:
-            outcomes.extend(
-                made for _, made in finished(graph, engines.choose("resident", graph.layout), run, progress)
-            )
+            outcomes.extend(made for _, made in finished(graph, ResidentEngine(), run, progress))
             # An update may come between two groups.
             require_one_version(graph, outcomes[0].version, outcomes[-1].version)
             return BatchResult(graph, sources, run, outcomes)

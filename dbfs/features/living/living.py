@@ -29,10 +29,9 @@ from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.features.living.edges import Batch
-from dbfs.features.living.updates import require_mutable
+from dbfs.features.living.updates import UpdateReport, require_mutable
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import UpdateReport
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.errors import DeletedVertexError
 from dbfs_workers.base.received import require
@@ -40,10 +39,9 @@ from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.features.living.changing import read_changes
 from dbfs_workers.features.living.messages import TakeBatch
-from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateSpec
+from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateChange, UpdateSpec
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.serving import queries
-from dbfs_workers.serving.turns import requests
 
 if TYPE_CHECKING:
     from dbfs.base.records import GraphRecord
@@ -223,8 +221,7 @@ class Updates:
                 keys = batch.keys if binned else ()
                 if kind == "delete-vertices" and not positions.size:
                     return Update(self._record.version, 0, 0, ())
-                change = requests.Change(spec, strict, batch_id or "", keys)
-                report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, run_id)
+                report = self._sent(UpdateChange(spec, strict, keys, batch_id=batch_id or ""), limit, run_id)
                 if not report.applied:
                     raise self._refusal(kind, report, new)
         finally:
@@ -266,12 +263,17 @@ class Updates:
             back = src != dst
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
         spec = UpdateSpec(kind, self._record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
-        change = requests.Change(spec, strict, batch_id or "")
-        report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit)
+        report = self._sent(UpdateChange(spec, strict, batch_id=batch_id or ""), limit)
         if not report.applied:
             raise self._refusal(kind, report, new)
         self._graph.take(report.record)
         return Update(report.record.version, report.edges, report.refused, tuple(new))
+
+    def _sent(self, change: UpdateChange, limit: Deadline, of_tasks: str = "") -> UpdateReport:
+        """Send an update; see ``RunSender.update``."""
+        report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, of_tasks)
+        assert isinstance(report, UpdateReport)
+        return report
 
     def _goes_whole(self, edges: EdgeList) -> bool:
         """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""

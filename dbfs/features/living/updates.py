@@ -1,7 +1,7 @@
 """Updates of living graphs on the scheduler, which enters a version that the ranks have, and settles late ranks.
 
 Rank 0 leads an update in a turn: every rank prepares the next version, and then all commit it. The scheduler has the
-version from rank 0 (``Updates.enter``), whether the update's client holds the turn or not.
+version from rank 0 (``EnterUpdate``), whether the update's client holds the turn or not.
 
 A large batch is a run of tasks: its client bins the batch's edges by tasks, and then sends the update under the run's
 id. From then on the client is not needed. A client that dies before leaves bins that Dask drops; one that dies later
@@ -10,43 +10,76 @@ leaves a graph that has the whole update or nothing of it.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs.base.records import GraphRecord
 from dbfs.errors import InvalidOptionError, LateError, OutcomeUnknownError, WorkerLostError
 from dbfs.service.entries import GraphEntry, RunEntry
-from dbfs.service.history import History
-from dbfs.service.messages import Led, UpdateReport
-from dbfs.service.turns import Turns
-from dbfs.service.worker_calls import WorkerCalls, all_answers
-from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, refused_of, totals_of
+from dbfs.service.feature import GraphChanges, ServiceView
+from dbfs.service.messages import ChangeReport, Led
+from dbfs.service.worker_calls import all_answers
+from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, refused_of
 from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.turns.changes import totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
 from dbfs_workers.serving.turns.requests import Answer, Work, answer_well
 
+# Updates of a graph whose ids are known. Each takes some kilobytes.
+_DECIDED_UPDATES_KEPT: Final = 256
 
-class Updates:
-    """Carries out updates on the workers.
 
-    Args:
-        workers: calls to the workers.
-        turns: leads runs.
-        history: takes the updates that are decided.
+@dataclass(frozen=True)
+class UpdateReport(ChangeReport):
+    """The effects of an update. Other attributes as of ``ChangeReport``.
+
+    Attributes:
+        edges: edges inserted or deleted.
+        refused: duplicates of an insertion, or missing edges of a deletion.
+        first_refused: one of these, as vertices (positions, if the graph is ordered by degree); None if none was.
+        vertices: int64, the vertices inserted or deleted.
+        absent: vertices to delete that were deleted before.
     """
 
-    def __init__(self, workers: WorkerCalls, turns: Turns, history: History) -> None:
-        self._workers = workers
-        self._turns = turns
-        self._history = history
+    edges: int
+    refused: int
+    first_refused: tuple[int, int] | None
+    vertices: NDArray[np.int64]
+    absent: int
+
+
+@dataclass
+class _Updated:
+    """The updates of a graph.
+
+    Attributes:
+        decided: the reports of the latest ones, by batch id.
+        unsettled: has a rank commit the latest version, if one has yet to do so.
+    """
+
+    decided: dict[str, UpdateReport] = field(default_factory=dict)
+    unsettled: CommitUpdate | None = None
+
+
+class Updates(GraphChanges):
+    """Carries out updates on the workers."""
+
+    def __init__(self, view: ServiceView) -> None:
+        super().__init__(view)
+        self._workers, self._turns, self._history = view.workers, view.turns, view.records.history
+        self._updated: WeakKeyDictionary[GraphEntry, _Updated] = WeakKeyDictionary()
 
     async def apply(self, run: RunEntry, work: Pickled[Work], batch_id: str) -> Led:
-        """Carry out an update whose turn has come; errors as for ``Enqueue``. What went wrong may be in the answer."""
+        """See ``GraphChanges``."""
         graph = run.graph
         graph.require_whole(f"run {run.run_id}")
         # An update in a turn of its client's has its run's id, and comes this way if its client got no answer there.
-        known = graph.decided.get(batch_id) or graph.decided.get(run.run_id)
+        decided = self._of(graph).decided
+        known = decided.get(batch_id) or decided.get(run.run_id)
         if known is not None:
             return Led(Answer((answer_well(Pickled.of(known)),), last=True), None)
         if run.update != "thaw":
@@ -58,14 +91,10 @@ class Updates:
             raise OutcomeUnknownError(f"{error}; graph.version shows whether the update was made") from error
 
     async def settle(self, run: RunEntry) -> None:
-        """Have all ranks commit the graph's latest version, if one of them has not said that it did.
-
-        Raises:
-            LateError: a rank did not answer by the run's deadline.
-            WorkerLostError: a rank could not commit the version: then the graph is lost.
-        """
+        """See ``GraphChanges``. Does nothing if all ranks have said that they committed the version."""
         graph = run.graph
-        commit = graph.unsettled
+        updated = self._of(graph)
+        commit = updated.unsettled
         if commit is None:
             return
         try:
@@ -75,24 +104,33 @@ class Updates:
             raise LateError(late) from error
         except Exception as error:
             raise self._tear(graph, f"run {run.run_id}: {error}") from error
-        graph.unsettled = None
+        updated.unsettled = None
 
-    def enter(self, graph: GraphEntry, message: EnterUpdate) -> UpdateReport:
-        """Enter an update that rank 0 has decided; returns and errors as for ``EnterUpdate``."""
-        known = graph.decided.get(message.batch_id)
-        if known is not None:
-            return known
-        ranks = message.ranks.value()
+    @EnterUpdate.handler
+    async def enter_update(self, message: EnterUpdate) -> Pickled[Any]:
+        """See ``EnterUpdate``."""
+        graph = self.view.graph(message.graph_id)
+        updated = self._of(graph)
+        decided = updated.decided
+        if message.batch_id in decided:
+            return Pickled.of(decided[message.batch_id])
+        ranks = [rank for rank in message.ranks.value() if isinstance(rank, RankUpdate)]
         if message.torn:
             raise self._tear(graph, message.torn)
-        report = graph.decide(message.batch_id, _report(graph, message.kind, ranks, applied=message.applied))
+        report = decided[message.batch_id] = _report(graph, message.kind, ranks, applied=message.applied)
+        if len(decided) > _DECIDED_UPDATES_KEPT:
+            del decided[next(iter(decided))]
+        graph.take(report.record)
         if not message.settled:
             version = ranks[0].version
-            graph.unsettled = CommitUpdate(message.graph_id, message.run_id, totals_of(ranks), version)
+            updated.unsettled = CommitUpdate(message.graph_id, message.run_id, totals_of(ranks), version)
         run = RunEntry.of_note(graph, message.client, message.run_id, 0, message.began)
         run.update = message.kind
         self._history.add_update(run)
-        return report
+        return Pickled.of(report)
+
+    def _of(self, graph: GraphEntry) -> _Updated:
+        return self._updated.setdefault(graph, _Updated())
 
     def _tear(self, graph: GraphEntry, why: str) -> WorkerLostError:
         """Mark a graph as lost, because some ranks have the new version and some the old one; return the error."""

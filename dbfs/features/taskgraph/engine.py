@@ -20,13 +20,14 @@ import distributed
 from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
-from dbfs.engines.interface import InPositions, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import SUMMED, InPositions, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.errors import DbfsError
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import HeldRun, held_run
 from dbfs_workers.base.spec import RunSpec, TraversalSpec, direction_name
 from dbfs_workers.features.taskgraph import phases, tasks
 from dbfs_workers.features.taskgraph.bins import RankCounts
+from dbfs_workers.features.taskgraph.counts import LevelCounts
 from dbfs_workers.search.direction import expected_search_share
 from dbfs_workers.search.levels.state import State, over, take_sums, turn
 from dbfs_workers.search.reports import RankReport
@@ -36,6 +37,7 @@ class TaskGraphEngine:
     """See ``dbfs.engines.interface.Engine``. Calls ``progress`` after each level."""
 
     name = "taskgraph"
+    stripes_only = True
 
     def traverse(
         self,
@@ -221,7 +223,7 @@ class TaskGraphTraversal:
         before = summaries[0].started
         for level, (bottom_up, end) in enumerate(zip(directions, ends, strict=True)):
             counts = [summary.levels[level] for summary in summaries]
-            reports.append(LevelReport.total(level, direction_name(bottom_up), end - before, counts))
+            reports.append(_report(level, bottom_up, end - before, counts))
             before = end
         seconds = before - summaries[0].started
         ranks = [replace(summary.report, elapsed=seconds) for summary in summaries]
@@ -252,3 +254,10 @@ class TaskGraphTraversal:
 
     def _key(self, name: str, *index: int) -> Key:
         return (f"{name}-{self.spec.run_id}", *index)
+
+
+def _report(level: int, bottom_up: bool, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
+    """Sum the counts of all ranks for one level."""
+    counts = {name: sum(getattr(rank, name) for rank in ranks) for name in SUMMED}
+    phases = tuple(rank.seconds for rank in ranks)
+    return LevelReport(level, 1, direction_name(bottom_up), **counts, seconds=seconds, phase_seconds=phases)

@@ -171,8 +171,8 @@ class AbortRun(WorkerMessage[None]):
 
 
 @dataclass(frozen=True)
-class ForgetBatch(WorkerMessage[None]):
-    """Forget the batch that the rank has taken for an update, which ended early.
+class ForgetRun(WorkerMessage[None]):
+    """Forget what the rank's features keep for a run of tasks, which ended early.
 
     Attributes:
         run_id: the run.

@@ -9,6 +9,7 @@ are Dask data of the worker: clients fetch, count and free them like any task's 
 import asyncio
 import concurrent.futures
 import pickle
+from collections.abc import Sequence
 from typing import Any, Final
 
 import dask
@@ -25,9 +26,6 @@ from dbfs_workers.base.memory_room import start_returning, stop_returning
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.building import delivering
 from dbfs_workers.features.grid.grid import bin_entries
-from dbfs_workers.features.living.worker import Updates
-from dbfs_workers.features.subgraphs.reads import EdgeReads
-from dbfs_workers.features.validation.verdicts import Verdicts
 from dbfs_workers.search.exchange.hosts import Hosts, identity
 from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
 from dbfs_workers.search.members.label_room import LabelRoom
@@ -37,13 +35,14 @@ from dbfs_workers.search.partition.labels import RankLabels, label_key
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress
+from dbfs_workers.serving.feature import RankChanges, WorkerFeature, WorkerView
 from dbfs_workers.serving.messages import (
     AbortRun,
     ConnectExchange,
     DisconnectExchange,
     DropRankLabels,
-    ForgetBatch,
     ForgetClient,
+    ForgetRun,
     GetGpu,
     GetHost,
     GetRankProgress,
@@ -71,16 +70,21 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     Args:
         memory_share: largest share of the worker's memory limit, or of its GPU's memory, that labels may fill.
+        features: what features add to the worker.
 
     Attributes:
+        features: the same, once the plugin is set up.
+        changes: the one of them that changes graphs; None if none does.
         members: this worker's part in the gang of each graph, by graph id.
         host: ``dbfs.host`` of the worker's configuration: workers with other names count as on other hosts.
     """
 
     name = NAME
 
-    def __init__(self, memory_share: float = 1.0) -> None:
+    def __init__(self, memory_share: float, features: Sequence[type[WorkerFeature]]) -> None:
         self._memory_share = memory_share
+        self._feature_types = features
+        self.features: tuple[WorkerFeature, ...] = ()
         self.members: dict[str, Member] = {}
         # By graph id, the latest of the most recent graphs.
         self._epochs: dict[str, int] = {}
@@ -90,14 +94,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.worker = worker
         self.host: str = dask.config.get("dbfs.host", "auto")
         self.door = WorkerDoor(worker)
-        self.updates = Updates(worker, self._member)
-        self.turns = WorkerTurns(worker, self.door, self.updates, self._member)
-        self.reads = (
-            Reads(worker.data, self.kept_labels, self.changed_rows),
-            EdgeReads(worker.data),
-            Verdicts(worker.data, self.kept_labels),
-        )
-        for service in (self, self.turns, self.updates, *self.reads):
+        view = WorkerView(worker, self._member, self.kept_labels)
+        self.features = tuple(feature(view) for feature in self._feature_types)
+        self.changes = next((feature for feature in self.features if isinstance(feature, RankChanges)), None)
+        self.turns = WorkerTurns(worker, self.door, self.changes, self._member)
+        self.reads = Reads(worker.data, self.kept_labels, self.changed_rows)
+        for service in (self, self.turns, self.reads, *self.features):
             worker.handlers.update(handlers(service))
         worker.handlers[DaskTransport.OPERATION] = self.deliver
         worker.handlers[delivering.OPERATION] = delivering.take_edges
@@ -206,7 +208,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``LeaveGang``."""
         self._take_epoch(message.graph_id, message.epoch)
         self.turns.leave(message.graph_id)
-        self.updates.leave(message.graph_id)
+        for feature in self.features:
+            feature.leave(message.graph_id)
         member = self.members.pop(message.graph_id, None)
         if member is not None:
             await asyncio.to_thread(concurrent.futures.wait, [member.close()], _FREE_SECONDS)
@@ -224,10 +227,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         if member is not None:
             member.abort(message.number, message.cause, message.message, message.rank)
 
-    @ForgetBatch.handler
-    async def forget_batch(self, message: ForgetBatch) -> None:
-        """See ``ForgetBatch``."""
-        self.updates.forget(message.run_id)
+    @ForgetRun.handler
+    async def forget_run(self, message: ForgetRun) -> None:
+        """See ``ForgetRun``."""
+        for feature in self.features:
+            feature.forget(message.run_id)
 
     @PublishRankLabels.handler
     async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:

@@ -8,45 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
-from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.serving.messages import WorkerMessage
+from dbfs_workers.serving.turns.changes import RankVersion
 
 
 @dataclass(frozen=True)
-class RankUpdate:
-    """A rank's prepared version.
+class RankUpdate(RankVersion):
+    """A rank's prepared version. Other attributes as of ``RankVersion``.
 
     Attributes:
-        info: counts of the partition.
-        stripe: the graph's stripe.
-        version: number of the version.
         edges: edges inserted or deleted; over all ranks, an undirected edge counts once.
         refused: duplicates of an insertion, or missing edges of a deletion.
         first_refused: the first of these, as vertices (positions, if the graph is ordered by degree); None if none was.
         vertices: int64, the vertices inserted or deleted.
         absent: vertices to delete that were deleted before.
-        connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
     """
 
-    info: PartitionInfo
-    stripe: Stripe
-    version: int
     edges: int
     refused: int
     first_refused: tuple[int, int] | None
     vertices: NDArray[np.int64]
     absent: int
-    connected: int
-
-
-def totals_of(ranks: Sequence[RankUpdate]) -> GraphTotals:
-    """Return the counts of a version over all ranks."""
-    return GraphTotals(
-        sum(rank.info.m_local for rank in ranks),
-        sum(rank.connected for rank in ranks),
-        max(rank.info.max_degree for rank in ranks),
-    )
 
 
 def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:

@@ -1,5 +1,6 @@
 """What an update does, as clients, the scheduler and workers name it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.search.partition.partition import no_vertices
+from dbfs_workers.serving.turns.changes import Change
 
 KINDS: Final = (
     *("insert-edges", "delete-edges", "insert-vertices", "delete-vertices"),
@@ -46,3 +48,24 @@ class UpdateSpec:
     edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     ids: tuple[Any, ...] = ()
     n: int = 0
+
+
+@dataclass(frozen=True)
+class UpdateChange(Change):
+    """An update as the change that a turn makes.
+
+    Attributes:
+        spec: the update.
+        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
+        collections: by rank, Dask keys of the ``delivering.Collection`` with the batch's edges; empty for an update
+            without edges, or with those of the spec or of ``TakeBatch``.
+    """
+
+    spec: UpdateSpec
+    strict: bool
+    collections: tuple[Hashable, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """See ``Change``."""
+        return self.spec.kind

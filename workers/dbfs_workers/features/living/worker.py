@@ -10,16 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import distributed
 import numpy as np
 from distributed.spill import SpillBuffer
 
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
-from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
+from dbfs_workers.serving.feature import RankChanges, WorkerView
+from dbfs_workers.serving.turns.changes import Change
 
 Keys = tuple[Any, Any | None]
 T = TypeVar("T")
@@ -42,17 +43,13 @@ class _Prepared:
     facts: Any | None
 
 
-class Updates:
-    """The updates of a worker's ranks.
+class Updates(RankChanges):
+    """The updates of a worker's ranks."""
 
-    Args:
-        worker: the worker.
-        member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
-    """
-
-    def __init__(self, worker: distributed.Worker, member: Callable[[str], Member]) -> None:
-        self._worker = worker
-        self._member = member
+    def __init__(self, view: WorkerView) -> None:
+        super().__init__(view)
+        self._worker = view.worker
+        self._member = view.member
         self._prepared: dict[str, _Prepared] = {}
         # By graph id: the run, and the keys of the batch's edges (see ``living.batch_keys``).
         self._taken: dict[str, tuple[str, Keys]] = {}
@@ -69,25 +66,16 @@ class Updates:
         size: int = keys[0].size
         return size
 
-    def prepare(
-        self, member: Member, graph_id: str, run_id: str, partition: Partition, spec: UpdateSpec, collection: Any
-    ) -> RankUpdate:
-        """Prepare the version that follows ``partition``. Called in a thread that has the member for itself.
-
-        Args:
-            member: the rank's part in the gang.
-            graph_id: the graph.
-            run_id: the update's run.
-            partition: the version of before.
-            spec: the update.
-            collection: Dask key of the ``delivering.Collection`` with the batch's edges; None for an update without
-                edges, or with those of the spec or of ``TakeBatch``.
+    def prepare(self, member: Member, graph_id: str, run_id: str, partition: Partition, change: Change) -> RankUpdate:
+        """See ``RankChanges``.
 
         Raises:
             StaleRunError: the batch is gone.
             GraphTooLargeError: the version does not fit.
             InvalidVertexError: an edge to insert has an end that was deleted.
         """
+        assert isinstance(change, UpdateChange)
+        spec, collection = change.spec, change.collections[member.rank] if change.collections else None
         self._prepared.pop(graph_id, None)
         taken_by, keys = self._taken.pop(graph_id, ("", None))
         found: Any = None
@@ -103,6 +91,7 @@ class Updates:
             edges = ()
         updated = member.updated(partition, spec, *edges)
         changes, stripe = updated.changes, updated.partition.stripe
+        refused = spec.kind != "delete-vertices" and changes.refused > 0
         logged_edges = None
         if changes.keys is not None and changes.keys.size <= most_edges(updated.partition.m_local):
             logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
@@ -110,15 +99,16 @@ class Updates:
         following = updated.partition.version > partition.version
         self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None, updated.facts)
         return RankUpdate(
-            describe(updated.partition),
-            updated.partition.stripe,
-            updated.partition.version,
-            changes.edges,
-            changes.refused,
-            changes.first_refused,
-            updated.vertices,
-            updated.absent,
-            0 if updated.facts is None else updated.facts.connected,
+            info=describe(updated.partition),
+            stripe=stripe,
+            version=updated.partition.version,
+            connected=0 if updated.facts is None else updated.facts.connected,
+            refuses=change.strict and (refused or updated.absent > 0),
+            edges=changes.edges,
+            refused=changes.refused,
+            first_refused=changes.first_refused,
+            vertices=updated.vertices,
+            absent=updated.absent,
         )
 
     @CommitUpdate.handler
@@ -136,10 +126,7 @@ class Updates:
         self._put(member, prepared)
 
     def finish(self, member: Member, graph_id: str, run_id: str, totals: GraphTotals | None) -> None:
-        """Commit the prepared version, or forget it if ``totals`` is None. Called in the thread of a line.
-
-        Errors are those of ``CommitUpdate``.
-        """
+        """See ``RankChanges``; errors as for ``CommitUpdate``."""
         if totals is None:
             self._take_prepared(graph_id, run_id)
             return
@@ -174,11 +161,11 @@ class Updates:
         return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
 
     def forget(self, run_id: str) -> None:
-        """Forget the batch of a run that ended early."""
+        """Forget the batch of a run."""
         self._taken = {graph_id: taken for graph_id, taken in self._taken.items() if taken[0] != run_id}
 
     def leave(self, graph_id: str) -> None:
-        """Forget the prepared version, and the batch, of a gang that this worker leaves."""
+        """Forget the prepared version, and the batch, of a gang."""
         self._prepared.pop(graph_id, None)
         self._taken.pop(graph_id, None)
 

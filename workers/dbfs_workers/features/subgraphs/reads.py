@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,19 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.grid.grid import GridPartition, parts_of
 from dbfs_workers.search.partition.partition import Partition, array_module, on_host, require_present
+from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.reads.messages import ReadNeighbours, SelectEdges
 
 BLOCK_EDGES: Final = 1 << 22
 """Edges of chosen rows that are looked at together. A block takes about 30 bytes an edge; a longer row is a block."""
 
 
-class EdgeReads:
-    """The handlers of one worker.
+class EdgeReads(WorkerFeature):
+    """The handlers of one worker."""
 
-    Args:
-        data: the worker's Dask data.
-    """
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
+    def __init__(self, view: WorkerView) -> None:
+        super().__init__(view)
+        self._data = view.worker.data
 
     @SelectEdges.handler
     async def select_edges(self, message: SelectEdges) -> NDArray[np.uint32]:

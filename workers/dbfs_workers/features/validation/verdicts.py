@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.validation import tasks
+from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.messages import WorkerMessage
 from dbfs_workers.serving.reads.messages import KeptLabels, ReadMessage
-from dbfs_workers.serving.reads.server import Keeper
 from dbfs_workers.serving.rpc import Pickled
 
 # Packed words that a worker keeps, by validation: those of clients that left before they freed theirs are dropped.
@@ -61,7 +61,7 @@ class CheckWords(ReadMessage[tuple[int, int, NDArray[np.uint32]] | None]):
         words: by rank, what ``PackWords`` returned.
         edges: Dask key of the input edges that the rank keeps, or of its partition.
         of_input: whether they are the input's.
-        order: Dask key of the order beside the edges (``tasks.validation.place_order``) if the edges join vertices and
+        order: Dask key of the order beside the edges (``queries.place_order``) if the edges join vertices and
             the graph has an order; else None.
         predecessors: whether the labels have predecessors.
         directed: whether edges hold in one direction only.
@@ -94,17 +94,13 @@ class FreeWords(WorkerMessage[None]):
     token: str
 
 
-class Verdicts:
-    """The handlers of one worker. The work is done in other threads, so that the event loop can answer messages.
+class Verdicts(WorkerFeature):
+    """The handlers of one worker. The work is done in other threads, so that the event loop can answer messages."""
 
-    Args:
-        data: the worker's Dask data.
-        kept: returns labels that the worker's rank keeps.
-    """
-
-    def __init__(self, data: Any, kept: Keeper) -> None:
-        self._data = data
-        self._kept = kept
+    def __init__(self, view: WorkerView) -> None:
+        super().__init__(view)
+        self._data = view.worker.data
+        self._kept = view.kept_labels
         self._packed: OrderedDict[str, Any] = OrderedDict()
 
     @PackWords.handler

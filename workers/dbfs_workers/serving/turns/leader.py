@@ -29,6 +29,7 @@ from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
 from dbfs_workers.serving.turns.calls import GangCalls
+from dbfs_workers.serving.turns.changes import Change
 from dbfs_workers.serving.turns.messages import TurnEnd
 from dbfs_workers.serving.turns.notes import EnterUpdate, NoteRuns, RunNote
 from dbfs_workers.serving.turns.ranks import SEND_SECONDS, Peer
@@ -37,7 +38,6 @@ from dbfs_workers.serving.turns.requests import (
     Answer,
     Answers,
     BeginUpdate,
-    Change,
     EndUpdate,
     Make,
     RankRequest,
@@ -234,7 +234,7 @@ class Leader:
             note = RunNote(request.run_id, time.time(), len(work.specs), shown=request.run_id == self._listed, led=led)
             self._under_way = note
         else:
-            note = RunNote(request.run_id, time.time(), 0, update=work.spec.kind, led=led)
+            note = RunNote(request.run_id, time.time(), 0, update=work.kind, led=led)
         self._begun.set()
         self._awake.set()
         try:

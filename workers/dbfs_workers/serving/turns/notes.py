@@ -9,9 +9,9 @@ from typing import Any
 
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.text import Identifier
-from dbfs_workers.features.living.messages import RankUpdate
 from dbfs_workers.search.reports import RankReport, RunSummary
 from dbfs_workers.serving.rpc import Message, Pickled
+from dbfs_workers.serving.turns.changes import RankVersion
 from dbfs_workers.serving.turns.requests import read_answer
 
 
@@ -109,10 +109,10 @@ class EnterUpdate(Message[Pickled[Any]]):
         client: id of the client that made it.
         run_id: the update's run.
         batch_id: see ``Change``.
-        kind: kind of the update, one of ``update_spec.KINDS``.
+        kind: kind of the update.
         began: when rank 0 took the update, in seconds since the epoch.
         ranks: by rank, the version that the rank has prepared.
-        applied: whether the ranks commit the version; False if ``strict`` refused the batch.
+        applied: whether the ranks commit the version; False if one refused the update.
         settled: whether all ranks have said that they committed it. If not, the next run waits until they have.
         torn: why a rank could not commit it, which makes the graph lost; empty if none failed.
 
@@ -127,7 +127,7 @@ class EnterUpdate(Message[Pickled[Any]]):
     batch_id: Identifier
     kind: str
     began: float
-    ranks: Pickled[tuple[RankUpdate, ...]]
+    ranks: Pickled[tuple[RankVersion, ...]]
     applied: bool
     settled: bool
     torn: str

@@ -6,7 +6,7 @@ All of it is pickled. Over lines only holders of a token send it: see ``dbfs_wor
 import os
 import pickle
 import platform
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -15,10 +15,10 @@ from typing import Any, Final
 from dbfs_workers.base.errors import DbfsError, resource_error
 from dbfs_workers.base.spec import RunSpec, TraversalPlace
 from dbfs_workers.base.text import printable
-from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.turns.changes import Change
 
 # The largest answers have this many times the traversals of the smallest, which take about as long as an answer.
 _LARGEST_BY_SMALLEST: Final = 8
@@ -39,24 +39,6 @@ class Run:
     specs: RunSpec
     first: int
     dropped: tuple[TraversalPlace, ...]
-
-
-@dataclass(frozen=True)
-class Change:
-    """An update to make.
-
-    Attributes:
-        spec: the update.
-        strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
-        batch_id: id under which the scheduler keeps the update's report; empty for that of the run.
-        collections: by rank, Dask keys of the ``delivering.Collection`` with the batch's edges; empty for an update
-            without edges, or with those of the spec or of ``TakeBatch``.
-    """
-
-    spec: UpdateSpec
-    strict: bool
-    batch_id: str
-    collections: tuple[Hashable, ...] = ()
 
 
 Work = Run | Change
@@ -104,18 +86,17 @@ REFUSAL: Final = Answer((), last=True, over=True)
 
 @dataclass(frozen=True)
 class BeginUpdate:
-    """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankUpdate``.
+    """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankVersion``.
 
     Attributes:
         turn: serial number of the turn.
         run_id: the update's run.
-        spec, collections: as of ``Change``.
+        change: the update.
     """
 
     turn: int
     run_id: str
-    spec: UpdateSpec
-    collections: tuple[Hashable, ...] = ()
+    change: Change
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbfs_workers.base.errors import DeadlineExceededError, LateError, WorkerLostError
-from dbfs_workers.features.living.messages import RankUpdate, refused_of, totals_of
 from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.turns.changes import Change, RankVersion, totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
 from dbfs_workers.serving.turns.requests import (
     BeginUpdate,
-    Change,
     EndUpdate,
     Request,
     answer_error,
@@ -67,7 +66,7 @@ def make_update(
         gave_up: returns whether the client has left or given up, or the turn was stopped.
     """
     run_id, end = request.run_id, now() + request.deadline
-    answers = ask(BeginUpdate(request.turn, run_id, change.spec, change.collections), end)
+    answers = ask(BeginUpdate(request.turn, run_id, change), end)
     wrong = tuple(filter(failed, answers))
     if not wrong and (now() > end or gave_up()):
         late = f"run {run_id}: not done after {request.deadline:g} s; the graph has no new version"
@@ -75,9 +74,8 @@ def make_update(
     if wrong:
         forgot = ask(EndUpdate(run_id, None), now() + LATE_SECONDS)
         return Outcome(wrong, None, over=any(map(_is_away, map(error_of, (*wrong, *forgot)))))
-    kind = change.spec.kind
-    ranks: tuple[RankUpdate, ...] = tuple(map(read_answer, answers))
-    applied = not (change.strict and (refused_of(kind, ranks) or ranks[0].absent))
+    ranks: tuple[RankVersion, ...] = tuple(map(read_answer, answers))
+    applied = not any(rank.refuses for rank in ranks)
     # The commit has some time, though the deadline may be near; and the scheduler has its own after that.
     ended = ask(EndUpdate(run_id, totals_of(ranks) if applied else None), max(end, now() + LATE_SECONDS))
     errors = [error_of(answer) for answer in ended if failed(answer)]
@@ -87,7 +85,7 @@ def make_update(
         client=client,
         run_id=run_id,
         batch_id=change.batch_id,
-        kind=kind,
+        kind=change.kind,
         began=began,
         ranks=Pickled.of(ranks),
         applied=applied,

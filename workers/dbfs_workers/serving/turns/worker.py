@@ -12,10 +12,10 @@ import distributed
 from dbfs_workers.base.errors import ExchangeUnavailableError, LateError, StaleRunError
 from dbfs_workers.base.lines.line import Address, Line, LineClosedError, new_token
 from dbfs_workers.base.lines.worker_door import WorkerDoor
-from dbfs_workers.features.living.worker import Updates
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.serving import rpc
+from dbfs_workers.serving.feature import RankChanges
 from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
@@ -69,16 +69,20 @@ class WorkerTurns:
     Args:
         worker: the worker.
         door: the worker's door.
-        updates: the updates of the worker's ranks.
+        changes: changes the graphs of the worker's ranks; None if no feature does.
         member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
     """
 
     def __init__(
-        self, worker: distributed.Worker, door: WorkerDoor, updates: Updates, member: Callable[[str], Member]
+        self,
+        worker: distributed.Worker,
+        door: WorkerDoor,
+        changes: RankChanges | None,
+        member: Callable[[str], Member],
     ) -> None:
         self._worker = worker
         self._door = door
-        self._updates = updates
+        self._changes = changes
         self._member = member
         # By graph id.
         self._gangs: defaultdict[str, _Gang] = defaultdict(_Gang)
@@ -199,19 +203,21 @@ class WorkerTurns:
 
     def _maker(self, member: Member, graph_id: str) -> Make:
         """Return what takes this rank's part in requests."""
-        updates, first = self._updates, self._worker.data[member.partition_key]
+        changes, first = self._changes, self._worker.data[member.partition_key]
 
         def make(part: RankRequest, stops: Callable[[], bool]) -> Answers:
             rows = member.latest or first
             if isinstance(part, Burst):
                 with member.in_use:
                     yield from answers_of_run(part, member.make_burst(rows, part, stops))
-            elif isinstance(part, BeginUpdate):
-                key = part.collections[member.rank] if part.collections else None
-                prepared = member.alone(updates.prepare, member, graph_id, part.run_id, rows, part.spec, key)
+                return
+            # A change's class is of the feature that makes it.
+            assert changes is not None
+            if isinstance(part, BeginUpdate):
+                prepared = member.alone(changes.prepare, member, graph_id, part.run_id, rows, part.change)
                 yield answer_well(prepared), 0
             else:
-                updates.finish(member, graph_id, part.run_id, part.totals)
+                changes.finish(member, graph_id, part.run_id, part.totals)
                 yield answer_well(None), 0
 
         return make

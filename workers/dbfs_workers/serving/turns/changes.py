@@ -1,0 +1,55 @@
+"""Changes of a graph that all ranks make in a turn: all prepare the next version, then all commit it or forget it.
+
+``rounds`` leads a change on rank 0. What a change does is a feature's: see ``serving.feature.RankChanges``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
+from dbfs_workers.search.partition.stripe import Stripe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change(ABC):
+    """A change to make. A feature's subclass says what to change.
+
+    Attributes:
+        batch_id: id under which the scheduler keeps the change's report; empty for that of the run.
+    """
+
+    batch_id: str = ""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Name of what the change does, as the list of runs shows it."""
+
+
+@dataclass(frozen=True)
+class RankVersion:
+    """A rank's prepared version, as rank 0 and the scheduler learn of it. A feature adds what its report needs.
+
+    Attributes:
+        info: counts of the partition.
+        stripe: the graph's stripe.
+        version: number of the version.
+        connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
+        refuses: whether the rank refuses the change, so that all ranks forget the version.
+    """
+
+    info: PartitionInfo
+    stripe: Stripe
+    version: int
+    connected: int
+    refuses: bool
+
+
+def totals_of(ranks: Sequence[RankVersion]) -> GraphTotals:
+    """Return the counts of a version over all ranks."""
+    return GraphTotals(
+        sum(rank.info.m_local for rank in ranks),
+        sum(rank.connected for rank in ranks),
+        max(rank.info.max_degree for rank in ranks),
+    )
