@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base import memory
 from dbfs.base.records import RunProgress
 from dbfs.errors import (
@@ -24,7 +25,6 @@ from dbfs.errors import (
 from dbfs.features.batches import diameter, sweeps
 from dbfs.features.batches.diameter import Measure
 from dbfs.features.batches.measures import Options
-from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
 from dbfs_workers.features.batches.storage import sums_by_row
 

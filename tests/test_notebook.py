@@ -19,11 +19,11 @@ from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.records import GraphStatus, RunProgress, RunStatus
 from dbfs.display import plots
 from dbfs.display.notebook import html
 from dbfs.errors import DbfsError, MissingPackageError
-from dbfs.graph.graph import Graph
 from dbfs_workers.features.taskgraph.counts import PHASES
 from dbfs_workers.search.reports import TIME_FIELDS
 
@@ -98,7 +98,7 @@ def test_results_without_levels_and_with_thousands(client: distributed.Client) -
     (line, *_) = (e for e in parsed(markup).iter("{http://www.w3.org/2000/svg}polyline"))
     assert len(line.attrib["points"].split()) == 200
     assert "2,999" in words(markup)
-    for ax in (plots.plot_frontier(nothing), plots.plot_levels(nothing)):
+    for ax in (nothing.plot_frontier(), nothing.plot_levels()):
         ax.figure.canvas.draw()
 
 

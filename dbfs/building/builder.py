@@ -9,7 +9,7 @@ import logging
 import re
 import time
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ import distributed
 
 from dbfs.base.calls import public
 from dbfs.base.records import GraphIds
+from dbfs.building.built_before import Making
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
 from dbfs.cluster.deadline import of_call
@@ -203,7 +204,7 @@ class BuildTasks:
     held: Sequence[Key] = ()
 
 
-class Builder(ABC):
+class Builder(Making):
     """One build. The caller releases ``held`` after ``run``, also after an error.
 
     Args:
