@@ -370,6 +370,9 @@ asyncio.run(main())
                 "take",
                 "require_loaded",
                 "require_version",
+                "result_type",
+                "search",
+                "view",
             },
         ),
         (

@@ -29,7 +29,12 @@ FORBIDDEN = {
     ],
     "imports in dbfs go down only": [
         ("dbfs/edges/edge_list.py", "dbfs.graph.graph"),
+        ("dbfs/graph/load.py", "dbfs.assembly"),
         ("dbfs/errors.py", "dbfs.config"),
+    ],
+    "no circles in dbfs and benchmarks": [
+        ("dbfs/graph/striped.py", "dbfs.graph.result"),
+        ("dbfs/features/validation/validate.py", "dbfs.features.batches.batch"),
     ],
     "imports in dbfs_workers go down only": [
         (STRIPE, "dbfs_workers.building.pieces"),

@@ -13,8 +13,8 @@ import distributed
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.records import BuildProgress
-from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, BuildOptions, Built
-from dbfs.building.built_before import BuiltBefore, Making
+from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, BuildOptions, Built, Making
+from dbfs.building.built_before import BuiltBefore
 from dbfs.building.memory import Estimate, assumed_ids, usable_bytes, with_updates
 from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
 from dbfs.building.on_gpu import CudaBuilder

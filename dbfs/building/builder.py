@@ -9,7 +9,7 @@ import logging
 import re
 import time
 import uuid
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,6 @@ import distributed
 
 from dbfs.base.calls import public
 from dbfs.base.records import GraphIds
-from dbfs.building.built_before import Making
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
 from dbfs.cluster.deadline import of_call
@@ -202,6 +201,26 @@ class BuildTasks:
     order: Ref | None
     awaited: Sequence[Key] = ()
     held: Sequence[Key] = ()
+
+
+class Making(ABC):
+    """What makes the partitions of a graph, by a build or without one. The caller releases ``held`` after ``run``.
+
+    Attributes:
+        gang: the workers that hold the graph's ranks.
+        token: the end of the names of its tasks.
+        held: futures of what is made on the way, except those of the result.
+        watch: called now and then while the client waits; None to call nothing.
+    """
+
+    gang: Gang
+    token: str
+    held: set[distributed.Future]
+    watch: Callable[[], None] | None
+
+    @abstractmethod
+    def run(self) -> Built:
+        """Make the graph; errors as of ``dbfs.building.build.build``."""
 
 
 class Builder(Making):

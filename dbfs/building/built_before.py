@@ -3,39 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
+from dbfs.building.builder import BuildOptions, Built, Making
+from dbfs.building.memory import Estimate
+from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
-
-if TYPE_CHECKING:
-    import distributed
-
-    from dbfs.building.builder import BuildOptions, Built
-    from dbfs.building.memory import Estimate
-    from dbfs.cluster.gang import Gang
-    from dbfs_workers.search.exchange.hosts import Hosts
-
-
-class Making(ABC):
-    """What makes the partitions of a graph, by a build or without one. The caller releases ``held`` after ``run``.
-
-    Attributes:
-        gang: the workers that hold the graph's ranks.
-        token: the end of the names of its tasks.
-        held: futures of what is made on the way, except those of the result.
-        watch: called now and then while the client waits; None to call nothing.
-    """
-
-    gang: Gang
-    token: str
-    held: set[distributed.Future]
-    watch: Callable[[], None] | None
-
-    @abstractmethod
-    def run(self) -> Built:
-        """Make the graph; errors as of ``dbfs.building.build.build``."""
+from dbfs_workers.search.exchange.hosts import Hosts
 
 
 class BuiltBefore(EdgeList, ABC):

@@ -21,8 +21,8 @@ from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, ResultReleasedError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
-from dbfs_workers.features.validation.tasks import place_order
 from dbfs_workers.serving import queries
+from dbfs_workers.serving.orders import place_order
 from dbfs_workers.serving.reads.messages import ReadOrder
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from dbfs.graph.html import rendered
 from dbfs.graph.striped import StripedGraph
 
 if TYPE_CHECKING:
-    from dbfs.display.state import ClusterState
     from dbfs.engines import LevelReport
 
 
@@ -22,11 +21,6 @@ def graph_html(graph: StripedGraph) -> str:
     """Return a graph's counts and its edges by rank as HTML."""
     chart = bars([info.m_local for info in graph.record.infos], "directed edges by rank")
     return rendered("graph", __package__, graph=graph, edges=edges_in_words(graph), chart=chart)
-
-
-def state_html(state: ClusterState) -> str:
-    """Return a cluster's workers, graphs and runs as HTML."""
-    return rendered("state", __package__, state=state)
 
 
 # Blue and vermilion with a contrast of at least 3 to both white and near black.

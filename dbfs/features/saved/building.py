@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 import distributed
 
 from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, Built
-from dbfs.building.built_before import Making
+from dbfs.building.builder import BuildOptions, Built, Making
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,

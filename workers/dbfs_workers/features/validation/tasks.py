@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,7 +16,6 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.building.gpu_data import GpuResident
 from dbfs_workers.features.batches.storage import in_type
 from dbfs_workers.features.grid.grid import GridPartition, parts_of
 from dbfs_workers.features.validation.validation import (
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from dbfs_workers.features.validation.verdict import Violation
     from dbfs_workers.search.partition.labels import RankLabels
     from dbfs_workers.search.partition.ordering import DegreeOrder
+    from dbfs_workers.serving.orders import OrderOnGpu
 
 T = TypeVar("T")
 
@@ -122,26 +122,6 @@ def pack_shared(
 
     with typed_errors(array_module(packed.words), f"rank {rank}, sharing its labels"):
         return replace(packed, words=OwnWords(packed.words, graph_id))
-
-
-@dataclass(frozen=True)
-class OrderOnGpu(GpuResident):
-    """A ``DegreeOrder`` on a rank's GPU. Attributes as there, CuPy's."""
-
-    position: Any
-    vertex: Any
-
-
-def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPartition) -> DegreeOrder | OrderOnGpu:
-    """Return the order where a rank's edges are, on the host or on its GPU. Errors as for ``pack_kept``."""
-    if isinstance(edges, list):
-        xp = array_module(edges[0][0]) if edges else np
-    else:
-        xp = array_module(next(iter(parts_of(edges))).columns)
-    if xp is np:
-        return order
-    with typed_errors(xp, "placing the degree order"):
-        return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))
 
 
 def _pack_right(
