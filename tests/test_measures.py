@@ -209,9 +209,9 @@ def test_diameters_of_connected_graphs(
 def test_a_diameter_takes_few_traversals(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[int, ...]] = []
 
-    def counted(graph: Graph, sources: list[tuple[int, ...]], **options: Any) -> list[dbfs.BFSResult]:
+    def counted(graph: Graph, kind: Any, sources: list[tuple[int, ...]], **options: Any) -> Any:
         made.extend(sources)
-        return traverse(graph, sources, **options)
+        return traverse(graph, kind, sources, **options)
 
     monkeypatch.setattr(diameter, "traverse", counted)
     with dbfs.load("grid2d:side=40", client=client, ranks=2) as graph:
