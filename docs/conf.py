@@ -29,8 +29,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!dbfs[._]).*"),
     # Type variables have no entry of their own.
     (r"py:class", r"dbfs_workers\.storage\.(stripe\.Ids|ordering\.Label)|dbfs\.cluster\.awaiting\.S"),
-    (r"py:class", r"dbfs\.(graph\.graph\.R|features\.living\.watch\.L|features\.living\.asynchronous\.[LV])"),
-    # Parts of public classes: the reference has the classes put together.
+    # Parts of public classes, and their type variables: the reference has the classes put together.
     (r"py:class", r"dbfs\.(graph\.(graph|striped|result|asynchronous)|cluster\.awaiting|features\.\w+\.\w+)\.\w+"),
 ]
 

@@ -23,8 +23,8 @@ from dbfs.assembly import Graph
 from dbfs.base.records import GraphStatus, RunProgress, RunStatus
 from dbfs.display import plots
 from dbfs.display.notebook import html
-from dbfs.graph import html as templates
 from dbfs.errors import DbfsError, MissingPackageError
+from dbfs.graph import html as templates
 from dbfs_workers.features.taskgraph.counts import PHASES
 from dbfs_workers.search.reports import TIME_FIELDS
 
