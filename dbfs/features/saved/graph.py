@@ -6,7 +6,6 @@ import os
 
 from dbfs.base.calls import part_of
 from dbfs.cluster.deadline import bounded
-from dbfs.features.saved.saving import save
 from dbfs.graph.graph import Graph, R
 
 
@@ -51,5 +50,8 @@ class SavedGraph(Graph[R]):
             WorkerLostError, DeadlineExceededError: a worker was lost, or the deadline has passed.
             ResultReleasedError: the graph was unloaded.
         """
+        # Loads pyarrow.
+        from dbfs.features.saved.saving import save
+
         self.refresh()
         return save(self.gang, self.record, path, replace=replace)
