@@ -13,8 +13,8 @@ import numpy as np
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, in_turns
+from dbfs.assembly import Graph
 from dbfs.features.batches.batch import KEPT
-from dbfs.graph.graph import Graph
 
 SOURCES: Final = (64, 512)
 MANY: Final = 512

@@ -17,9 +17,9 @@ import numpy as np
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, milliseconds, seconds_of
+from dbfs.assembly import Graph
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import joined_workers
-from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.spec import RunSpec, TraversalSpec

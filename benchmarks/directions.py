@@ -11,8 +11,8 @@ import click
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, machine
+from dbfs.assembly import Graph
 from dbfs.cli.common import parse_id, scheduler_option
-from dbfs.graph.graph import Graph
 
 ALL = "all"
 """The level of the row of the sums."""

@@ -16,7 +16,7 @@ import distributed
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect, in_turns, milliseconds
-from dbfs.graph.graph import Graph
+from dbfs.assembly import Graph
 from tests.support.pretended_hosts import pretended_hosts
 
 GPU_WAYS = ("cuda_ipc", "nccl", "tcp")

@@ -23,11 +23,11 @@ from benchmarks import plan as plans
 from benchmarks.lab_results import BENCHMARK, MOST_LEVELS, LabRate
 from benchmarks.lab_tables import lab_tables
 from benchmarks.runner import Results, Started, begun, connect, machine
+from dbfs.assembly import Graph
 from dbfs.base import progress
 from dbfs.base.records import BACKENDS
 from dbfs.cli.common import scheduler_option
 from dbfs.errors import DeadlineExceededError, QueueOverflowError
-from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
 
 SLOWEST = 30.0

@@ -13,9 +13,9 @@ import distributed
 import dbfs
 from benchmarks import options
 from benchmarks.runner import Column, Results, connect
+from dbfs.assembly import Graph
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Ref, TaskGraph, release
-from dbfs.graph.graph import Graph
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.taskgraph import phases, tasks
 

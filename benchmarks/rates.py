@@ -19,9 +19,8 @@ import dbfs
 from benchmarks import plan
 from benchmarks.plan import Settings
 from benchmarks.runner import Column, Started
+from dbfs.assembly import BFSResult, Graph
 from dbfs.errors import PlanError
-from dbfs.graph.graph import Graph
-from dbfs.graph.result import BFSResult
 from dbfs_workers.base.spec import DIRECTIONS
 from dbfs_workers.base.text import counted
 

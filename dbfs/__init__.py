@@ -23,6 +23,7 @@ This package is the side of the client and the scheduler; the workers' side is t
 from importlib.metadata import version
 
 from dbfs import assembly, config, errors, lab
+from dbfs.assembly import AsyncBFSResult, AsyncGraph, BFSResult, Graph, load, open  # noqa: A004 - dbfs.open reads well
 from dbfs.building.build import BuildOptions, estimate
 from dbfs.building.memory import Estimate
 from dbfs.cluster.connect import connect
@@ -47,10 +48,6 @@ from dbfs.edges.readers import from_file
 from dbfs.features.batches.batch import BatchResult
 from dbfs.features.living.living import Update
 from dbfs.features.validation.validate import Labels, Validation, validate
-from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
-from dbfs.graph.graph import Graph
-from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
-from dbfs.graph.result import BFSResult
 from dbfs.graph500.benchmark import Graph500Result, graph500
 from dbfs.service.client import ServiceClient, install
 from dbfs.service.listing import AsyncRun, Run, graphs, runs
@@ -58,7 +55,6 @@ from dbfs.service.listing import AsyncRun, Run, graphs, runs
 __version__ = version("dbfs")
 
 ServiceClient.scheduler_half = staticmethod(assembly.scheduler_service)
-Graph.engines = assembly.ENGINES
 
 # The first names are those that a reader looks for first; the others are in order.
 __all__ = [  # noqa: RUF022

@@ -7,10 +7,10 @@ client's type does not say whether the client is asynchronous. ``dbfs.validate``
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar, cast
 
+from dbfs import assembly
+from dbfs.assembly import AsyncGraph
 from dbfs.cluster.awaiting import unchanged
 from dbfs.display import state
-from dbfs.graph import load as loading
-from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph500 import benchmark
 from dbfs.service import client as service
 from dbfs.service import listing
@@ -25,8 +25,8 @@ def _typed(call: Callable[P, T], view: Callable[[T], A]) -> Callable[P, Coroutin
     return cast("Callable[P, Coroutine[Any, Any, A]]", call)
 
 
-load = _typed(loading.load, AsyncGraph)
-open = _typed(loading.open, AsyncGraph)  # noqa: A001 - dbfs.open's name
+load = _typed(assembly.load, AsyncGraph)
+open = _typed(assembly.open, AsyncGraph)  # noqa: A001 - dbfs.open's name
 install = _typed(service.install, unchanged)
 graphs = _typed(listing.graphs, unchanged)
 runs = _typed(listing.runs, listing.async_runs)

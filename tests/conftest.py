@@ -23,7 +23,7 @@ import dbfs
 # Before the first import of a helper: a failed assertion there shows its values, as one in a test does.
 pytest.register_assert_rewrite("tests.support")
 
-from dbfs.graph.graph import Graph  # noqa: E402
+from dbfs.assembly import Graph  # noqa: E402
 from tests.support.gpus import four_on_one_gpu  # noqa: E402
 from tests.support.processes import fork_workers  # noqa: E402
 from tests.support.runs import ENDLESS  # noqa: E402

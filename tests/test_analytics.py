@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import (
     DirectedGraphError,
     InvalidOptionError,
@@ -20,7 +21,6 @@ from dbfs.errors import (
     ResultReleasedError,
 )
 from dbfs.features.batches import Components
-from dbfs.graph.graph import Graph
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, Arrays
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dbfs
+from dbfs.assembly import BFSResult, Graph
 from dbfs.errors import ValidationError
-from dbfs.graph.graph import Graph
-from dbfs.graph.result import BFSResult
 from tests.support import graphs, oracle
 from tests.support.graphs import Arrays
 

@@ -371,6 +371,9 @@ asyncio.run(main())
                 "take",
                 "require_loaded",
                 "require_version",
+                "result_type",
+                "search",
+                "view",
             },
         ),
         (

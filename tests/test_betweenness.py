@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.records import RunProgress
 from dbfs.errors import (
     GraphTooLargeError,
@@ -22,7 +23,6 @@ from dbfs.errors import (
 )
 from dbfs.features.batches import betweenness, sweeps
 from dbfs.features.batches.measures import Options
-from dbfs.graph.graph import Graph
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

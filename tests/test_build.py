@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.building import on_cpu, on_gpu
 from dbfs.building.build import BuildOptions, build
 from dbfs.building.memory import Estimate, estimate_bytes
@@ -26,7 +27,6 @@ from dbfs.errors import (
     InvalidVertexError,
     TruncatedFileError,
 )
-from dbfs.graph.graph import Graph
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.graphs import random

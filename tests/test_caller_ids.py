@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs import asynchronous
+from dbfs.assembly import Graph
 from dbfs.errors import EdgeInputError, InvalidVertexError, InvalidVertexTypeError
-from dbfs.graph.graph import Graph
 from dbfs.networkx import from_networkx
 from dbfs_workers.ids.sequence import IdSequence
 from dbfs_workers.ids.table import from_python

@@ -18,7 +18,7 @@ from dbfs.base.calls import public
 from dbfs.cluster import local
 from dbfs.errors import DbfsError, InvalidCallError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.features import batches as analytics
-from dbfs.features.living import living
+from dbfs.features.living import watch
 from dbfs.features.subgraphs import subgraph
 from dbfs.graph import tabular
 from dbfs.networkx import from_networkx
@@ -34,7 +34,7 @@ CLASSES = (
     analytics.Landmarks,
     analytics.NeighbourhoodFunction,
     analytics.VertexMeasure,
-    living.Watch,
+    watch.Watch,
     subgraph.Neighbourhood,
     subgraph.Subgraph,
     tabular.Tabular,
@@ -44,8 +44,8 @@ FUNCTIONS = [getattr(dbfs, name) for name in dbfs.__all__ if inspect.isfunction(
 
 def methods() -> Iterator[Callable[..., Any]]:
     for owner in CLASSES:
-        for name, method in vars(owner).items():
-            if inspect.isfunction(method) and not name.startswith("_"):
+        for name, method in inspect.getmembers(owner, inspect.isfunction):
+            if not name.startswith("_"):
                 yield method
 
 

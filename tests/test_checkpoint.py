@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.records import RunProgress
 from dbfs.edges.writers.target import Target
 from dbfs.errors import FormatError, InvalidOptionError, OutputError, UnreadableFileError
 from dbfs.features.batches import checkpoint, diameter, sweeps
 from dbfs.features.batches.checkpoint import Checkpoint
-from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
 
 # The process measures. In a run after the file has enough sources it prints a line, and waits to be killed.

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
-from dbfs.graph.graph import Graph
 
 EDGES = [*nx.karate_club_graph().edges(), (40, 41), (41, 42), (40, 42)]
 GONE = (0, 33, 41)

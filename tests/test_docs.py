@@ -197,6 +197,15 @@ def test_the_reference_has_every_public_name() -> None:
     assert not missing
 
 
+@pytest.mark.parametrize(("owner", "left_out"), [(dbfs.Graph, {"record"}), (dbfs.BFSResult, {"publish"})])
+def test_the_reference_has_every_method_once(owner: type[dbfs.Graph | dbfs.BFSResult], left_out: set[str]) -> None:
+    page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(rf"autoclass:: dbfs\.{owner.__name__}\n   :members: (.*)\n", page)
+    found = [*listed.split(", "), *re.findall(rf":: dbfs\.{owner.__name__}\.(\w+)\n", page)]
+    public = {name for name in dir(owner) if not name.startswith("_")}
+    assert sorted(found) == sorted(public - owner._inner - left_out)
+
+
 def test_no_file_names_an_address_that_the_project_does_not_have() -> None:
     """The name ``dbfs`` at a public host, or at an index of packages, belongs to another project."""
     hosts = r"(github|gitlab|bitbucket|codeberg|sr\.ht|readthedocs|pypi|anaconda|ghcr|docker|quay)"

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.display import tables
 from dbfs.errors import (
     ClientError,
@@ -17,7 +18,6 @@ from dbfs.errors import (
     InvalidVertexTypeError,
     ResultReleasedError,
 )
-from dbfs.graph.graph import Graph
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import State
 from dbfs_workers.search.levels.stepper import Measure

@@ -18,9 +18,9 @@ import scipy.sparse.csgraph
 from click.testing import CliRunner, Result
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.cli import main
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, InvalidOptionTypeError
-from dbfs.graph.graph import Graph
 from dbfs.graph500.benchmark import Search
 from dbfs.graph500.output import block, statistics, summary
 from tests.support import oracle

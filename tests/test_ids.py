@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import dbfs
 from dbfs import asynchronous
+from dbfs.assembly import Graph
 from dbfs.cli import main
 from dbfs.cli.common import parse_id
 from dbfs.errors import GraphNotFoundError, InvalidOptionError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.graph import ids as lookups
-from dbfs.graph.graph import Graph
 from dbfs_workers.ids.codes import _IntegerCodes as Codes
 from dbfs_workers.ids.table import IdType
 from tests.support import oracle

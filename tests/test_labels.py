@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import BFSResult
 from dbfs.cluster import rank_calls
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
 from dbfs.graph import labels, numbering
-from dbfs.graph.result import BFSResult
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.serving.reads.label_buffer import ClientBuffer

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.features.living import living
-from dbfs.graph.graph import Graph
 from tests.support.named import word
 
 ROOM = 40

@@ -9,8 +9,8 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidVertexError, WorkerLostError
-from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.lines.line import LineClosedError
 from tests.support.halves import at_each_half, is_at_its_half

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import (
     DeadlineExceededError,
     ExchangeUnavailableError,
@@ -27,7 +28,6 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.graph import numbering
-from dbfs.graph.graph import Graph
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
 from dbfs.service.entries import RunEntry

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import (
     DbfsError,
     EdgeInputError,
@@ -26,7 +27,6 @@ from dbfs.errors import (
     RunNotFoundError,
 )
 from dbfs.features.living import living
-from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AwaitEnd, Enqueue
 from tests.support import oracle

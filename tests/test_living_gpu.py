@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.features.living import living
-from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 from dbfs_workers.serving.turns.requests import Answer, Change, error_of, read_answer
 from tests.support import merging, oracle

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base import memory
 from dbfs.base.records import RunProgress
 from dbfs.errors import (
@@ -24,7 +25,6 @@ from dbfs.errors import (
 from dbfs.features.batches import diameter, sweeps
 from dbfs.features.batches.diameter import Measure
 from dbfs.features.batches.measures import Options
-from dbfs.graph.graph import Graph
 from dbfs.graph.traversing import traverse
 from dbfs_workers.features.batches.storage import sums_by_row
 
@@ -209,9 +209,9 @@ def test_diameters_of_connected_graphs(
 def test_a_diameter_takes_few_traversals(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[int, ...]] = []
 
-    def counted(graph: Graph, sources: list[tuple[int, ...]], **options: Any) -> list[dbfs.BFSResult]:
+    def counted(graph: Graph, kind: Any, sources: list[tuple[int, ...]], **options: Any) -> Any:
         made.extend(sources)
-        return traverse(graph, sources, **options)
+        return traverse(graph, kind, sources, **options)
 
     monkeypatch.setattr(diameter, "traverse", counted)
     with dbfs.load("grid2d:side=40", client=client, ranks=2) as graph:

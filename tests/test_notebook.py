@@ -19,11 +19,12 @@ from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.records import GraphStatus, RunProgress, RunStatus
 from dbfs.display import plots
 from dbfs.display.notebook import html
 from dbfs.errors import DbfsError, MissingPackageError
-from dbfs.graph.graph import Graph
+from dbfs.graph import html as templates
 from dbfs_workers.features.taskgraph.counts import PHASES
 from dbfs_workers.search.reports import TIME_FIELDS
 
@@ -98,7 +99,7 @@ def test_results_without_levels_and_with_thousands(client: distributed.Client) -
     (line, *_) = (e for e in parsed(markup).iter("{http://www.w3.org/2000/svg}polyline"))
     assert len(line.attrib["points"].split()) == 200
     assert "2,999" in words(markup)
-    for ax in (plots.plot_frontier(nothing), plots.plot_levels(nothing)):
+    for ax in (nothing.plot_frontier(), nothing.plot_levels()):
         ax.figure.canvas.draw()
 
 
@@ -166,8 +167,8 @@ def test_the_state_of_a_cluster_takes_the_width_there_is() -> None:
     assert "overflow-wrap: anywhere" in cells[path]
     assert "overflow-wrap: anywhere" in cells["Client-worker-5f0f66ba-c75d-11f1"]
     assert "nowrap" in cells["33.76 to 34.33 MiB"]
-    assert html._bytes_range((990_000_000, 1_500_000_000)) == "0.92 to 1.40 GiB"
-    assert html._bytes_range((500, 2000)) == "500 B to 1.95 KiB"
+    assert templates._bytes_range((990_000_000, 1_500_000_000)) == "0.92 to 1.40 GiB"
+    assert templates._bytes_range((500, 2000)) == "500 B to 1.95 KiB"
 
 
 def test_the_frontier_plot_shows_the_levels(graph: Graph) -> None:

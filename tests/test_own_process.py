@@ -149,7 +149,7 @@ KEPT: dict[str, tuple[Callable[[dbfs.Graph], StaysHere], str]] = {
     "Components": (lambda graph: graph.components(), "labels, sizes"),
     "Watch": (lambda graph: graph.watch(0), "the changes"),
     "AsyncGraph": (
-        lambda graph: dbfs.graph.asynchronous.AsyncGraph(graph),
+        lambda graph: dbfs.AsyncGraph(graph),
         r"open the graph there: dbfs\.open\(name\)",
     ),
 }

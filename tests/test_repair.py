@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.assembly import BFSResult, Graph
 from dbfs.errors import (
     GraphNotFoundError,
     InvalidOptionError,
@@ -25,8 +26,6 @@ from dbfs.errors import (
     ResultReleasedError,
     WorkerLostError,
 )
-from dbfs.graph.graph import Graph
-from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.features.living.change_log import ChangeLog, EdgeChanges, VersionChanges

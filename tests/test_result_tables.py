@@ -19,9 +19,9 @@ import pytest
 
 import dbfs
 from dbfs import asynchronous
+from dbfs.assembly import Graph
 from dbfs.errors import EdgeInputError, InvalidOptionError, MissingPackageError, OutputError, ResultReleasedError
 from dbfs.graph.distances import DistanceMatrix
-from dbfs.graph.graph import Graph
 from dbfs.graph.tabular import Tabular
 
 # Two components; one id is hostile in HTML.

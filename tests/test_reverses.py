@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, GraphTooLargeError, InvalidVertexError
 from dbfs.features.living import living
-from dbfs.graph.graph import Graph
 from tests.support.saved import change_array, change_manifest, counts, load_arrays
 
 Edge = tuple[int, int]

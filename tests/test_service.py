@@ -19,6 +19,7 @@ import pytest
 from distributed.comm import CommClosedError
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.units import format_bytes
 from dbfs.building import memory
 from dbfs.cluster.gang import Gang, joined_workers
@@ -38,7 +39,6 @@ from dbfs.errors import (
     VersionMismatchError,
     WorkerLostError,
 )
-from dbfs.graph.graph import Graph
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls

@@ -14,6 +14,7 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.records import Formed, GraphRecord
 from dbfs.errors import (
     ClientError,
@@ -25,7 +26,6 @@ from dbfs.errors import (
     RunCancelledError,
     WorkerLostError,
 )
-from dbfs.graph.graph import Graph
 from dbfs.service import forming
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import AddGraph, CancelRun, EndLoad, Enqueue, OpenGraph, Reserve, UnloadGraph

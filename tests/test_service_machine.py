@@ -23,6 +23,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 import dbfs
+from dbfs.assembly import BFSResult, Graph
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import (
     ClientError,
@@ -35,8 +36,6 @@ from dbfs.errors import (
     RunCancelledError,
     WorkerLostError,
 )
-from dbfs.graph.graph import Graph
-from dbfs.graph.result import BFSResult
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import UnloadGraph
 from tests.support import oracle

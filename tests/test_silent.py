@@ -20,10 +20,10 @@ import pytest
 
 import dbfs
 from dbfs import config
+from dbfs.assembly import Graph
 from dbfs.base.records import RunProgress
 from dbfs.cluster import lookout
 from dbfs.errors import DbfsError, DeadlineExceededError
-from dbfs.graph.graph import Graph
 from tests.support.stalls import CALLS, RANKS, Processes, check, made_anew, processes, stopped
 from tests.support.waiting import PATIENCE, eventually
 

@@ -7,9 +7,9 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import InvalidVertexError, NoRoomForLabelsError
 from dbfs.graph import traversing
-from dbfs.graph.graph import Graph
 from tests.support.runs import set_room
 
 

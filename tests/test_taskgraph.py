@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.base.records import FinishedRun
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, TaskGraph
@@ -26,7 +27,6 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.features.taskgraph.engine import TaskGraphTraversal
-from dbfs.graph.graph import Graph
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.taskgraph.bins import RankCounts
 from tests.support.runs import ENDLESS, Background

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import (
     GraphTooLargeError,
     InvalidOptionError,
@@ -26,7 +27,6 @@ from dbfs.errors import (
     ResultReleasedError,
     ValidationError,
 )
-from dbfs.graph.graph import Graph
 from dbfs_workers.features.validation import tasks, validation
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import Stripe

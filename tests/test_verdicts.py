@@ -10,9 +10,9 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import ResultReleasedError, ValidationError
 from dbfs.features.validation import validate as validation
-from dbfs.graph.graph import Graph
 from dbfs_workers.features.validation import on_gpu as on_gpus
 from dbfs_workers.features.validation import verdicts
 from dbfs_workers.serving.reads.messages import KeptLabels

@@ -19,6 +19,7 @@ from dbfs.errors import InvalidCallError, InvalidOptionTypeError
 from dbfs_workers.base.text import counted
 
 C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _WEIGHTS = (
     "a distance of dbfs is a number of edges, whatever they weigh; scipy.sparse.csgraph.dijkstra and NetworkX's "
@@ -105,14 +106,22 @@ def public(call: C) -> C:
         InvalidOptionTypeError: raised by the decorated call for a value that is no truth value, text or path, where the
             signature says that.
     """
-    if not isinstance(call, type):
-        return _checked(call)
-    for name, method in list(vars(call).items()):
-        # A coroutine function of an asynchronous view passes its arguments to a method that is public itself.
-        shown = name == "__init__" or not name.startswith("_")
-        if shown and inspect.isfunction(method) and not inspect.iscoroutinefunction(method):
-            setattr(call, name, _checked(method))
-    return cast("C", call)
+    return cast("C", part_of(call.__qualname__)(call)) if isinstance(call, type) else _checked(call)
+
+
+def part_of(name: str) -> Callable[[type[T]], type[T]]:
+    """Decorate a class as ``public``. It is a part of the public class ``name``, which the errors name."""
+
+    def decorate(part: type[T]) -> type[T]:
+        for own, method in list(vars(part).items()):
+            # A coroutine function of an asynchronous view passes its arguments to a method that is public itself.
+            shown = own == "__init__" or not own.startswith("_")
+            if shown and inspect.isfunction(method) and not inspect.iscoroutinefunction(method):
+                method.__qualname__ = f"{name}.{own}"
+                setattr(part, own, _checked(method))
+        return part
+
+    return decorate
 
 
 def _checked(function: C) -> C:

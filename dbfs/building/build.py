@@ -13,7 +13,8 @@ import distributed
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.records import BuildProgress
-from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, Builder, BuildOptions, Built
+from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, BuildOptions, Built, Making
+from dbfs.building.built_before import BuiltBefore
 from dbfs.building.memory import Estimate, assumed_ids, usable_bytes, with_updates
 from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
@@ -24,8 +25,6 @@ from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.features.grid.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
-from dbfs.features.saved.building import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
-from dbfs.features.saved.reader import SavedEdges
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CountBuildTasks, Stage
 from dbfs_workers.base import gpus
@@ -125,8 +124,8 @@ def estimate(
     def of(name: str) -> Estimate:
         laid_out = replace(options, layout=name)
         require_changeable(listed, laid_out, mutable)
-        if isinstance(listed, SavedEdges):
-            laid_out = layout(listed, laid_out)
+        if isinstance(listed, BuiltBefore):
+            laid_out = listed.settled(laid_out)
         needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
         require_storage(listed, laid_out, stripe.p, backend, mutable=mutable)
         if mutable:
@@ -163,8 +162,10 @@ def _estimate(
     ids: DistinctIds | None,
 ) -> Estimate:
     """Return the estimate of ``m`` input edges in the layout of ``options``; other arguments as of ``Builder``."""
-    if isinstance(edges, SavedEdges) and is_as_saved(edges, stripe.p, options):
-        return estimate_as_saved(edges, backend, usable, hosts=hosts)
+    if isinstance(edges, BuiltBefore):
+        as_it_was = edges.estimate_as_it_was(stripe.p, options, backend, usable, hosts)
+        if as_it_was is not None:
+            return as_it_was
     builder = _builder(backend, options)
     if issubclass(builder, GridOnGpuBuilder):
         return builder.estimate_on_gpu(edges, stripe, m, options, usable)
@@ -214,9 +215,10 @@ def build(
 ) -> Built:
     """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
 
-    With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory. A saved graph that has the
-    ranks and the layout already is not built: the ranks take their files. Edges that the edge list has in both
-    directions are checked to be so, and completed if the edge list says that they may not be.
+    With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory. A graph that was built
+    before, and has the ranks and the layout already, is not built: the ranks take their partitions as they were. Edges
+    that the edge list has in both directions are checked to be so, and completed if the edge list says that they may
+    not be.
 
     Args:
         edges: the edges of the graph.
@@ -233,14 +235,15 @@ def build(
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         DbfsError: reading a piece raised it.
     """
-    if isinstance(edges, SavedEdges):
-        options = layout(edges, options)
-        if is_as_saved(edges, gang.p, options):
-            built = _run(SavedLoad(edges, gang, options, backend), progress)
+    if isinstance(edges, BuiltBefore):
+        options = edges.settled(options)
+        as_it_was = edges.as_it_was(gang, options, backend)
+        if as_it_was is not None:
+            built = _run(as_it_was, progress)
             edges = edges.of_rows()
         else:
-            with restriping(gang):
-                built = as_first_built(_build(edges, gang, options, backend, progress), edges, gang, options)
+            with edges.during_build(gang):
+                built = edges.as_first_built(_build(edges, gang, options, backend, progress), gang, options)
     else:
         built = _build(edges, gang, options, backend, progress)
     if sum(info.imbalance for info in built.infos) % MODULUS == 0:
@@ -282,8 +285,8 @@ def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[Cu
 
 def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) -> None:
     """Refuse options of a graph that updates may change which do not go together. Errors as for ``load``."""
-    if mutable and isinstance(edges, SavedEdges):
-        options = layout(edges, options)
+    if mutable and isinstance(edges, BuiltBefore):
+        options = edges.settled(options)
     if not mutable:
         if options.room:
             raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
@@ -314,7 +317,7 @@ def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str
         raise InvalidOptionError("storage='pages' holds out-edges only: it does not go with in_edges=True")
 
 
-def _run(builder: Builder | SavedLoad, progress: Callable[[BuildProgress], None] | None) -> Built:
+def _run(builder: Making, progress: Callable[[BuildProgress], None] | None) -> Built:
     """Run a builder, and release what it still holds afterwards."""
     if progress is not None:
         builder.watch = BuildWatch(builder.gang.client, builder.token, builder.gang.p, progress).report

@@ -209,7 +209,27 @@ class BuildTasks:
     held: Sequence[Key] = ()
 
 
-class Builder(ABC):
+class Making(ABC):
+    """What makes the partitions of a graph, by a build or without one. The caller releases ``held`` after ``run``.
+
+    Attributes:
+        gang: the workers that hold the graph's ranks.
+        token: the end of the names of its tasks.
+        held: futures of what is made on the way, except those of the result.
+        watch: called now and then while the client waits; None to call nothing.
+    """
+
+    gang: Gang
+    token: str
+    held: set[distributed.Future]
+    watch: Callable[[], None] | None
+
+    @abstractmethod
+    def run(self) -> Built:
+        """Make the graph; errors as of ``dbfs.building.build.build``."""
+
+
+class Builder(Making):
     """One build. The caller releases ``held`` after ``run``, also after an error.
 
     Args:

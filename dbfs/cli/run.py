@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from dbfs.assembly import ENGINES
+from dbfs.assembly import ENGINES, BFSResult
 from dbfs.base.progress import bar
 from dbfs.base.units import format_bytes
 from dbfs.cli.common import (
@@ -35,7 +35,6 @@ from dbfs.display import tables
 from dbfs.edges.edge_list import EdgeList
 from dbfs.engines import names
 from dbfs.errors import InvalidVertexError
-from dbfs.graph.result import BFSResult
 from dbfs_workers.base.spec import DIRECTIONS
 from dbfs_workers.base.text import counted, printable
 from dbfs_workers.ids.table import INTEGERS

@@ -24,7 +24,7 @@ from dbfs.cluster.own_process import StaysHere, require_own
 from dbfs.errors import ClientError, LateError
 
 P = ParamSpec("P")
-S = TypeVar("S", bound=StaysHere)
+S = TypeVar("S", bound=StaysHere, covariant=True)
 T = TypeVar("T")
 A = TypeVar("A")
 

@@ -1,6 +1,6 @@
 """Plots of results and graphs by matplotlib, which is imported only when a plot is drawn.
 
-Each function draws on the given axes, or on a new figure, and returns the axes.
+Each method draws on the given axes, or on a new figure, and returns the axes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.calls import part_of
 from dbfs.base.records import short_name
+from dbfs.display.notebook.html import frontier, graph_html
 from dbfs.errors import MissingPackageError
 from dbfs.graph.counts import vertices_in_words
+from dbfs.graph.graph import Graph, R
+from dbfs.graph.html import Card
+from dbfs.graph.result import BFSResult
 from dbfs_workers.base.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dbfs.engines import LevelReport
-    from dbfs.graph.graph import Graph
-    from dbfs.graph.result import BFSResult
 
 # Blue, vermilion, sky blue and green of Okabe and Ito's palette, distinct for colour-blind readers, in print and on
 # dark backgrounds.
@@ -47,119 +50,154 @@ _MOST_STRETCHES = 32
 _MOST_BARS, _MOST_LABELLED_BARS = 24, 10
 
 
-def plot_frontier(result: BFSResult, ax: Axes | None = None) -> Axes:
-    """See ``BFSResult.plot_frontier``."""
-    ax = _axes(ax, 7.0, 3.6)
-    reports = result.reports
-    levels = [report.level for report in reports]
-    marked = len(levels) <= _MARKED_LEVELS
-    for values, what, colour, marker in (
-        # Of a report of several levels, their mean.
-        ([report.edges / report.levels for report in reports], "edge frontier", EDGES, "s"),
-        ([report.frontier / report.levels for report in reports], "vertex frontier", VERTICES, "o"),
-    ):
-        # A level may inspect no edge, and 0 has no logarithm.
-        positive = [value or math.nan for value in values]
-        ax.plot(
-            levels, positive, color=colour, label=what, marker=marker if marked else "", markersize=4, linewidth=1.4
-        )
-    for number, (first, last) in enumerate(_bottom_up_stretches(reports)):
-        label = "bottom-up: edges inspected" if number == 0 else None
-        ax.axvspan(first - 0.5, last + 0.5, label=label, **_BOTTOM_UP_SHADE)
-    ax.set_yscale("log")
-    # At least one decade, because matplotlib's ticks of a shorter one are many.
-    ax.set_ylim(0.7, max(20.0, ax.get_ylim()[1]))
-    ax.set_xlim(-0.5, max(sum(report.levels for report in reports) - 0.5, 0.5))
-    _whole_ticks(ax)
-    _name_axes(ax, "level", "size of the frontier")
-    ax.grid(axis="y", alpha=0.3)
-    _headline(ax, result.graph.name, f"from {_sources(result)}: {result.reached:,} reached, depth {result.depth:,}")
-    ax.legend(frameon=False, fontsize="small")
-    return ax
+@part_of("Graph")
+class ShownGraph(Graph[R]):
+    """How a graph looks: in plots, and in a notebook."""
 
+    def plot_degrees(self, ax: Axes | None = None) -> Axes:
+        """Plot the number of vertices of each degree (``degree_counts``), on logarithmic scales if degrees vary much.
 
-def plot_levels(result: BFSResult, ax: Axes | None = None) -> Axes:
-    """See ``BFSResult.plot_levels``."""
-    ranks, reports = result.graph.ranks, result.reports
-    ax = _axes(ax, 8.0, 1.4 + 0.36 * min(max(ranks, 2), 16))
-    # The unit keeps numbers readable: 123 µs instead of 0.000123 s.
-    unit, scale = ("µs", 1e6) if result.seconds < 1e-3 else ("ms", 1e3) if result.seconds < 1 else ("s", 1.0)
-    ends = np.cumsum([report.seconds for report in reports]) * scale
-    starts = np.concatenate([[0.0], ends[:-1]])
-    # The levels take 0 s if the clock is too coarse for the run.
-    whole = float(ends[-1]) if reports and ends[-1] else 1.0
-    stretches = _stretches(ends)
-    left = np.repeat([[starts[first] for first, _ in stretches]], ranks, axis=0)
-    for phase in reports[0].phase_seconds[0] if reports else ():
-        times = np.array([[rank[phase] for rank in report.phase_seconds] for report in reports]) * scale
-        widths = np.array([times[first:last].sum(axis=0) for first, last in stretches]).T
-        if widths.any():
-            rows = np.repeat(np.arange(ranks), len(stretches))
-            words = _PHASE_WORDS.get(phase, phase)
-            ax.barh(rows, widths.ravel(), left=left.ravel(), height=0.8, color=_PHASES[phase], label=words)
-        left = left + widths
-    label = "bottom-up level"
-    for first, last in stretches:
-        ax.axvline(starts[first], color="#404040", linewidth=0.6, alpha=0.6)
-        if all(report.direction == BOTTOM_UP for report in reports[first:last]):
-            # A strip on the upper edge, because the bars would hide a shade behind them.
-            strip: dict[str, Any] = {"color": ax.spines["top"].get_edgecolor(), "linewidth": 5}
-            place = ax.get_xaxis_transform()
-            ax.plot(
-                [starts[first], ends[last - 1]], [1, 1], transform=place, solid_capstyle="butt", label=label, **strip
-            )
-            label = ""
-    _level_ticks(ax, reports, stretches, starts, ends)
-    ax.set_xlim(0, whole)
-    ax.set_ylim(ranks - 0.5, -0.5)
-    ax.set_yticks(range(0, ranks, -(-ranks // 16)))
-    ax.set_ylabel("rank")
-    ax.set_xlabel(f"time in {unit}", loc="left")
-    busy = f"; the busiest rank of each level works {_imbalance(reports):.2f} times the mean" if ranks > 1 else ""
-    _headline(
-        ax, result.graph.name, f"{counted(len(reports), 'level')} in {whole:.3g} {unit} ({result.engine}){busy}", pad=18
-    )
-    if reports:
-        _legend_beside_label(ax)
-    return ax
+        Args:
+            ax: axes to draw on; None for a new figure.
 
-
-def plot_degrees(graph: Graph, ax: Axes | None = None) -> Axes:
-    """See ``Graph.plot_degrees``."""
-    ax = _axes(ax, 7.0, 3.6)
-    degrees, counts = graph.degree_counts()
-    mean = graph.m / graph.n if graph.n else 0.0
-    kind = "out-degree" if graph.directed else "degree"
-    if graph.max_degree <= _MOST_BARS:
-        bars = ax.bar(degrees, counts, width=0.8, color=VERTICES)
-        _whole_ticks(ax)
-        if counts.size and counts.max() > 100 * counts.min():
+        Raises:
+            MissingPackageError: matplotlib is not installed. Other errors as for ``degree_counts``.
+        """
+        ax = _axes(ax, 7.0, 3.6)
+        degrees, counts = self.degree_counts()
+        mean = self.m / self.n if self.n else 0.0
+        kind = "out-degree" if self.directed else "degree"
+        if self.max_degree <= _MOST_BARS:
+            bars = ax.bar(degrees, counts, width=0.8, color=VERTICES)
+            _whole_ticks(ax)
+            if counts.size and counts.max() > 100 * counts.min():
+                ax.set_yscale("log")
+                ax.set_ylim(0.7, 4.0 * int(counts.max()))
+            elif counts.size:
+                ax.set_ylim(top=1.12 * int(counts.max()))
+            if counts.size <= _MOST_LABELLED_BARS:
+                ax.bar_label(bars, fmt="{:,.0f}", fontsize="small", padding=2)
+            ax.set_axisbelow(True)
+        else:
+            isolated, some = int(counts[degrees == 0].sum()), degrees > 0
+            or_more = np.cumsum(counts[some][::-1])[::-1]
+            ax.plot(degrees[some], or_more, color=EDGES, linewidth=1.4, label="of this degree or more")
+            ax.plot(degrees[some], counts[some], ".", color=VERTICES, markersize=3, alpha=0.5, label="of this degree")
+            ax.axvline(mean, color="#808080", linewidth=1, linestyle="--", label="mean")
+            ax.set_xscale("log")
             ax.set_yscale("log")
-            ax.set_ylim(0.7, 4.0 * int(counts.max()))
-        elif counts.size:
-            ax.set_ylim(top=1.12 * int(counts.max()))
-        if counts.size <= _MOST_LABELLED_BARS:
-            ax.bar_label(bars, fmt="{:,.0f}", fontsize="small", padding=2)
-        ax.set_axisbelow(True)
-    else:
-        isolated, some = int(counts[degrees == 0].sum()), degrees > 0
-        or_more = np.cumsum(counts[some][::-1])[::-1]
-        ax.plot(degrees[some], or_more, color=EDGES, linewidth=1.4, label="of this degree or more")
-        ax.plot(degrees[some], counts[some], ".", color=VERTICES, markersize=3, alpha=0.5, label="of this degree")
-        ax.axvline(mean, color="#808080", linewidth=1, linestyle="--", label="mean")
-        ax.set_xscale("log")
+            ax.set_ylim(bottom=0.7)
+            ax.legend(
+                frameon=False,
+                fontsize="small",
+                title=f"{isolated:,} of degree 0 not shown" if isolated else None,
+                title_fontsize="small",
+            )
+        _name_axes(ax, kind, "vertices")
+        ax.grid(axis="y", alpha=0.3)
+        _headline(ax, self.name, f"{vertices_in_words(self)}, mean {kind} {mean:,.2f}, largest {self.max_degree:,}")
+        return ax
+
+    def _repr_html_(self) -> str:
+        return graph_html(self)
+
+
+@part_of("BFSResult")
+class ShownResult(BFSResult):
+    """How a result looks: in plots, and in a notebook."""
+
+    def plot_frontier(self, ax: Axes | None = None) -> Axes:
+        """Plot the vertex frontier and the edge frontier by level, on a logarithmic scale (Merrill 2012, figure 3).
+
+        The vertex frontier is the number of vertices expanded; the edge frontier is the number of edges inspected for
+        them. Bottom-up levels are shaded. Their edges are inspected from unvisited vertices and are not those of the
+        frontier; ``bfs(..., direction="top-down")`` inspects the frontier's edges in every level.
+
+        Args:
+            ax: axes to draw on; None for a new figure.
+
+        Raises:
+            MissingPackageError: matplotlib is not installed.
+        """
+        ax = _axes(ax, 7.0, 3.6)
+        reports = self.reports
+        levels = [report.level for report in reports]
+        marked = len(levels) <= _MARKED_LEVELS
+        for values, what, colour, marker in (
+            # Of a report of several levels, their mean.
+            ([report.edges / report.levels for report in reports], "edge frontier", EDGES, "s"),
+            ([report.frontier / report.levels for report in reports], "vertex frontier", VERTICES, "o"),
+        ):
+            # A level may inspect no edge, and 0 has no logarithm.
+            positive = [value or math.nan for value in values]
+            ax.plot(
+                levels, positive, color=colour, label=what, marker=marker if marked else "", markersize=4, linewidth=1.4
+            )
+        for number, (first, last) in enumerate(_bottom_up_stretches(reports)):
+            label = "bottom-up: edges inspected" if number == 0 else None
+            ax.axvspan(first - 0.5, last + 0.5, label=label, **_BOTTOM_UP_SHADE)
         ax.set_yscale("log")
-        ax.set_ylim(bottom=0.7)
-        ax.legend(
-            frameon=False,
-            fontsize="small",
-            title=f"{isolated:,} of degree 0 not shown" if isolated else None,
-            title_fontsize="small",
+        # At least one decade, because matplotlib's ticks of a shorter one are many.
+        ax.set_ylim(0.7, max(20.0, ax.get_ylim()[1]))
+        ax.set_xlim(-0.5, max(sum(report.levels for report in reports) - 0.5, 0.5))
+        _whole_ticks(ax)
+        _name_axes(ax, "level", "size of the frontier")
+        ax.grid(axis="y", alpha=0.3)
+        _headline(ax, self.graph.name, f"from {_sources(self)}: {self.reached:,} reached, depth {self.depth:,}")
+        ax.legend(frameon=False, fontsize="small")
+        return ax
+
+    def plot_levels(self, ax: Axes | None = None) -> Axes:
+        """Plot the time of each phase on each rank, level by level; imbalance and waiting become visible.
+
+        The x axis is wall time. Each rank has a row, coloured by phase. Blank parts are time outside of the phases (in
+        the taskgraph engine: Dask's). Bottom-up levels have a strip on the upper edge. More than 32 levels are drawn
+        in at most 32 groups. Arguments and errors as for ``plot_frontier``.
+        """
+        ranks, reports = self.graph.ranks, self.reports
+        ax = _axes(ax, 8.0, 1.4 + 0.36 * min(max(ranks, 2), 16))
+        # The unit keeps numbers readable: 123 µs instead of 0.000123 s.
+        unit, scale = ("µs", 1e6) if self.seconds < 1e-3 else ("ms", 1e3) if self.seconds < 1 else ("s", 1.0)
+        ends = np.cumsum([report.seconds for report in reports]) * scale
+        starts = np.concatenate([[0.0], ends[:-1]])
+        # The levels take 0 s if the clock is too coarse for the run.
+        whole = float(ends[-1]) if reports and ends[-1] else 1.0
+        stretches = _stretches(ends)
+        left = np.repeat([[starts[first] for first, _ in stretches]], ranks, axis=0)
+        for phase in reports[0].phase_seconds[0] if reports else ():
+            times = np.array([[rank[phase] for rank in report.phase_seconds] for report in reports]) * scale
+            widths = np.array([times[first:last].sum(axis=0) for first, last in stretches]).T
+            if widths.any():
+                rows = np.repeat(np.arange(ranks), len(stretches))
+                words = _PHASE_WORDS.get(phase, phase)
+                ax.barh(rows, widths.ravel(), left=left.ravel(), height=0.8, color=_PHASES[phase], label=words)
+            left = left + widths
+        label = "bottom-up level"
+        for first, last in stretches:
+            ax.axvline(starts[first], color="#404040", linewidth=0.6, alpha=0.6)
+            if all(report.direction == BOTTOM_UP for report in reports[first:last]):
+                # A strip on the upper edge, because the bars would hide a shade behind them.
+                strip: dict[str, Any] = {"color": ax.spines["top"].get_edgecolor(), "linewidth": 5}
+                place = ax.get_xaxis_transform()
+                where = [starts[first], ends[last - 1]], [1, 1]
+                ax.plot(*where, transform=place, solid_capstyle="butt", label=label, **strip)
+                label = ""
+        _level_ticks(ax, reports, stretches, starts, ends)
+        ax.set_xlim(0, whole)
+        ax.set_ylim(ranks - 0.5, -0.5)
+        ax.set_yticks(range(0, ranks, -(-ranks // 16)))
+        ax.set_ylabel("rank")
+        ax.set_xlabel(f"time in {unit}", loc="left")
+        busy = f"; the busiest rank of each level works {_imbalance(reports):.2f} times the mean" if ranks > 1 else ""
+        _headline(
+            ax, self.graph.name, f"{counted(len(reports), 'level')} in {whole:.3g} {unit} ({self.engine}){busy}", pad=18
         )
-    _name_axes(ax, kind, "vertices")
-    ax.grid(axis="y", alpha=0.3)
-    _headline(ax, graph.name, f"{vertices_in_words(graph)}, mean {kind} {mean:,.2f}, largest {graph.max_degree:,}")
-    return ax
+        if reports:
+            _legend_beside_label(ax)
+        return ax
+
+    def _card(self) -> Card:
+        return super()._card()._replace(chart=frontier(self.reports))
 
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:

@@ -11,6 +11,7 @@ from dbfs.base.records import GraphStatus, RunStatus, WorkerStatus
 from dbfs.base.units import format_bytes
 from dbfs.cluster.awaiting import awaitable, unchanged
 from dbfs.cluster.connect import current_client
+from dbfs.graph.html import rendered
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import ListGraphs, ListRuns, ListWorkers
 
@@ -42,9 +43,7 @@ class ClusterState:
         )
 
     def _repr_html_(self) -> str:
-        from dbfs.display.notebook.html import state_html
-
-        return state_html(self)
+        return rendered("state", "dbfs.display.notebook", state=self)
 
 
 @public

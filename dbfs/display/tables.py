@@ -6,13 +6,12 @@ from rich import box
 from rich.table import Table
 
 from dbfs.base.units import format_bytes
-from dbfs.graph.counts import edges_in_words, vertices_in_words
-from dbfs.graph.graph import Graph
+from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
 from dbfs.graph.result import BFSResult
 from dbfs_workers.base.text import counted
 
 
-def describe(graph: Graph) -> str:
+def describe(graph: GraphCounts) -> str:
     """Describe a graph in one line."""
     return (
         f"{graph.name}: {vertices_in_words(graph)}, {edges_in_words(graph)}, {counted(graph.self_loops, 'self-loop')}, "

@@ -1,4 +1,4 @@
-"""Degrees of a graph, counted on the workers."""
+"""Degrees of a graph, counted on the workers, and the neighbours of a vertex."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 from dbfs.base.integers import whole_count
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Ref
+from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import InvalidOptionError
-from dbfs.graph.tabular import SHOWN, Card, Pair
+from dbfs.graph.html import Card
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Pair
 from dbfs_workers.base.text import counted
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.serving import queries
+from dbfs_workers.serving.reads.messages import ReadNeighbours
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from dbfs.graph.graph import Graph
 
 
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -49,7 +51,7 @@ class DegreeCounts(Pair):
         return Card(self.name, facts, self.to_arrow()[SHOWN])
 
 
-def degree_counts(graph: Graph) -> DegreeCounts:
+def degree_counts(graph: StripedGraph) -> DegreeCounts:
     """See ``Graph.degree_counts``."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = of_call()
@@ -62,7 +64,7 @@ def degree_counts(graph: Graph) -> DegreeCounts:
     return DegreeCounts(graph.name, degrees, vertices)
 
 
-def hub(graph: Graph) -> int:
+def hub(graph: StripedGraph) -> int:
     """Return a vertex of the largest degree; the graph must not be empty."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
     deadline = of_call()
@@ -74,7 +76,7 @@ def hub(graph: Graph) -> int:
     return graph.numbering.vertices_at([position])[0]
 
 
-def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
+def sample_sources(graph: StripedGraph, count: int, seed: int = 1) -> list[int]:
     """Return distinct random vertices of degree at least 1, self-loops not counted; the same for any number of ranks.
 
     Errors as for ``Graph.sample_sources``.
@@ -95,7 +97,7 @@ def sample_sources(graph: Graph, count: int, seed: int = 1) -> list[int]:
     return found[:count]
 
 
-def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
+def _have_neighbours(graph: StripedGraph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
     """Return for each vertex whether an edge leads from it to another vertex."""
     positions = np.array(graph.numbering.positions(vertices.tolist()), np.int64)
     arguments = [
@@ -109,3 +111,19 @@ def _have_neighbours(graph: Graph, vertices: NDArray[np.int64], deadline: Deadli
     for rank, answer in enumerate(answers):
         flags[positions % graph.ranks == rank] = answer
     return flags
+
+
+def neighbours(graph: StripedGraph, vertex: int) -> NDArray[np.int64]:
+    """Return the vertices to which edges lead from a vertex, ascending; one for each edge stored.
+
+    Errors as for ``Graph.neighbors``.
+    """
+    (position,) = graph.numbering.positions([vertex])
+    # In a 2-D partition several ranks have a part of the vertex's edges.
+    ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
+    keys, name = graph.record.partition_keys, graph.record.name
+    messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
+    with graph.deletions.named():
+        parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
+    internal = np.concatenate([*parts.values()]).astype(np.int64)
+    return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from dbfs.base.memory import require_room
 from dbfs.errors import InvalidOptionError
-from dbfs.graph.tabular import SHOWN, Card, Pair, Tabular
+from dbfs.graph.html import Card
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Pair, Tabular
 from dbfs_workers.ids.label_table import nullable, taken, whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dbfs.graph.graph import Graph
     from dbfs_workers.ids.sequence import CallerIds
 
 
@@ -95,7 +96,7 @@ class Nearest(Pair):
         graph: the graph.
     """
 
-    def __init__(self, graph: Graph, vertices: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
+    def __init__(self, graph: StripedGraph, vertices: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
         super().__init__(vertices, distances)
         self.graph = graph
 

@@ -25,6 +25,7 @@ from dbfs.cluster.own_process import require_own
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
+from dbfs.graph.striped import StripedGraph
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.serving.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
 from dbfs_workers.serving.reads.messages import (
@@ -41,7 +42,6 @@ from dbfs_workers.serving.reads.messages import (
 from dbfs_workers.serving.rpc import A
 
 if TYPE_CHECKING:
-    from dbfs.graph.graph import Graph
     from dbfs_workers.search.partition.ordering import DegreeOrder
 
 FEW_VERTICES: Final = 1 << 16
@@ -95,7 +95,7 @@ class LabelReader:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: StripedGraph,
         location: PublishedLabels | KeptLabels,
         run_id: str,
         depth: int,

@@ -6,22 +6,20 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as replaced
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import distributed
 
 from dbfs import config
-from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
-from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, GraphRecord
+from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, Formed, GraphRecord
 from dbfs.base.units import format_bytes
 from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable, require_storage
-from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
-from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.cluster.kernels import compile_now, of_build
 from dbfs.cluster.local import ends_with_process
@@ -29,10 +27,9 @@ from dbfs.edges.edge_list import EdgeList, tell_left_out
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
 from dbfs.features.grid.layout import choose_layout
-from dbfs.features.living.living import Updates
-from dbfs.features.saved.building import with_mapping
-from dbfs.graph.asynchronous import AsyncGraph
 from dbfs.graph.graph import Graph
+from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient, error_words
 from dbfs.service.messages import AddGraph, ChooseBackend, EndLoad, ListGraphs, OpenGraph, Reserve
 from dbfs_workers.base.received import require
@@ -48,10 +45,28 @@ logger = logging.getLogger(__name__)
 _FEW_EDGES: Final = 1 << 11
 
 
-@public
-@awaitable(AsyncGraph)
-@bounded("build-deadline")
-def load(
+G = TypeVar("G", bound=Graph[BFSResult])
+
+Made: TypeAlias = Callable[[GraphRecord, Formed, distributed.Client], G]
+"""What makes a graph of its record, such as ``dbfs.Graph``."""
+
+
+class LoadOption:
+    """What a feature's option of ``load`` does. Each method does nothing, unless a feature says more."""
+
+    def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
+        """Return the edges to load; ``shared`` says whether other programs may use the cluster."""
+        return edges
+
+    def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
+        """Check the option beside the others, before anything is built. Errors as for ``load``."""
+
+    def finish(self, graph: StripedGraph) -> None:
+        """Change the graph when it is whole. After an error ``load`` unloads it."""
+
+
+def load_as(
+    made: Made[G],
     edges: EdgeSource,
     *,
     client: distributed.Client | None = None,
@@ -75,98 +90,15 @@ def load(
     layout: str = "1d",
     backend: str = "auto",
     deadline: float | str | None = None,
-    mapped: bool | None = None,
+    added: Sequence[LoadOption] = (),
     progress: ProgressOption[BuildProgress] = None,
-) -> Graph:
-    """Build a graph on a cluster's workers.
+) -> G:
+    """Build a graph on a cluster's workers, as ``dbfs.load`` does.
 
     Args:
-        edges: one of
-
-            - a generator's spec such as ``kronecker:scale=18``, or an edge list (``dbfs.kronecker(...)``,
-              ``dbfs.from_file(...)``, ``dbfs.from_arrays(...)``, ``dbfs.from_scipy(...)``);
-            - the path or URL of a file, of a folder of files, or a pattern such as ``edges/*.parquet``;
-            - the path or URL of a graph that ``Graph.save`` saved;
-            - a table: a DataFrame of pandas, Polars, cuDF or dask, or anything else with ``__arrow_c_stream__``;
-            - a graph of NetworkX, igraph, rustworkx or NetworKit;
-            - an iterable of pairs, or an array of shape (m, 2) or (2, m);
-            - a pair ``(src, dst)`` of arrays of integers or strings, also of dask arrays;
-            - a square SciPy sparse matrix, whose stored entries (i, j) are edges from i to j, zeros included.
-        client: any ``distributed.Client``; Dask's current one if None. Without one, ``load`` starts a cluster within
-            this process, on CPU cores, and warns of that; its client becomes Dask's current one. With an asynchronous
-            client ``load`` returns an awaitable of an ``AsyncGraph``.
-        ranks: number of workers that take part, one rank each; all workers if None. ``load`` waits until they have
-            joined. If None it waits for the first one, and for those that join within a second after it.
-        directed: whether edges can be crossed in one direction only. None takes it from a file's format or header, and
-            from a graph; a matrix is undirected if it is symmetric; tables, pairs and arrays are undirected.
-        format: the format of a file; None guesses it from the file's name and header.
-        source, target: for a table: the names of the columns that hold the ends of an edge, or lists of names for ids
-            that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
-            ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
-            two is named ``vertex``: the other one has values then.
-        sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
-            at its top are passed over: see ``dbfs.from_file``.
-        name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
-            printable text of at most 255 characters. A graph without a name is unloaded when this client closes or the
-            last reference to the ``Graph`` ends.
-        replace: unload the graph that has the name, which also cancels its runs, when this graph is whole. Until then
-            the old graph keeps the name, and both must fit at once. ``first`` unloads the old graph before this one is
-            built; if the build fails, both are gone.
-        in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
-        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
-            which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
-            graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
-        ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
-            numbers 0..n-1, in ascending order of the ids. ``string``: ids of a text, a table, arrays or pairs are the
-            strings that are written there, integers of any length and codes such as 007 too.
-        keep_edges: also keep the edges on the workers as they were read (8 bytes per edge). Validation then checks
-            results against the input, and so also finds a graph that was built wrong.
-        mutable: allow updates: ``Graph.insert_edges``, ``delete_edges``, ``insert_vertices``, ``delete_vertices``. Not
-            together with ``keep_edges``, because validation would compare results with edges that are gone. On CPUs the
-            first update needs memory for a copy of the graph, to move the rows to pages; on GPUs each update does.
-        room: vertices that ``Graph.insert_vertices``, or new ids in ``Graph.insert_edges``, may add to those of the
-            edges.
-        storage: ``pages`` keeps the rows of a graph on one GPU on linked pages, as faimGraph does (Tödling 2019).
-            Updates change them in place, and strategies with ``storage=pages`` traverse them. All other calls read a
-            CSR, which is copied from the pages once for each version that they read. It needs ``mutable=True`` and
-            ``ranks=1``, and goes without ``in_edges``.
-        layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
-            edges from the vertices of its column to those of its row. The grid is as square as the number of ranks
-            allows; ``2d:1x4`` has one row of 4 columns, ``2d:4x1`` 4 rows, ``2d:1xp`` one row of all ranks, however
-            many. So a rank exchanges with the ranks of its row and
-            its column only, and fewer bytes are sent with many ranks. It is for the resident engine; each edge is
-            stored twice for bottom-up levels. On GPUs the graph is built on the workers' CPU cores, its edges stay in
-            their memory too, and ranks map each other's messages or exchange through the host. ``auto``: the one whose
-            traversals take less time by a model, or the other one if only that fits the workers. Ranks of one host are
-            faster in ``1d``. ``Graph.layout`` says which, ``dbfs.estimate`` says why. It is ``1d`` for
-            ``mutable=True``, on GPUs, for saved graphs, and for files that do not say their size.
-        backend: where the graph is built and traversed: ``cpu``; ``cuda``, on each worker's GPU; ``auto`` for ``cuda``
-            if every worker has CuPy and a GPU of its own, else ``cpu``. GPUs that can't map each other's memory
-            exchange through the host, which is slower (a warning says so).
-        deadline: seconds (or a Dask duration) that the load may take, the wait for workers included. If None,
-            ``dbfs.build-deadline``, and ``dbfs.workers-timeout`` for the wait.
-        mapped: for a saved graph: True if ranks on CPUs map its files instead of copying them into their memory, False
-            if they copy. A load takes less time then, and graphs that are loaded twice on a host share memory. But a
-            program that truncates a mapped file ends the workers (SIGBUS), with all of their graphs. None maps the
-            files on a cluster that this program started, and copies them on all others.
-        progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
-
-    Raises:
-        ClientError, NoWorkersError: there is no usable client, the client left the cluster meanwhile, or there are not
-            enough workers.
-        FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
-        EdgeInputError: the table, the arrays or the matrix are malformed, or ``edges`` is of another type. The message
-            names the column and the row, or lists the columns.
-        NameTakenError: another graph has the name, and ``replace`` is false; or a graph of that name is being built.
-        GraphTooLargeError: the workers, or their GPUs, have too little memory for the graph, or for the graph beside
-            the one that it replaces.
-        BackendUnavailableError: ``backend="cuda"``, and a worker has no GPU, or CuPy is not installed there.
-        ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
-        InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
-            ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``mapped`` is given for
-            edges that are no saved graph, or true for a saved graph in a store.
-        InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
+        made: makes the graph of its record.
+        edges: see ``dbfs.load``, as for all other arguments and the errors.
+        added: options of features.
     """
     _require_replacement(name, replace)
     if ids not in (*IDS, "string"):
@@ -177,15 +109,16 @@ def load(
     with _loading(client, edges if name is None else name) as graph_id:
         listed = _listed(edges, client, directed=directed, **reading)
         tell_left_out(listed)
-        listed = with_mapping(listed, mapped, shared=client.cluster is None)
+        for option in added:
+            listed = option.take_edges(listed, shared=client.cluster is None)
         given = "given" if ids == "string" else ids
         options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
         gang = Gang(client, roster(client, ranks, timeout=deadline))
         chosen = choose_backend(gang, backend)
         options = _laid_out(listed, gang, options, chosen, mutable=mutable)
         require_storage(listed, options, gang.p, chosen, mutable=mutable)
-        if storage == "pages":
-            _require_exchange("storage='pages'", ("auto", "cuda_ipc"), config.choice("exchange", EXCHANGES))
+        for option in added:
+            option.require(gang.p, chosen, mutable=mutable)
         shown = listed.name if name is None else name
         with _reserved(gang, graph_id, name, replace):
             if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
@@ -222,37 +155,21 @@ def load(
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
         logger.warning(words, record.name, formed.exchange, formed.slower)
-    graph = Graph(record, formed, client)
-    if storage == "pages":
-        try:
-            Updates(graph).change("link")
-        except BaseException:
-            graph.unload()
-            raise
+    graph = made(record, formed, client)
+    try:
+        for option in added:
+            option.finish(graph)
+    except BaseException:
+        graph.unload()
+        raise
     return graph
 
 
-@public
-@awaitable(AsyncGraph)
-@bounded()
-def open(  # noqa: A001 - the word users expect
-    name: str,
-    *,
-    client: distributed.Client | None = None,
-    deadline: float | str | None = None,
-) -> Graph:
-    """Open a graph that any client has loaded under a name.
-
-    With an asynchronous client ``open`` returns an awaitable of an ``AsyncGraph``. ``deadline`` is as for ``bfs``.
-
-    Raises:
-        GraphNotFoundError: no graph has the name; the message lists the names in use.
-        InvalidOptionError: no graph can have the name, which is not printable text of at most 255 characters.
-        ClientError: there is no usable client.
-    """
+def open_as(made: Made[G], name: str, client: distributed.Client | None) -> G:
+    """Open a graph as ``dbfs.open`` does; ``made`` makes it of its record."""
     client = current_client(client)
     record, formed = ServiceClient.of(client).call(OpenGraph(name))
-    return Graph(record, formed, client)
+    return made(record, formed, client)
 
 
 def _require_replacement(name: str | None, replace: bool | str) -> None:
@@ -300,11 +217,11 @@ def choose_backend(gang: Gang, backend: str) -> str:
     if backend not in BACKENDS:
         raise InvalidOptionError(f"unknown backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     if backend != "auto":
-        _require_exchange(f"backend={backend!r}", EXCHANGES_OF[backend], exchange)
+        require_exchange(f"backend={backend!r}", EXCHANGES_OF[backend], exchange)
     chosen = ServiceClient.of(gang.client).call(
         ChooseBackend(gang.addresses, backend, exchange, of_call("build-deadline").remaining)
     )
-    _require_exchange(f"backend={chosen!r}", EXCHANGES_OF[chosen], exchange)
+    require_exchange(f"backend={chosen!r}", EXCHANGES_OF[chosen], exchange)
     return chosen
 
 
@@ -361,8 +278,8 @@ def _name_replaced(error: GraphTooLargeError, name: str, service: ServiceClient,
         ) from error
 
 
-def _require_exchange(what: str, supported: Sequence[str], exchange: str) -> None:
-    """Check that the ranks of a backend, or with a storage there, can be asked to exchange in that way."""
+def require_exchange(what: str, supported: Sequence[str], exchange: str) -> None:
+    """Check that the ranks of a backend, or of a layout there, can be asked to exchange in that way."""
     *first, last = supported
     if exchange not in supported:
         raise InvalidOptionError(

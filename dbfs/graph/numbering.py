@@ -22,6 +22,7 @@ from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, ResultReleasedError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.serving import queries
+from dbfs_workers.serving.orders import place_order
 from dbfs_workers.serving.reads.messages import ReadOrder
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Numbering:
                 keys: list[Key] = [(f"place-order-{token}", rank) for rank in range(gang.p)]
                 beside = record.input_edge_keys or record.partition_keys
                 for rank, key in enumerate(keys):
-                    graph.add(rank, key, queries.place_order, Ref(record.order_key), Ref(beside[rank]))
+                    graph.add(rank, key, place_order, Ref(record.order_key), Ref(beside[rank]))
                 kept += gang.submit(graph, keys).values()
             placed = list(kept)
         if any(future.status != "finished" for future in placed):

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import functools
-import uuid
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
+from dbfs.base.calls import part_of
 from dbfs.base.integers import whole_count
 from dbfs.base.units import format_rate, format_seconds
-from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
-from dbfs.engines.resident import ResidentEngine
 from dbfs.errors import InvalidOptionError, ResultReleasedError
-from dbfs.features.validation.validate import validate
 from dbfs.graph import tables
-from dbfs.graph.distances import Nearest
+from dbfs.graph.html import Card, first_ids
 from dbfs.graph.labels import LabelReader
-from dbfs.graph.tabular import Card, Tabular, polars_frame
-from dbfs_workers.base.spec import RunSpec, TraversalSpec
-from dbfs_workers.ids.label_table import data_frame
+from dbfs.graph.striped import LabelsOnWorkers, StripedGraph
+from dbfs.graph.tabular import Tabular, polars_frame
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.base.text import counted
+from dbfs_workers.ids.label_table import NO_PREDECESSOR, data_frame, label_table, places_of, taken
 from dbfs_workers.serving.reads.messages import KeptLabels
 
 if TYPE_CHECKING:
@@ -36,16 +34,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-    from matplotlib.axes import Axes
 
-    from dbfs.features.subgraphs.subgraph import Subgraph
-    from dbfs.graph.graph import Graph
     from dbfs_workers.ids.sequence import CallerIds
 
 
-@public
-class BFSResult(StaysHere, Tabular):
-    """The result of ``Graph.bfs``.
+@part_of("BFSResult")
+class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
+    """The core's part of ``dbfs.BFSResult``: counts, labels and tables. Features add theirs in subclasses.
 
     Attributes:
         graph: the graph that was traversed.
@@ -64,12 +59,10 @@ class BFSResult(StaysHere, Tabular):
 
     _inner = StaysHere._inner | {"label_location", "published_labels", "reader", "vertices_between"}
 
-    def __init__(self, graph: Graph, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
+    def __init__(self, graph: StripedGraph, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
         self.graph = graph
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(spec.sources))
         self.source_vertices = spec.sources
-        # Whether the last update had something to do.
-        self._repaired = False
         self._take(spec, engine, outcome)
 
     @property
@@ -99,63 +92,6 @@ class BFSResult(StaysHere, Tabular):
         self._path_parents: NDArray[np.int64] | None = None
         self._released = False
         self._counts = (outcome.reached, outcome.edges)
-
-    @bounded()
-    def update(self, *, deadline: float | str | None = None) -> BFSResult:
-        """Bring the labels up to date with the graph's version, and return this result.
-
-        The ranks repair distances and predecessors by work in proportion to what has changed. They make a new traversal
-        instead if the repair would look at too many edges, if too many changes came since ``version``, or if the labels
-        were published. Counts, ``depth``, ``seconds``, ``run_id`` and ``version`` are those of the repair, which has no
-        levels to report. A result that is up to date stays as it is.
-
-        Args:
-            deadline: seconds (or a Dask duration) that the call may wait, the queue included; ``dbfs.deadline`` if
-                None.
-
-        Raises:
-            InvalidOptionError: the run recorded no predecessors, which show what depends on a deleted edge.
-            InvalidVertexError: a source was deleted. The result stays of its version.
-            ResultReleasedError: the result was released, or the graph was unloaded.
-            GraphNotFoundError: another client unloaded the graph.
-            QueueFullError, NoRoomForLabelsError, WorkerLostError, DeadlineExceededError, RunCancelledError,
-            RunAbortedError: the run ended early. If it had begun, the labels are released; the next ``update`` makes a
-                new traversal.
-        """
-        self._require_predecessors()
-        location = self.label_location
-        if self.version == self.graph.record.version:
-            # Another client may have updated the graph.
-            self.graph.refresh()
-        if self.version == self.graph.record.version:
-            self._repaired = False
-            return self
-        place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
-        spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
-        self.graph.require_loaded()
-        graph, runner = self.graph, ResidentEngine()
-        runs = RunSpec.single(spec)
-        with graph.living.named():
-            (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)
-        # Frees the labels of the version before, where the ranks have not repaired them in place.
-        self.release()
-        self._take(replace(spec, repairs=None), "resident", outcome)
-        self._repaired = True
-        if self.version != self.graph.record.version:
-            self.graph.refresh()
-        return self
-
-    @bounded()
-    def changed(self) -> CallerIds:
-        """Return the ids whose distance the last ``update`` has changed, ascending, as of ``Graph.ids_of``.
-
-        If ``update`` had no labels to compare with, since they were published or lost, these are all reached ids.
-
-        Raises:
-            ResultReleasedError: the result was released, or published since. Other errors as for ``distances``.
-        """
-        vertices = self.reader().changed() if self._repaired else np.empty(0, np.int64)
-        return self.graph.ids_of(vertices)
 
     @property
     def reached(self) -> int:
@@ -221,25 +157,6 @@ class BFSResult(StaysHere, Tabular):
         return self.reader().whole("predecessors")
 
     @bounded()
-    def nearest(self) -> Nearest:
-        """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
-
-        The pair is a table too, in ids: ``result.nearest().to_pandas()``. Of several nearest sources the one with the
-        smallest id counts. The graph is traversed again, by ``bfs_batch``.
-
-        Raises:
-            InvalidOptionError: the graph was updated since, or is on GPUs.
-            Other errors as for ``Graph.bfs_batch``.
-        """
-        self.graph.require_version(self.version, self)
-        sources = self.graph.python_ids(sorted(set(self.source_vertices)))
-        made = self.graph.bfs_batch(sources, nearest=True, max_depth=self.farthest, direction=self.spec.direction)
-        try:
-            return made.nearest()
-        finally:
-            made.release()
-
-    @bounded()
     def to_dask_array(self, label: str = "distances") -> da.Array:
         """Return the labels as a Dask array on the workers, one chunk per rank; no labels move.
 
@@ -301,16 +218,6 @@ class BFSResult(StaysHere, Tabular):
         return path[::-1]
 
     @bounded()
-    def tree(self) -> Subgraph:
-        """Return the reached vertices with an edge from each one's predecessor: a directed subgraph.
-
-        A source is the root of a tree: the number of edges is ``reached`` less the number of sources. Errors as for
-        ``predecessors``.
-        """
-        self._require_predecessors()
-        return tables.tree(self)
-
-    @bounded()
     def to_arrow(self, *, unreached: bool = False) -> pa.Table:
         """Return the labels as an Arrow table, by ascending ``vertex``.
 
@@ -322,7 +229,17 @@ class BFSResult(StaysHere, Tabular):
 
         Errors as for ``distances``.
         """
-        return tables.arrow_table(self, unreached=unreached)
+        graph = self.graph
+        vertices, distances, parents = self.reader().labels_between(
+            -1 if unreached else 0, self.depth, predecessors=self.spec.predecessors
+        )
+        ids = graph.ids_of(vertices)
+        predecessors = None
+        if parents is not None:
+            parents[parents == vertices] = NO_PREDECESSOR
+            # A predecessor is reached as well, so that its id is among those fetched.
+            predecessors = taken(ids, places_of(parents, vertices, graph.n))
+        return label_table(ids, distances, predecessors, unreached=unreached)
 
     @bounded()
     def to_pandas(self, *, unreached: bool = False) -> pd.DataFrame:
@@ -345,7 +262,8 @@ class BFSResult(StaysHere, Tabular):
     @bounded()
     def to_dict(self) -> dict[Any, int]:
         """Return the distance of each reached vertex by its id, ids ascending. Errors as for ``distances``."""
-        return tables.distances_by_id(self)
+        vertices, distances, _ = self.reader().labels_between(0, self.depth, predecessors=False)
+        return dict(zip(self.graph.ids_of(vertices).tolist(), distances.tolist(), strict=True))
 
     @bounded()
     def to_dask_dataframe(self, *, unreached: bool = False) -> dd.DataFrame:
@@ -357,9 +275,7 @@ class BFSResult(StaysHere, Tabular):
 
         Errors as for ``Graph.bfs``.
         """
-        from dbfs.graph.tables import dask_dataframe
-
-        return dask_dataframe(self, unreached=unreached)
+        return tables.dask_dataframe(self.graph, self.run_id, self.published_labels(), unreached=unreached)
 
     @bounded()
     def to_parquet(
@@ -387,9 +303,7 @@ class BFSResult(StaysHere, Tabular):
             WorkerLostError, DeadlineExceededError: see ``Graph.bfs``.
             ResultReleasedError: see ``distances``.
         """
-        from dbfs.graph.tables import write_parquet
-
-        write_parquet(self, path, unreached=unreached, compression=compression)
+        tables.write_parquet(self.graph, self.published_labels, path, unreached=unreached, compression=compression)
 
     @bounded()
     def vertices_at(self, distance: int) -> CallerIds:
@@ -409,39 +323,6 @@ class BFSResult(StaysHere, Tabular):
     def vertices(self) -> CallerIds:
         """Return the reached ids, ascending, the sources included, as ``vertices_at`` does. Errors as for it."""
         return self.graph.ids_of(self.vertices_between(0, self.depth))
-
-    def plot_frontier(self, ax: Axes | None = None) -> Axes:
-        """Plot the vertex frontier and the edge frontier by level, on a logarithmic scale (Merrill 2012, figure 3).
-
-        The vertex frontier is the number of vertices expanded; the edge frontier is the number of edges inspected for
-        them. Bottom-up levels are shaded. Their edges are inspected from unvisited vertices and are not those of the
-        frontier; ``bfs(..., direction="top-down")`` inspects the frontier's edges in every level.
-
-        Args:
-            ax: axes to draw on; None for a new figure.
-
-        Raises:
-            MissingPackageError: matplotlib is not installed.
-        """
-        from dbfs.display.plots import plot_frontier
-
-        return plot_frontier(self, ax)
-
-    def plot_levels(self, ax: Axes | None = None) -> Axes:
-        """Plot the time of each phase on each rank, level by level; imbalance and waiting become visible.
-
-        The x axis is wall time. Each rank has a row, coloured by phase. Blank parts are time outside of the phases (in
-        the taskgraph engine: Dask's). Bottom-up levels have a strip on the upper edge. More than 32 levels are drawn
-        in at most 32 groups. Arguments and errors as for ``plot_frontier``.
-        """
-        from dbfs.display.plots import plot_levels
-
-        return plot_levels(self, ax)
-
-    @bounded()
-    def validate(self) -> None:
-        """Check the labels on the workers; ``dbfs.validate`` does the same and also returns counts."""
-        validate(self.graph, self)
 
     @bounded()
     def published_labels(self) -> PublishedLabels:
@@ -502,9 +383,25 @@ class BFSResult(StaysHere, Tabular):
         )
 
     def _card(self) -> Card:
-        from dbfs.display.notebook.html import result_card
-
-        return result_card(self)
+        graph, reports, sources = self.graph, self.reports, self.sources
+        levels = sum(report.levels for report in reports)
+        bottom_up = sum(report.levels for report in reports if report.direction == "bottom-up")
+        # Of a report of both directions the number is not known.
+        some = any(report.direction == "both" for report in reports)
+        shaded = f", {bottom_up:,} of them bottom-up (shaded)" if bottom_up else ""
+        on = f" on {graph.backend} by {graph.exchange}" if self.engine == "resident" else ""
+        share = f"{100 * self.reached / graph.n:.3g} %"
+        facts = {
+            "Source" if len(sources) == 1 else "Sources": first_ids(sources),
+            "Reached": f"{self.reached:,} of {counted(graph.n, 'vertex', 'vertices')} ({share})",
+            "Depth": f"{self.depth:,}",
+            "Edges": f"{self.edges:,} directed in the traversed component",
+            "Time": format_seconds(self.seconds),
+            "Rate": f"{format_rate(self.mteps)} (directed edges)",
+            "Levels": f"{levels:,}{', some of them bottom-up' if some else shaded}",
+            "Engine": f"{self.engine}, {counted(graph.ranks, 'rank')}{on}",
+        }
+        return Card(graph.name, facts)
 
     def _require_predecessors(self) -> None:
         if not self.spec.predecessors:

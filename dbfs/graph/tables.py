@@ -1,62 +1,28 @@
-"""Tables of a result's labels: in the client's memory, or made on the ranks, a table each."""
+"""Tables of a result's labels that the ranks make, a table each."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import distributed
 import numpy as np
 
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release
-from dbfs.features.subgraphs.subgraph import Subgraph
+from dbfs.engines import PublishedLabels
+from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import require_compression
 from dbfs_workers.base.folder import Folder
-from dbfs_workers.ids.label_table import NO_PREDECESSOR, column, data_frame, label_table, places_of, taken
+from dbfs_workers.ids.label_table import column, data_frame, label_table
 from dbfs_workers.ids.table import from_python
 from dbfs_workers.serving import tables
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
-    import pyarrow as pa
-
-    from dbfs.graph.result import BFSResult
-
-
-def arrow_table(result: BFSResult, *, unreached: bool) -> pa.Table:
-    """See ``BFSResult.to_arrow``."""
-    graph = result.graph
-    vertices, distances, parents = result.reader().labels_between(
-        -1 if unreached else 0, result.depth, predecessors=result.spec.predecessors
-    )
-    ids = graph.ids_of(vertices)
-    predecessors = None
-    if parents is not None:
-        parents[parents == vertices] = NO_PREDECESSOR
-        # A predecessor is reached as well, so that its id is among those fetched.
-        predecessors = taken(ids, places_of(parents, vertices, graph.n))
-    return label_table(ids, distances, predecessors, unreached=unreached)
-
-
-def tree(result: BFSResult) -> Subgraph:
-    """See ``BFSResult.tree``."""
-    graph = result.graph
-    vertices, _, parents = result.reader().labels_between(0, result.depth, predecessors=True)
-    assert parents is not None
-    children = np.flatnonzero(parents != vertices)
-    sources = places_of(parents[children], vertices, graph.n)
-    # Stable: the children of one vertex stay in ascending order.
-    order = np.argsort(sources, kind="stable")
-    return Subgraph(graph.name, True, graph.ids_of(vertices), sources[order], children[order])
-
-
-def distances_by_id(result: BFSResult) -> dict[Any, int]:
-    """See ``BFSResult.to_dict``."""
-    vertices, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
-    return dict(zip(result.graph.ids_of(vertices).tolist(), distances.tolist(), strict=True))
 
 
 # Longest wait for the ranks to remove the files of a call that failed. A rank that still writes looks after each row
@@ -64,22 +30,22 @@ def distances_by_id(result: BFSResult) -> dict[Any, int]:
 _DISCARD_SECONDS: Final = 10.0
 
 
-def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
-    """See ``BFSResult.to_dask_dataframe``."""
+def dask_dataframe(graph: StripedGraph, run_id: str, labels: PublishedLabels, *, unreached: bool) -> dd.DataFrame:
+    """Return labels of a run as ``BFSResult.to_dask_dataframe`` does."""
     import dask
     import dask.dataframe as dd
 
-    gang, plan = result.graph.gang, TaskGraph()
-    keys = [table.key for table in _add_tables(plan, result, unreached=unreached)]
+    gang, plan = graph.gang, TaskGraph()
+    keys = [table.key for table in _add_tables(plan, graph, labels, unreached=unreached)]
     futures = gang.submit(plan, keys)
-    deadline, doing = of_call(), f"making tables of run {result.run_id}"
+    deadline, doing = of_call(), f"making tables of run {run_id}"
     try:
         gang.finish([*futures.values()], deadline, doing)
     except BaseException:
         release(futures.values())
         raise
-    ids = from_python([], result.graph.id_type)
-    predecessors = column(ids) if result.spec.predecessors else None
+    ids = from_python([], graph.id_type)
+    predecessors = None if labels.predecessors is None else column(ids)
     empty = data_frame(label_table(ids, np.empty(0, np.int32), predecessors, unreached=unreached))
     frame = dask.delayed(data_frame)
     # Dask would make text of tuples.
@@ -88,23 +54,24 @@ def dask_dataframe(result: BFSResult, *, unreached: bool) -> dd.DataFrame:
 
 
 def write_parquet(
-    result: BFSResult,
+    graph: StripedGraph,
+    publish: Callable[[], PublishedLabels],
     path: str | os.PathLike[str],
     *,
     unreached: bool,
     compression: str,
 ) -> None:
-    """See ``BFSResult.to_parquet``."""
+    """Write the labels that ``publish`` returns as ``BFSResult.to_parquet`` does."""
     # Loads pyarrow.
     from dbfs.edges.writers import label_files
     from dbfs.edges.writers.target import require_writable
 
     require_compression(compression)
-    gang, folder, token = result.graph.gang, Folder.at(path), uuid.uuid4().hex
+    gang, folder, token = graph.gang, Folder.at(path), uuid.uuid4().hex
     require_writable(folder.path, shared=gang.client.cluster is None)
     deadline, doing, plan = of_call(), f"writing {folder.path}", TaskGraph()
     keys: list[Key] = [(f"write-part-{token}", rank) for rank in range(gang.p)]
-    for rank, table in enumerate(_add_tables(plan, result, unreached=unreached)):
+    for rank, table in enumerate(_add_tables(plan, graph, publish(), unreached=unreached)):
         plan.add(rank, keys[rank], label_files.write_part, folder, token, rank, table, compression)
     published = False
     futures = gang.submit(plan, keys)
@@ -120,11 +87,10 @@ def write_parquet(
     release(futures.values())
 
 
-def _add_tables(plan: TaskGraph, result: BFSResult, *, unreached: bool) -> list[Ref]:
+def _add_tables(plan: TaskGraph, graph: StripedGraph, labels: PublishedLabels, *, unreached: bool) -> list[Ref]:
     """Add the tasks that make each rank's table of labels; return the tables by rank."""
-    graph, token = result.graph, uuid.uuid4().hex
+    token = uuid.uuid4().hex
     record, ranks = graph.record, range(graph.ranks)
-    labels = result.published_labels()
     vertex = None
     if record.order_key is not None:
         vertex = plan.add(0, f"vertices-by-position-{token}", tables.vertices_by_position, Ref(record.order_key))

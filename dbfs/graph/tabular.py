@@ -7,13 +7,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from numpy.typing import NDArray
 
 from dbfs.base.calls import public
 from dbfs.edges.tables.about import About
 from dbfs.errors import InvalidOptionError, MissingPackageError
+from dbfs.graph.html import Card, card_html
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.ids.label_table import data_frame
 
@@ -29,22 +30,6 @@ COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
 
 SHOWN: Final = slice(5)
 """Rows of a table that a notebook shows."""
-
-
-class Card(NamedTuple):
-    """What a notebook shows of a result, without a call to the cluster.
-
-    Attributes:
-        name: what the result is of.
-        facts: words about it, by their headings.
-        shown: rows to show; None for none.
-        chart: a drawing in SVG.
-    """
-
-    name: str
-    facts: dict[str, str]
-    shown: pa.Table | None = None
-    chart: str = ""
 
 
 @public
@@ -115,8 +100,6 @@ class Tabular(ABC):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
-        from dbfs.display.notebook.html import card_html
-
         return card_html(f"dbfs.{type(self).__name__}", self._card())
 
 

@@ -7,7 +7,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from dbfs import engines
 from dbfs.base.integers import whole_count
@@ -16,21 +16,20 @@ from dbfs.base.records import RunProgress
 from dbfs.cluster.awaiting import require_open
 from dbfs.cluster.deadline import of_call
 from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
-from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import LabelsOnWorkers, StripedGraph
 from dbfs.lab import STRATEGIES, parse
 from dbfs.service.client import ServiceClient
 from dbfs_workers.base.spec import DIRECTIONS, RunSpec, TraversalSpec
 from dbfs_workers.base.text import counted
 
-if TYPE_CHECKING:
-    from dbfs.graph.graph import Graph
-
+R = TypeVar("R", bound=LabelsOnWorkers)
 
 _ENGINE = "resident"
 
 
 def traverse(
-    graph: Graph,
+    graph: StripedGraph,
+    made: Callable[[StripedGraph, TraversalSpec, str, engines.Outcome], R],
     source_sets: Sequence[tuple[int, ...]],
     *,
     targets: tuple[int, ...] = (),
@@ -40,8 +39,11 @@ def traverse(
     engine: str = "auto",
     progress: ProgressOption[RunProgress] = None,
     strategy: str | None = None,
-) -> list[BFSResult]:
-    """Run a traversal from each set of vertices, in one run; arguments and errors as of ``Graph.bfs``."""
+) -> list[R]:
+    """Run a traversal from each set of vertices, in one run; ``made`` makes a result of each.
+
+    Other arguments and the errors are as of ``Graph.bfs``.
+    """
     require_options(graph, direction, max_depth)
     if strategy is not None:
         plain = max_depth is None and not targets and direction == "auto"
@@ -60,12 +62,12 @@ def traverse(
     )
     run = RunSpec(options, tuple(source_sets))
     # A result that this list does not get any more, because the run ends early, frees its labels.
-    results = [BFSResult(graph, spec, runner.name, made) for spec, made in finished(graph, runner, run, progress)]
+    results = [made(graph, spec, runner.name, outcome) for spec, outcome in finished(graph, runner, run, progress)]
     graph.results.update(results)
     return results
 
 
-def require_options(graph: Graph, direction: str, max_depth: int | None) -> None:
+def require_options(graph: StripedGraph, direction: str, max_depth: int | None) -> None:
     """Check what all calls that traverse have in common; errors as of ``Graph.bfs``."""
     graph.require_loaded()
     if direction not in DIRECTIONS:
@@ -75,7 +77,7 @@ def require_options(graph: Graph, direction: str, max_depth: int | None) -> None
 
 
 def finished(
-    graph: Graph, runner: engines.Engine, run: RunSpec, progress: ProgressOption[RunProgress]
+    graph: StripedGraph, runner: engines.Engine, run: RunSpec, progress: ProgressOption[RunProgress]
 ) -> Iterator[tuple[TraversalSpec, engines.Outcome]]:
     """Send a run, and yield its traversals as they finish; errors as of ``Graph.bfs``.
 
@@ -85,7 +87,7 @@ def finished(
     ends = [0, *itertools.accumulate(batches)]
     version = graph.record.version
     try:
-        with graph.living.named(), run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
+        with graph.deletions.named(), run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
 
             def of_sources(made: RunProgress) -> None:
                 assert report is not None
@@ -111,7 +113,7 @@ def finished(
         graph.refresh()
 
 
-def require_one_version(graph: Graph, first: int, later: int) -> None:
+def require_one_version(graph: StripedGraph, first: int, later: int) -> None:
     """Check that the graph was not updated between two traversals of a call.
 
     Raises:
@@ -124,7 +126,7 @@ def require_one_version(graph: Graph, first: int, later: int) -> None:
         )
 
 
-def require_strategy(graph: Graph, strategy: str, sources: int, *, plain: bool, engine: str) -> str:
+def require_strategy(graph: StripedGraph, strategy: str, sources: int, *, plain: bool, engine: str) -> str:
     """Check a strategy against the graph and the other options; return the strategy of the spec, empty for the engine.
 
     Args:
@@ -173,7 +175,7 @@ MOST_TRAVERSALS = 16
 """Largest number of traversals of one run. A run costs about as much as a few traversals of a small graph."""
 
 
-def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[BFSResult]]) -> Iterator[BFSResult]:
+def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[R]]) -> Iterator[R]:
     """Yield the result of a traversal from each source, in order.
 
     The next run starts when the caller has taken all results of the run before. The first run makes one traversal, and

@@ -23,6 +23,7 @@ from typing import Any
 import dask
 import distributed
 
+from dbfs.assembly import Graph, load
 from dbfs.base import progress as progresses
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
@@ -35,8 +36,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import kronecker
 from dbfs.errors import GraphTooLargeError, InvalidOptionError, ValidationError
 from dbfs.features.validation.validate import validate
-from dbfs.graph.graph import Graph
-from dbfs.graph.load import choose_backend, load
+from dbfs.graph.load import choose_backend
 from dbfs.graph500.output import block, statistics
 from dbfs.service.client import ServiceClient
 

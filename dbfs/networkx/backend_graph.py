@@ -18,6 +18,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.assembly import Graph, load
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.cluster.connect import connect
@@ -25,8 +26,6 @@ from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.graphs import require_both_ways
 from dbfs.errors import InvalidOptionError
-from dbfs.graph.graph import Graph
-from dbfs.graph.load import load
 from dbfs_workers.base.text import counted
 from dbfs_workers.ids.sequence import value_of
 

@@ -27,9 +27,7 @@ def closeness_centrality(
     if u is not None:
         require(G, u, "Source {} is not in G")
     vertices = None if u is None else [G.vertex(u)]
-    measured = measures.closeness_centrality(
-        G.loaded(Way.BACKWARD), vertices, wf_improved, measures.Options(), turned=True
-    )
+    measured = measures.closeness(G.loaded(Way.BACKWARD), vertices, wf_improved, measures.Options(), turned=True)
     found: list[float] = measured.values.tolist()
     return dict(zip(G, found, strict=True)) if u is None else found[0]
 
@@ -50,7 +48,7 @@ def harmonic_centrality(
         pass
     elif starts.size == len(G):
         loaded = G.loaded(Way.BACKWARD)
-        found[targets] = measures.harmonic_centrality(loaded, targets, measures.Options(), turned=True).values
+        found[targets] = measures.harmonic(loaded, targets, measures.Options(), turned=True).values
     elif targets.size < starts.size:
         rows = searches.many_distances(G, targets.tolist(), way=Way.BACKWARD)
         for vertex, distances in zip(targets, rows, strict=True):

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import DisconnectedGraphError
-from dbfs.features.batches import measures
 from dbfs.features.batches.diameter import Measure, eccentricities
 from dbfs.features.batches.measures import Options
 from dbfs.networkx import searches
@@ -32,7 +31,7 @@ def eccentricity(
         return dict(zip(G, _eccentricities(G, Measure.ALL).tolist(), strict=True))
     nodes = list(dict.fromkeys(G.nodes_in(v)))
     try:
-        measured = measures.eccentricity(G.loaded(), G.vertices(nodes), measures.Options()) if nodes else None
+        measured = G.loaded().eccentricity(G.vertices(nodes)) if nodes else None
     except DisconnectedGraphError as error:
         raise _disconnected(G) from error
     found = dict(zip(nodes, measured.values.tolist() if measured else (), strict=True))

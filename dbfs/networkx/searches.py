@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.assembly import BFSResult
 from dbfs.features.batches import sweeps
-from dbfs.graph.result import BFSResult
 from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.errors import InvalidOptionTypeError
-from dbfs.features.batches import measures
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph
 from dbfs.networkx.components import is_connected, is_strongly_connected
@@ -97,7 +96,7 @@ def _connected(graph: BackendGraph) -> bool:
 
 def _sum(graph: BackendGraph, value: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Any:
     """Return the sum of a function of the distance over all ordered pairs of different vertices with a path."""
-    counts = np.diff(measures.neighbourhood_function(graph.loaded(), measures.Options()).pairs)
+    counts = np.diff(graph.loaded().neighbourhood_function().pairs)
     return (counts @ value(np.arange(1, counts.size + 1))).item()
 
 

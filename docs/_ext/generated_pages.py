@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dbfs
+
 if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.addnodes import pending_xref
@@ -174,7 +176,9 @@ def hide_inner(_app: Sphinx, _what: str, name: str, member: object, _skip: bool,
     """Leave out a method or a property that its class keeps for other modules (``StaysHere._inner``)."""
     function = getattr(member, "fget", member)
     module = sys.modules.get(getattr(function, "__module__", None) or "")
-    owner = getattr(module, getattr(function, "__qualname__", "").partition(".")[0], None)
+    name_of_owner = getattr(function, "__qualname__", "").partition(".")[0]
+    # The methods of a part of a public class have that class's name.
+    owner = getattr(module, name_of_owner, None) or getattr(dbfs, name_of_owner, None)
     return True if name in getattr(owner, "_inner", ()) else None
 
 

@@ -19,9 +19,9 @@ from benchmarks.lab_results import LabRate, LabReport, speedup
 from benchmarks.lab_tables import lab_tables
 from benchmarks.plan import find, read
 from benchmarks.runner import Results
+from dbfs.assembly import Graph
 from dbfs.cli import main
 from dbfs.errors import DeadlineExceededError, FormatError, MissingFileError, PlanError, QueueOverflowError
-from dbfs.graph.graph import Graph
 from dbfs.lab import STRATEGIES, parse
 
 PLAN = """

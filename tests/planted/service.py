@@ -28,7 +28,7 @@ FAULTS = (
         ("tests/test_living.py::test_an_update_meets_a_freeze_that_came_first",),
     ),
     Fault(
-        "dbfs/graph/graph.py",
+        "dbfs/graph/striped.py",
         "        if record.version >= self.record.version:\n",
         "        if record:\n",
         ("tests/test_living.py::test_an_older_record_is_not_taken_over",),

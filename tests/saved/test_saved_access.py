@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.cli import main
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import target
@@ -28,7 +29,6 @@ from dbfs.errors import (
     ResultReleasedError,
     WorkerLostError,
 )
-from dbfs.graph.graph import Graph
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import writing
 from dbfs_workers.features.saved.tasks import save_rank

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.edges.readers import from_file
 from dbfs.edges.writers import write_edges
 from dbfs.errors import FormatError, InvalidOptionError
-from dbfs.graph.graph import Graph
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import manifest, parts, writing
 from dbfs_workers.ids.sequence import IdSequence

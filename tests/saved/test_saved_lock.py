@@ -14,8 +14,8 @@ import fsspec
 import pytest
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import FolderBusyError, OutputError
-from dbfs.graph.graph import Graph
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import lock as locks
 from dbfs_workers.features.saved.lock import Busy, Lock, Saver

@@ -7,8 +7,8 @@ import distributed
 import numpy as np
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import RunCancelledError
-from dbfs.graph.graph import Graph
 from tests.support import graphs, oracle
 
 N = 200

@@ -9,7 +9,7 @@ import distributed
 import numpy as np
 
 import dbfs
-from dbfs.graph.graph import Graph
+from dbfs.assembly import Graph
 from tests.support import oracle
 from tests.support.graphs import Arrays, random
 

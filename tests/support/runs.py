@@ -8,8 +8,8 @@ import time
 import distributed
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import WorkerLostError
-from dbfs.graph.graph import Graph
 from dbfs_workers.search.members.label_room import LabelRoom
 from tests.support.waiting import PATIENCE, eventually
 

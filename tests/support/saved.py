@@ -11,7 +11,7 @@ import distributed
 import numpy as np
 
 import dbfs
-from dbfs.graph.graph import Graph
+from dbfs.assembly import Graph
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import manifest as manifests
 from dbfs_workers.features.saved.manifest import Manifest

@@ -22,8 +22,8 @@ import dask
 import distributed
 
 import dbfs
+from dbfs.assembly import Graph
 from dbfs.errors import DbfsError, DeadlineExceededError
-from dbfs.graph.graph import Graph
 from dbfs.service.runs import RunSender
 
 N = 2000

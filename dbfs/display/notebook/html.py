@@ -5,115 +5,22 @@ The charts are fast enough for a repr, and drawn in the text's own colour and tw
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from dbfs.base.records import waits_for
-from dbfs.base.units import format_bytes, format_rate, format_seconds
 from dbfs.graph.counts import edges_in_words
-from dbfs.graph.tabular import Card
-from dbfs_workers.base.text import counted, printable
+from dbfs.graph.html import rendered
+from dbfs.graph.striped import StripedGraph
 
 if TYPE_CHECKING:
-    import jinja2
-
-    from dbfs.display.state import ClusterState
     from dbfs.engines import LevelReport
-    from dbfs.graph.graph import Graph
-    from dbfs.graph.result import BFSResult
 
 
-def graph_html(graph: Graph) -> str:
+def graph_html(graph: StripedGraph) -> str:
     """Return a graph's counts and its edges by rank as HTML."""
     chart = bars([info.m_local for info in graph.record.infos], "directed edges by rank")
-    return _render("graph", graph=graph, edges=edges_in_words(graph), chart=chart)
-
-
-def result_card(result: BFSResult) -> Card:
-    """Return a traversal's counts, rate and frontier by level."""
-    graph, reports, sources = result.graph, result.reports, result.sources
-    levels = sum(report.levels for report in reports)
-    bottom_up = sum(report.levels for report in reports if report.direction == "bottom-up")
-    # Of a report of both directions the number is not known.
-    some = any(report.direction == "both" for report in reports)
-    shaded = f", {bottom_up:,} of them bottom-up (shaded)" if bottom_up else ""
-    on = f" on {graph.backend} by {graph.exchange}" if result.engine == "resident" else ""
-    share = f"{100 * result.reached / graph.n:.3g} %"
-    facts = {
-        "Source" if len(sources) == 1 else "Sources": _first(sources),
-        "Reached": f"{result.reached:,} of {counted(graph.n, 'vertex', 'vertices')} ({share})",
-        "Depth": _count(result.depth),
-        "Edges": f"{result.edges:,} directed in the traversed component",
-        "Time": format_seconds(result.seconds),
-        "Rate": f"{format_rate(result.mteps)} (directed edges)",
-        "Levels": f"{levels:,}{', some of them bottom-up' if some else shaded}",
-        "Engine": f"{result.engine}, {counted(graph.ranks, 'rank')}{on}",
-    }
-    return Card(graph.name, facts, chart=frontier(reports))
-
-
-def card_html(kind: str, card: Card) -> str:
-    """Return the card of a result of a kind as HTML."""
-    rows = [] if card.shown is None else [[_cell(value) for value in row.values()] for row in card.shown.to_pylist()]
-    heads = [] if card.shown is None else card.shown.column_names
-    return _render("card", kind=kind, card=card, heads=heads, rows=rows)
-
-
-def state_html(state: ClusterState) -> str:
-    """Return a cluster's workers, graphs and runs as HTML."""
-    return _render("state", state=state)
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"
-
-
-def _first(ids: Sequence[Any]) -> str:
-    """Return the first of some ids as text, and how many there are."""
-    more = f", ... ({len(ids):,} in all)" if len(ids) > _MOST_IDS else ""
-    return ", ".join(map(_cell, ids[:_MOST_IDS])) + more
-
-
-def _cell(value: Any) -> str:
-    """Return a value of a table as text: a tuple's or a struct's parts, nothing for null."""
-    if isinstance(value, dict | tuple):
-        parts = value.values() if isinstance(value, dict) else value
-        return f"({', '.join(map(_cell, parts))})"
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return "" if value is None else printable(value, _CELL_CHARACTERS)
-
-
-def _bytes_range(values: tuple[int, ...]) -> str:
-    least, most = format_bytes(min(values)), format_bytes(max(values))
-    if least == most:
-        return least
-    number, unit = least.split()
-    # The unit once: a table has no space for it twice.
-    return f"{number if most.endswith(f' {unit}') else least} to {most}"
-
-
-# Ids of a fact, and characters of a cell.
-_MOST_IDS: Final = 5
-_CELL_CHARACTERS: Final = 80
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("dbfs.display.notebook"), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters.update(bytes=format_bytes, bytes_range=_bytes_range, count=_count, counted=counted)
-    environment.filters.update(seconds=format_seconds, waits_for=waits_for)
-    return environment
-
-
-def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(f"{template}.html.j2").render(**values)
+    return rendered("graph", __package__, graph=graph, edges=edges_in_words(graph), chart=chart)
 
 
 # Blue and vermilion with a contrast of at least 3 to both white and near black.

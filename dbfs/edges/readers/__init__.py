@@ -22,6 +22,7 @@ from dbfs.edges.readers.csv_table import open_csv, open_ncol
 from dbfs.edges.readers.dl import open_dl
 from dbfs.edges.readers.edge_list import open_edge_list
 from dbfs.edges.readers.file_set import members, open_set, require_typed
+from dbfs.edges.readers.folders import open_folder
 from dbfs.edges.readers.foreign import recognised
 from dbfs.edges.readers.gml import open_gml
 from dbfs.edges.readers.gr import open_gr
@@ -40,7 +41,6 @@ from dbfs.edges.readers.source import Source, find_source
 from dbfs.edges.readers.tgf import open_tgf
 from dbfs.edges.tables.ends import ColumnNames
 from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
-from dbfs.features.saved.reader import open_saved, saved_folder
 
 __all__ = ["FORMATS", "from_file"]
 
@@ -145,9 +145,9 @@ def from_file(
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
     options = ReadOptions(format, directed, source, target, sep, header, comment, strict, bipartite)
     options = replace(options, missing=missing, skip_rows=skip_rows, ids=ids)
-    folder = saved_folder(path)
+    folder = open_folder(path, options)
     if folder is not None:
-        return open_saved(folder, options)
+        return folder
     paths = members(path)
     if paths is None:
         return require_typed(_open_one(path, options))

@@ -2,7 +2,7 @@
 landmarks, measures.
 
 In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees, ``VertexMeasure``, ``EdgeMeasure`` and
-others. Each file has the functions behind methods of ``Graph``, and the types that they return.
+others. Each file has methods of ``Graph``, and the types that they return.
 """
 
 from dbfs.features.batches.betweenness import EdgeMeasure

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
+from dbfs.base.calls import part_of, public
 from dbfs.base.memory import require_room
 from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
@@ -28,9 +28,13 @@ from dbfs.errors import (
     NoRoomForLabelsError,
     ResultReleasedError,
 )
-from dbfs.features.validation.validate import Columns, validate
+from dbfs.features.validation.validate import Columns, ManySources, validate
 from dbfs.graph.distances import DistanceMatrix, Nearest
-from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs.graph.graph import Graph, R
+from dbfs.graph.html import Card
+from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import finished, require_one_version, require_options
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.base.text import counted
@@ -51,7 +55,6 @@ if TYPE_CHECKING:
     import dask.array as da
     import pyarrow as pa
 
-    from dbfs.graph.graph import Graph
     from dbfs_workers.ids.sequence import CallerIds
 
 KEPT: Final = ("counts", "reached", "distances")
@@ -70,7 +73,7 @@ _VALIDATED: Final = 8
 
 
 def batch(
-    graph: Graph,
+    graph: StripedGraph,
     sources: tuple[int, ...],
     *,
     keep: tuple[str, ...],
@@ -132,7 +135,7 @@ def batch(
 
 
 @public
-class BatchResult(StaysHere, Tabular):
+class BatchResult(ManySources, Tabular):
     """The result of ``Graph.bfs_batch``. Its rows or columns of sources are in the order of the call.
 
     Attributes:
@@ -154,7 +157,9 @@ class BatchResult(StaysHere, Tabular):
 
     _inner = StaysHere._inner | {"columns", "dependencies", "distances_to_targets", "spec", "sums_by_vertex"}
 
-    def __init__(self, graph: Graph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]) -> None:
+    def __init__(
+        self, graph: StripedGraph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]
+    ) -> None:
         self.graph = graph
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
         self.source_vertices = sources
@@ -422,3 +427,91 @@ class BatchResult(StaysHere, Tabular):
 def _labels_of(made: Outcome) -> ResidentLabels:
     assert isinstance(made.labels, ResidentLabels)
     return made.labels
+
+
+@part_of("Graph")
+class BatchGraph(Graph[R]):
+    """Traversals from many vertices at once."""
+
+    @bounded()
+    def bfs_batch(
+        self,
+        sources: Any,
+        *,
+        keep: str = "counts",
+        targets: Any = None,
+        nearest: bool = False,
+        max_depth: int | None = None,
+        direction: str = "auto",
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> BatchResult:
+        """Traverse from many vertices at once, each by itself: one look at an edge serves up to 512 sources.
+
+        Where the sources share few levels (a road network), they are traversed from one after another in the same run.
+
+        Args:
+            sources: ids, each once.
+            keep: what the workers keep of every vertex, beside the ``counts`` of vertices by distance: ``counts`` for
+                no more, ``reached`` for a bit a source, ``distances`` for a byte or more a source.
+            targets: an id, or several, whose distances are kept. The search goes on after them.
+            nearest: whether the nearest source of each vertex is kept.
+            max_depth: largest distance; vertices farther away stay unreached.
+            direction: see ``bfs``.
+            deadline: seconds (or a Dask duration) that the call may wait, the queue included; ``dbfs.deadline`` if
+                None. It is for all sources together.
+            progress: see ``bfs``. It counts sources.
+
+        Raises:
+            InvalidVertexError: there is no source, one is given twice, or a source or a target is not in the graph.
+            InvalidOptionError: an option's value is not one of its choices; or another client updated the graph between
+                two groups of sources.
+            NoRoomForLabelsError: the batch does not fit in the workers' memory, even in groups of 64 sources.
+            Other errors as for ``bfs``.
+        """
+        if keep not in KEPT:
+            raise InvalidOptionError(f"unknown keep={keep!r}; choose one of {', '.join(KEPT)}")
+        made = batch(
+            self,
+            self.vertices_named(sources, "source"),
+            keep=() if keep == "counts" else (keep,),
+            targets=() if targets is None else self.vertices_named(targets, "target", living=True),
+            nearest=nearest,
+            max_depth=max_depth,
+            direction=direction,
+            progress=progress,
+        )
+        made.targets = tuple(self.python_ids(made.target_vertices))
+        return made
+
+
+@part_of("BFSResult")
+class BatchesResult(BFSResult):
+    """The nearest of a result's sources."""
+
+    @bounded()
+    def nearest(self) -> Nearest:
+        """Return int64[n] and int32[n]: the vertex of each vertex's nearest source, and its distance; -1 unreached.
+
+        The pair is a table too, in ids: ``result.nearest().to_pandas()``. Of several nearest sources the one with the
+        smallest id counts. The graph is traversed again, by ``bfs_batch``.
+
+        Raises:
+            InvalidOptionError: the graph was updated since, or is on GPUs.
+            Other errors as for ``Graph.bfs_batch``.
+        """
+        self.graph.require_version(self.version, self)
+        made = batch(
+            self.graph,
+            tuple(sorted(set(self.source_vertices))),
+            keep=(),
+            targets=(),
+            nearest=True,
+            max_depth=self.farthest,
+            direction=self.spec.direction,
+            progress=None,
+        )
+        try:
+            return made.nearest()
+        finally:
+            made.release()

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
 from dbfs.errors import FormatError, InvalidOptionError, UnreadableFileError
+from dbfs.graph.striped import StripedGraph
 from dbfs_workers.serving import queries
-
-if TYPE_CHECKING:
-    from dbfs.graph.graph import Graph
 
 Array = NDArray[Any]
 
@@ -33,7 +31,7 @@ _PAUSE: Final = 20
 
 
 def folded(
-    graph: Graph,
+    graph: StripedGraph,
     measure: str,
     made_of: tuple[Array, ...],
     begin: Array,
@@ -81,7 +79,7 @@ class Checkpoint:
         state: what the measure keeps of these.
     """
 
-    def __init__(self, graph: Graph, measure: str, made_of: tuple[Array, ...], begin: Array, path: Path) -> None:
+    def __init__(self, graph: StripedGraph, measure: str, made_of: tuple[Array, ...], begin: Array, path: Path) -> None:
         from dbfs.edges.writers.target import Target
 
         self._graph, self._version, self._target = graph, graph.version, Target.at(path)
@@ -134,7 +132,7 @@ class Checkpoint:
         return finished, state
 
 
-def _edge_digest(graph: Graph) -> int:
+def _edge_digest(graph: StripedGraph) -> int:
     """Return a digest of the edges, the same for any number of ranks; another order of the vertices has another one."""
     arguments = [(Ref(key),) for key in graph.partition_keys]
     doing = f"computing the digest of {graph.name}"

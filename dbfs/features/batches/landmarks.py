@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
+from dbfs.base.calls import part_of, public
 from dbfs.base.integers import whole_count
+from dbfs.base.progress import ProgressOption
+from dbfs.base.records import RunProgress
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import DirectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.features.batches.checkpoint import folded
-from dbfs.features.batches.sweeps import Progress, of_one_version
+from dbfs.features.batches.sweeps import of_one_version
 from dbfs.graph.degrees import hub
 from dbfs.graph.distances import DistanceMatrix
+from dbfs.graph.graph import Graph, R
+from dbfs.graph.html import Card
 from dbfs.graph.result import BFSResult
-from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.ids.sequence import handed_out
@@ -35,7 +40,6 @@ from dbfs_workers.ids.table import from_python
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dbfs.graph.graph import Graph
     from dbfs_workers.ids.sequence import CallerIds
 
 _FAR = np.iinfo(np.int32).max
@@ -53,7 +57,7 @@ class Landmarks(StaysHere, Tabular):
         version: the graph's version that the distances are of.
     """
 
-    graph: Graph = field(repr=False)
+    graph: StripedGraph = field(repr=False)
     ids: tuple[Any, ...]
     distances: NDArray[Any] = field(repr=False)
     version: int
@@ -122,42 +126,75 @@ class Landmarks(StaysHere, Tabular):
         return lower.astype(np.int32), upper.astype(np.int32)
 
 
-def landmarks(graph: Graph, k: int, progress: Progress, path: str | os.PathLike[str] | None) -> Landmarks:
-    """See ``Graph.landmarks``."""
-    count = whole_count(k, "k", 1)
-    if graph.directed:
-        raise DirectedGraphError(
-            f"{graph.name} is directed: distances from landmarks bound none there; load the graph undirected"
-        )
-    graph.refresh()
-    if graph.n == graph.deleted:
-        raise InvalidVertexError(f"{graph.name} has no vertices to be landmarks")
-    first, version = hub(graph), graph.version
+@part_of("Graph")
+class LandmarksGraph(Graph[R]):
+    """Landmarks, and the bounds of distances that they give."""
 
-    def parts(finished: int, rows: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        nonlocal version
-        nearest, vertex = rows[:, 1:].min(axis=0, initial=_FAR), first
+    @bounded()
+    def landmarks(
+        self,
+        k: int = 16,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Landmarks:
+        """Return the distances from ``k`` landmarks, which bound the distance of any two vertices at once.
 
-        def following() -> Iterator[BFSResult]:
-            nonlocal vertex
-            for number in range(finished, count):
-                if number:
-                    vertex = int(nearest.argmax())
-                    if nearest[vertex] == 0:
-                        return
-                yield traverse(graph, [(vertex,)], progress=progress)[0]
+        The first landmark has the largest degree; each other one is farthest from those before, in the component of the
+        first (Goldberg and Harrelson 2005). A component of fewer vertices has fewer landmarks. The client takes 2 bytes
+        a vertex and landmark, or 4 where distances exceed 32,767, and 4 while they are made.
 
-        for sweep in of_one_version(graph, following()):
-            version, distances = sweep.version, sweep.distances()
-            np.minimum(nearest, distances, out=nearest)
-            yield 1, np.concatenate([[vertex], distances]).astype(np.int32)[None]
+        Args:
+            k: number of landmarks, and of traversals.
+            deadline: see ``bfs``.
+            progress: see ``bfs``; of each traversal.
+            checkpoint: a file of the client's machine that keeps the landmarks, 4 bytes a vertex and landmark. If the
+                file has them, no traversal is made; a larger ``k`` adds to them.
 
-    def add(these: NDArray[np.int32], those: NDArray[np.int32]) -> NDArray[np.int32]:
-        return np.concatenate([these, those])
+        Raises:
+            DirectedGraphError: the graph is directed.
+            InvalidOptionError: ``k`` is below 1, another client updated the graph in between, or the checkpoint is that
+                of another graph or measure.
+            FormatError, UnreadableFileError, OutputError: see ``eccentricity``.
+            InvalidOptionTypeError: ``k`` is not an integer.
+            InvalidVertexError: the graph has no vertices.
+            Other errors as for ``bfs``.
+        """
+        count = whole_count(k, "k", 1)
+        if self.directed:
+            raise DirectedGraphError(
+                f"{self.name} is directed: distances from landmarks bound none there; load the self undirected"
+            )
+        self.refresh()
+        if self.n == self.deleted:
+            raise InvalidVertexError(f"{self.name} has no vertices to be landmarks")
+        first, version = hub(self), self.version
 
-    # A row has a landmark, and then its distances by vertex.
-    begin = np.empty((0, 1 + graph.n), np.int32)
-    rows = folded(graph, "landmarks", (np.empty(0, np.int64),), begin, parts, add, path)
-    chosen, found = rows[:count, 0].tolist(), rows[:count, 1:]
-    narrow = np.int16 if found.max() <= np.iinfo(np.int16).max else np.int32
-    return Landmarks(graph, tuple(graph.python_ids(chosen)), found.astype(narrow), version)
+        def parts(finished: int, rows: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int32]]]:
+            nonlocal version
+            nearest, vertex = rows[:, 1:].min(axis=0, initial=_FAR), first
+
+            def following() -> Iterator[BFSResult]:
+                nonlocal vertex
+                for number in range(finished, count):
+                    if number:
+                        vertex = int(nearest.argmax())
+                        if nearest[vertex] == 0:
+                            return
+                    yield traverse(self, BFSResult, [(vertex,)], progress=progress)[0]
+
+            for sweep in of_one_version(self, following()):
+                version, distances = sweep.version, sweep.distances()
+                np.minimum(nearest, distances, out=nearest)
+                yield 1, np.concatenate([[vertex], distances]).astype(np.int32)[None]
+
+        def add(these: NDArray[np.int32], those: NDArray[np.int32]) -> NDArray[np.int32]:
+            return np.concatenate([these, those])
+
+        # A row has a landmark, and then its distances by vertex.
+        begin = np.empty((0, 1 + self.n), np.int32)
+        rows = folded(self, "landmarks", (np.empty(0, np.int64),), begin, parts, add, checkpoint)
+        chosen, found = rows[:count, 0].tolist(), rows[:count, 1:]
+        narrow = np.int16 if found.max() <= np.iinfo(np.int16).max else np.int32
+        return Landmarks(self, tuple(self.python_ids(chosen)), found.astype(narrow), version)

@@ -17,18 +17,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
+from dbfs.base.calls import part_of, public
 from dbfs.base.integers import whole_count
+from dbfs.base.progress import ProgressOption
+from dbfs.base.records import RunProgress
+from dbfs.cluster.deadline import bounded
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
 from dbfs.features.batches.checkpoint import folded
 from dbfs.features.batches.sweeps import Progress, batches_of, counts_of, disconnected, near_together
-from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs.graph.graph import Graph, R
+from dbfs.graph.html import Card
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs_workers.ids.label_table import whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dbfs.graph.graph import Graph
     from dbfs_workers.ids.sequence import CallerIds
 
 Floats = NDArray[np.float64]
@@ -164,69 +169,209 @@ class Options:
     checkpoint: str | os.PathLike[str] | None = None
 
 
-def eccentricity(graph: Graph, vertices: Any, options: Options) -> VertexMeasure:
-    """See ``Graph.eccentricity``."""
-    chosen = chosen_vertices(graph, vertices)
-    values = _rows(graph, "eccentricity", chosen, _depths, options, connected=True)
-    return VertexMeasure("eccentricity", graph.ids_of(chosen), values, None, chosen.size)
+@part_of("Graph")
+class MeasuredGraph(Graph[R]):
+    """Measures by the distances from many sources."""
+
+    @bounded()
+    def khop_sizes(
+        self,
+        k: int,
+        vertices: Any = None,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> VertexMeasure:
+        """Return the number of vertices (int64) at most ``k`` edges away from each of some vertices, as ``khop`` finds.
+
+        The vertex itself is included. Arguments and errors as for ``eccentricity``, but a graph need not be connected.
+
+        Raises:
+            InvalidOptionError: ``k`` is below 0.
+            InvalidOptionTypeError: ``k`` is not an integer.
+        """
+        options = Options(progress=progress, checkpoint=checkpoint)
+        depth, chosen = whole_count(k, "k"), chosen_vertices(self, vertices)
+        values = _rows(self, f"khop_sizes of {depth}", chosen, lambda counts: counts.sum(axis=1), options, depth)
+        return VertexMeasure("khop_sizes", self.ids_of(chosen), values, None, chosen.size)
+
+    @bounded()
+    def eccentricity(
+        self,
+        vertices: Any = None,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> VertexMeasure:
+        """Return the largest distance (int64, in edges) from each of some vertices, as NetworkX's ``eccentricity``.
+
+        Args:
+            vertices: an id, or several; None for all that were not deleted. An id that occurs again is left out.
+            deadline, progress: see ``bfs_batch``; both are for all sources together.
+            checkpoint: a file of the client's machine that keeps what is finished, also if the call ends early. The
+                same call of the same graph, loaded in the same order, goes on from there, also in another process.
+
+        Raises:
+            DisconnectedGraphError: a vertex does not reach all others.
+            InvalidVertexError: a vertex is not in the graph, or was deleted.
+            InvalidOptionError: another client updated the graph in between, or the checkpoint is that of another graph
+                or measure.
+            FormatError, UnreadableFileError, OutputError: the checkpoint is none, or can't be read or written.
+            Other errors as for ``bfs_batch``.
+        """
+        options = Options(progress=progress, checkpoint=checkpoint)
+        chosen = chosen_vertices(self, vertices)
+        values = depths_of(self, chosen, options)
+        return VertexMeasure("eccentricity", self.ids_of(chosen), values, None, chosen.size)
+
+    @bounded()
+    def closeness_centrality(
+        self,
+        vertices: Any = None,
+        *,
+        wf_improved: bool = True,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> VertexMeasure:
+        """Return the closeness (float64) of some vertices: the inverse of the mean distance to them, as NetworkX's.
+
+        Distances count towards the vertex. An undirected graph takes a traversal from each of the vertices. A directed
+        graph takes one from every vertex of the graph, for few vertices too; of the graph with all edges turned round,
+        ``bfs_batch(vertices).counts`` has the same distances for fewer traversals.
+
+        Args:
+            vertices: see ``eccentricity``.
+            wf_improved: multiply by the share of the other vertices that have a path to the vertex (Wasserman and
+                Faust); without paths the closeness is 0.
+            sample: number of random vertices to traverse from, at least 3; the values are estimates then, with standard
+                errors (Eppstein and Wang 2004). A vertex that no other sampled vertex reaches gets the value 0 and the
+                error NaN; without ``wf_improved`` one that a single sampled vertex reaches gets the error NaN too.
+                Distances from the sample take a byte or more a vertex and source on the workers.
+            seed: of the sample, which is the same for any number of ranks.
+            deadline, progress, checkpoint: see ``eccentricity``.
+
+        Raises:
+            InvalidOptionError: ``sample`` is below 3 or above ``n``, or ``seed`` is below 0.
+            InvalidOptionTypeError: ``sample`` or ``seed`` is not an integer.
+            Other errors as for ``eccentricity``, but a graph need not be connected.
+        """
+        return closeness(self, vertices, wf_improved, Options(sample, seed, progress, checkpoint))
+
+    @bounded()
+    def harmonic_centrality(
+        self,
+        vertices: Any = None,
+        *,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> VertexMeasure:
+        """Return the sum of the inverse distances (float64) to some vertices, as NetworkX's ``harmonic_centrality``.
+
+        Directions, arguments and errors as for ``closeness_centrality``.
+        """
+        return harmonic(self, vertices, Options(sample, seed, progress, checkpoint))
+
+    @bounded()
+    def average_shortest_path_length(
+        self,
+        *,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> MeanDistance:
+        """Return the mean distance of all ordered pairs of different vertices, in edges; 0 for one vertex.
+
+        As NetworkX's. With ``sample`` it is an estimate with a standard error; see ``closeness_centrality``.
+
+        Raises:
+            DisconnectedGraphError: a vertex does not reach all others.
+            InvalidOptionError: ``sample`` of a directed graph, since a sample does not show whether all vertices reach
+                each other.
+            InvalidVertexError: the graph has no vertices.
+            Other errors as for ``closeness_centrality``.
+        """
+        options = Options(sample, seed, progress, checkpoint)
+        if options.sample is not None and self.directed:
+            raise InvalidOptionError(
+                f"{self.name} is directed, and a sample does not show whether all vertices reach each other; leave out "
+                "sample=, or take neighbourhood_function(sample=)"
+            )
+        sources = sources_of(self, options)
+        sums = _rows(self, "average_shortest_path_length", sources, _sums, options, connected=True)
+        n = self.n - self.deleted
+        others = max(1, n - 1)
+        value = int(sums.sum()) / (sums.size * others)
+        return MeanDistance(value, float(error_of_mean(sums.std(), sums.size, n) / others), sums.size)
+
+    @bounded()
+    def wiener_index(
+        self,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> float:
+        """Return the sum of the distances of all pairs, each undirected pair once; infinite if some pair has no path.
+
+        As NetworkX's. Errors as for ``average_shortest_path_length``, but for a disconnected graph.
+        """
+        options = Options(progress=progress, checkpoint=checkpoint)
+        try:
+            sums = _rows(self, "wiener_index", sources_of(self, options), _sums, options, connected=True)
+        except DisconnectedGraphError:
+            return float("inf")
+        return float(sums.sum()) if self.directed else int(sums.sum()) / 2
+
+    @bounded()
+    def neighbourhood_function(
+        self,
+        *,
+        sample: int | None = None,
+        seed: int = 1,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> NeighbourhoodFunction:
+        """Return the number of pairs of vertices within each distance, which also gives the effective diameter.
+
+        With ``sample`` the numbers are estimates with standard errors; see ``closeness_centrality``. Source: Palmer,
+        Gibbons and Faloutsos, "ANF", KDD 2002. Errors as for ``average_shortest_path_length``, but a graph need not be
+        connected.
+        """
+        options = Options(sample, seed, progress, checkpoint)
+        sources = sources_of(self, options)
+        sources = sources[near_together(self, sources)]
+
+        def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
+            for counts in counts_of(self, sources, options.progress, what=name, finished=finished):
+                within = np.cumsum(counts, axis=1).astype(np.float64)
+                yield len(counts), np.stack([within.sum(axis=0), (within**2).sum(axis=0)])
+
+        def add(these: Floats, those: Floats) -> Floats:
+            # Beyond the largest distance of a run its sources find nothing more.
+            most = max(these.shape[1], those.shape[1])
+            these, those = (np.pad(each, ((0, 0), (0, most - each.shape[1])), "edge") for each in (these, those))
+            return these + those
+
+        name, begin = "neighbourhood_function", np.zeros((2, 1))
+        sums, squares = folded(self, name, (sources,), begin, parts, add, options.checkpoint)
+        k, n = sources.size, self.n - self.deleted
+        spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
+        return NeighbourhoodFunction(sums * (n / k), n * error_of_mean(spread, k, n), k)
 
 
-def khop_sizes(graph: Graph, k: int, vertices: Any, options: Options) -> VertexMeasure:
-    """See ``Graph.khop_sizes``."""
-    depth, chosen = whole_count(k, "k"), chosen_vertices(graph, vertices)
-    values = _rows(graph, f"khop_sizes of {depth}", chosen, lambda counts: counts.sum(axis=1), options, depth)
-    return VertexMeasure("khop_sizes", graph.ids_of(chosen), values, None, chosen.size)
-
-
-def average_shortest_path_length(graph: Graph, options: Options) -> MeanDistance:
-    """See ``Graph.average_shortest_path_length``."""
-    if options.sample is not None and graph.directed:
-        raise InvalidOptionError(
-            f"{graph.name} is directed, and a sample does not show whether all vertices reach each other; leave out "
-            "sample=, or take neighbourhood_function(sample=)"
-        )
-    sources = sources_of(graph, options)
-    sums = _rows(graph, "average_shortest_path_length", sources, _sums, options, connected=True)
-    n = graph.n - graph.deleted
-    others = max(1, n - 1)
-    value = int(sums.sum()) / (sums.size * others)
-    return MeanDistance(value, float(error_of_mean(sums.std(), sums.size, n) / others), sums.size)
-
-
-def wiener_index(graph: Graph, options: Options) -> float:
-    """See ``Graph.wiener_index``."""
-    try:
-        sums = _rows(graph, "wiener_index", sources_of(graph, options), _sums, options, connected=True)
-    except DisconnectedGraphError:
-        return float("inf")
-    return float(sums.sum()) if graph.directed else int(sums.sum()) / 2
-
-
-def neighbourhood_function(graph: Graph, options: Options) -> NeighbourhoodFunction:
-    """See ``Graph.neighbourhood_function``."""
-    sources = sources_of(graph, options)
-    sources = sources[near_together(graph, sources)]
-
-    def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for counts in counts_of(graph, sources, options.progress, what=name, finished=finished):
-            within = np.cumsum(counts, axis=1).astype(np.float64)
-            yield len(counts), np.stack([within.sum(axis=0), (within**2).sum(axis=0)])
-
-    def add(these: Floats, those: Floats) -> Floats:
-        # Beyond the largest distance of a run its sources find nothing more.
-        most = max(these.shape[1], those.shape[1])
-        these, those = (np.pad(each, ((0, 0), (0, most - each.shape[1])), "edge") for each in (these, those))
-        return these + those
-
-    name, begin = "neighbourhood_function", np.zeros((2, 1))
-    sums, squares = folded(graph, name, (sources,), begin, parts, add, options.checkpoint)
-    k, n = sources.size, graph.n - graph.deleted
-    spread = np.sqrt(np.maximum(0, squares / k - (sums / k) ** 2))
-    return NeighbourhoodFunction(sums * (n / k), n * error_of_mean(spread, k, n), k)
-
-
-def closeness_centrality(
-    graph: Graph, vertices: Any, wf_improved: bool, options: Options, *, turned: bool = False
+def closeness(
+    graph: StripedGraph, vertices: Any, wf_improved: bool, options: Options, *, turned: bool = False
 ) -> VertexMeasure:
     """See ``Graph.closeness_centrality``; ``turned``: that of the graph whose edges ``graph`` has turned round."""
 
@@ -250,7 +395,7 @@ def closeness_centrality(
     return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, errors, made.sources)
 
 
-def harmonic_centrality(graph: Graph, vertices: Any, options: Options, *, turned: bool = False) -> VertexMeasure:
+def harmonic(graph: StripedGraph, vertices: Any, options: Options, *, turned: bool = False) -> VertexMeasure:
     """See ``Graph.harmonic_centrality``; ``turned``: see ``closeness_centrality``."""
 
     def columns(distance: Floats) -> tuple[Floats, ...]:
@@ -299,7 +444,7 @@ def error_of_mean(spread: Any, sample: Any, population: int) -> Any:
 
 
 def _totals(
-    graph: Graph,
+    graph: StripedGraph,
     name: str,
     vertices: NDArray[np.int64],
     columns: Callable[[Floats], tuple[Floats, ...]],
@@ -335,21 +480,21 @@ def _totals(
     return total.T, made
 
 
-def chosen_vertices(graph: Graph, vertices: Any) -> NDArray[np.int64]:
+def chosen_vertices(graph: StripedGraph, vertices: Any) -> NDArray[np.int64]:
     """Return the vertices of the caller's ids, each once, in their order; all that were not deleted for None.
 
     Raise ``InvalidVertexError`` for an id whose vertex was deleted; other errors as for ``Graph.vertex``.
     """
     if vertices is None:
         graph.refresh()
-        return graph.living.vertices()
+        return graph.deletions.others()
     return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex", living=True))), np.int64)
 
 
-def sources_of(graph: Graph, options: Options) -> NDArray[np.int64]:
+def sources_of(graph: StripedGraph, options: Options) -> NDArray[np.int64]:
     """Return all vertices that were not deleted, or a random sample, ascending; the same for any number of ranks."""
     graph.refresh()
-    vertices = graph.living.vertices()
+    vertices = graph.deletions.others()
     if not vertices.size:
         raise InvalidVertexError(f"{graph.name} has no vertices, and the measure is not defined then")
     if options.sample is None:
@@ -362,7 +507,7 @@ def sources_of(graph: Graph, options: Options) -> NDArray[np.int64]:
 
 
 def _rows(
-    graph: Graph,
+    graph: StripedGraph,
     name: str,
     sources: NDArray[np.int64],
     row: Callable[[NDArray[np.int64]], NDArray[Any]],
@@ -396,6 +541,11 @@ def _rows(
     found = np.empty_like(rows)
     found[order] = rows
     return found
+
+
+def depths_of(graph: StripedGraph, vertices: NDArray[np.int64], options: Options) -> NDArray[np.int64]:
+    """Return the eccentricity of each of some vertices; errors as for ``Graph.eccentricity``."""
+    return _rows(graph, "eccentricity", vertices, _depths, options, connected=True)
 
 
 def _depths(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,22 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs.base.calls import part_of
 from dbfs.base.memory import require_room
 from dbfs.base.progress import ProgressOption, run_reporter
 from dbfs.base.records import RunProgress
+from dbfs.cluster.deadline import bounded
 from dbfs.errors import DisconnectedGraphError
 from dbfs.features.batches.batch import MOST_SOURCES, BatchResult, batch
 from dbfs.graph.distances import DistanceMatrix
+from dbfs.graph.graph import Graph, R
 from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import StripedGraph
 from dbfs.graph.traversing import require_one_version, stream, traverse
-
-if TYPE_CHECKING:
-    from dbfs.graph.graph import Graph
 
 Progress = ProgressOption[RunProgress]
 Result = TypeVar("Result", BFSResult, BatchResult)
@@ -41,7 +42,7 @@ _MARKS: Final = 16
 
 
 def counts_of(
-    graph: Graph,
+    graph: StripedGraph,
     sources: NDArray[np.int64],
     progress: Progress,
     *,
@@ -65,7 +66,7 @@ def counts_of(
 
         def run(some: list[int]) -> list[BFSResult]:
             told = shifted(report, finished, sources.size)
-            return traverse(graph, [(source,) for source in some], max_depth=max_depth, progress=told)
+            return traverse(graph, BFSResult, [(source,) for source in some], max_depth=max_depth, progress=told)
 
         for one in of_one_version(graph, stream(sources[finished:].tolist(), run)):
             finished += 1
@@ -81,26 +82,7 @@ def level_counts(result: BFSResult) -> NDArray[np.int64]:
     return np.array(counts[: result.depth + 1], np.int64)
 
 
-def distance_matrix(graph: Graph, sources: Any, targets: Any, progress: Progress) -> DistanceMatrix:
-    """See ``Graph.distance_matrix``."""
-    rows = graph.vertices_named(sources, "source", living=True)
-    columns = graph.vertices_named(targets, "target", living=True)
-    ids = graph.ids_of(np.array(rows, np.int64)), graph.ids_of(np.array(columns, np.int64))
-    if not rows or not columns:
-        return DistanceMatrix(np.empty((len(rows), len(columns)), np.int32), *ids)
-    entries = len(rows) * len(columns)
-    require_room(2 * 4 * entries, f"the distances of {entries:,} pairs need", "take fewer sources or targets at a time")
-    turned = not graph.directed and len(set(columns)) < len(set(rows))
-    if turned:
-        rows, columns = columns, rows
-    once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
-    made = batches_of(graph, once, progress, what="distance_matrix", targets=columns)
-    parts = [batch.distances_to_targets() for batch in made]
-    found: NDArray[np.int32] = np.concatenate(parts)[places]
-    return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)
-
-
-def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None = None) -> NDArray[np.int64]:
+def near_together(graph: StripedGraph, sources: NDArray[np.int64], together: int | None = None) -> NDArray[np.int64]:
     """Return the places of sources in an order in which those beside each other tend to lie near each other.
 
     The order is that of the distances from some of them. A vertex is looked at once for each of its distances from
@@ -116,7 +98,7 @@ def near_together(graph: Graph, sources: NDArray[np.int64], together: int | None
 
 
 def batches_of(
-    graph: Graph,
+    graph: StripedGraph,
     sources: NDArray[np.int64],
     progress: Progress,
     *,
@@ -156,7 +138,7 @@ def batches_of(
         yield from of_one_version(graph, runs(report))
 
 
-def of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
+def of_one_version(graph: StripedGraph, results: Iterable[Result]) -> Iterator[Result]:
     """Yield results, each until the next one is taken; errors as of ``require_one_version``."""
     version: int | None = None
     for result in results:
@@ -168,7 +150,7 @@ def of_one_version(graph: Graph, results: Iterable[Result]) -> Iterator[Result]:
             result.release()
 
 
-def disconnected(graph: Graph, source: int, reached: int) -> DisconnectedGraphError:
+def disconnected(graph: StripedGraph, source: int, reached: int) -> DisconnectedGraphError:
     """Return the error for a measure that needs a path between all vertices."""
     kind = "strongly connected" if graph.directed else "connected"
     return DisconnectedGraphError(
@@ -183,3 +165,52 @@ def shifted(report: Callable[[RunProgress], None] | None, first: int, sources: i
     if report is None:
         return False
     return lambda made: report(replace(made, traversals=sources, finished=first + made.finished))
+
+
+@part_of("Graph")
+class DistancesGraph(Graph[R]):
+    """Distances between many vertices."""
+
+    @bounded()
+    def distance_matrix(
+        self,
+        sources: Any,
+        targets: Any,
+        *,
+        deadline: float | str | None = None,
+        progress: ProgressOption[RunProgress] = None,
+    ) -> DistanceMatrix:
+        """Return int32[sources, targets]: the distance of each target from each source, -1 unreached.
+
+        The array is a table too, in ids: ``graph.distance_matrix(...).to_pandas()``.
+
+        The traversals are those of ``bfs_batch``, from the sources; in an undirected graph from the targets, if these
+        are fewer.
+
+        Args:
+            sources, targets: an id, or several; ids may occur again.
+            deadline, progress: see ``eccentricity``.
+
+        Raises:
+            InvalidVertexError: a source or a target is not in the graph, or was deleted.
+            InvalidOptionError: another client updated the graph in between.
+            GraphTooLargeError: this machine has no memory for the array.
+            Other errors as for ``bfs_batch``.
+        """
+        rows = self.vertices_named(sources, "source", living=True)
+        columns = self.vertices_named(targets, "target", living=True)
+        ids = self.ids_of(np.array(rows, np.int64)), self.ids_of(np.array(columns, np.int64))
+        if not rows or not columns:
+            return DistanceMatrix(np.empty((len(rows), len(columns)), np.int32), *ids)
+        entries = len(rows) * len(columns)
+        require_room(
+            2 * 4 * entries, f"the distances of {entries:,} pairs need", "take fewer sources or targets at a time"
+        )
+        turned = not self.directed and len(set(columns)) < len(set(rows))
+        if turned:
+            rows, columns = columns, rows
+        once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
+        made = batches_of(self, once, progress, what="distance_matrix", targets=columns)
+        parts = [batch.distances_to_targets() for batch in made]
+        found: NDArray[np.int32] = np.concatenate(parts)[places]
+        return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)

@@ -41,8 +41,10 @@ from dbfs.errors import (
     SchedulerLostError,
     UnreadableFileError,
 )
-from dbfs.features.saved.reader import SavedEdges
-from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
+from dbfs.features.saved.edges import Mapped, SavedEdges
+from dbfs.graph.graph import Graph
+from dbfs.graph.load import Made, load_as, open_as
+from dbfs.graph.result import BFSResult
 from dbfs.service.listing import graphs
 from dbfs_workers.base.received import require
 from dbfs_workers.base.text import GraphName, counted
@@ -175,8 +177,10 @@ def _opened(name: object, where: str, options: object) -> Entry:
     return Entry(name, where, edges, others, options.get("ranks", len(edges.manifest.ranks)))
 
 
-def load_all(entries: Sequence[Entry], client: distributed.Client) -> Iterator[Step]:
+def load_all(entries: Sequence[Entry], client: distributed.Client, made: Made[Graph[BFSResult]]) -> Iterator[Step]:
     """Load the graphs of a catalog into a cluster, each when enough workers have joined; yield what happens.
+
+    ``made`` makes a graph of its record: ``dbfs.Graph``.
 
     A graph whose name is in use is passed over. One that lost a rank is unloaded first, and loaded again. The graphs
     that are not loaded ``dbfs.build-deadline`` after the call have failed.
@@ -190,7 +194,7 @@ def load_all(entries: Sequence[Entry], client: distributed.Client) -> Iterator[S
     while pending:
         late = time.monotonic() > end
         for entry in list(pending):
-            step = _attempt(entry, client, max(1.0, end - time.monotonic()))
+            step = _attempt(entry, client, max(1.0, end - time.monotonic()), made)
             if step.state == WAITS and late:
                 words = f"after {format_seconds(seconds)} (dbfs.build-deadline) it still {step.words}"
                 step = _failed(entry.name, entry.where, DeadlineExceededError(words))
@@ -203,12 +207,12 @@ def load_all(entries: Sequence[Entry], client: distributed.Client) -> Iterator[S
             time.sleep(_LOOK_SECONDS)
 
 
-def _attempt(entry: Entry, client: distributed.Client, seconds: float) -> Step:
+def _attempt(entry: Entry, client: distributed.Client, seconds: float, made: Made[Graph[BFSResult]]) -> Step:
     """Load a graph, if it is not there and its workers are; errors as for ``load_all``."""
     try:
         lost = any(status.lost for status in graphs(client=client) if status.name == entry.name)
         with contextlib.suppress(GraphNotFoundError):
-            open(entry.name, client=client)
+            open_as(made, entry.name, client)
             if not lost:
                 return Step(entry.name, PRESENT, "is loaded")
         with limit(seconds):
@@ -217,7 +221,9 @@ def _attempt(entry: Entry, client: distributed.Client, seconds: float) -> Step:
             return Step(entry.name, WAITS, f"waits for {counted(entry.ranks, 'worker')}, {joined} joined")
         # No call can use a graph that lost a rank.
         options = dict(entry.options) | {"ranks": entry.ranks, "replace": "first" if lost else False}
-        graph = load(entry.edges, client=client, name=entry.name, deadline=seconds, **options)
+        added = [Mapped(options.pop("mapped", None))]
+        with limit(seconds):
+            graph = load_as(made, entry.edges, client=client, name=entry.name, deadline=seconds, added=added, **options)
     except NameTakenError as error:
         # Another client builds the graph, or has a graph without a name that is listed under this one.
         return Step(entry.name, WAITS, f"waits: {error}")

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
+from dbfs.base.calls import part_of, public
 from dbfs.base.integers import whole_number
-from dbfs.cluster.deadline import of_call
+from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.degrees import hub
-from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs.graph.graph import Graph, R
+from dbfs.graph.html import Card
+from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs_workers.features.components import components as tasks
 from dbfs_workers.ids.label_table import whole_table
@@ -25,8 +29,6 @@ from dbfs_workers.ids.label_table import whole_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dbfs.graph.graph import Graph
-    from dbfs.graph.result import BFSResult
     from dbfs_workers.ids.sequence import CallerIds
 
 
@@ -99,21 +101,7 @@ class Components(StaysHere, Tabular):
         )
 
 
-def components(graph: Graph) -> Components:
-    """See ``Graph.components``."""
-    graph.refresh()
-    if graph.n == graph.deleted:
-        return Components(graph.name, np.full(graph.n, -1), np.empty(0, np.int64), graph.ids_of)
-    # The hub is in the giant component, if there is one. If there is none, union-find gets most edges.
-    giant = traverse(graph, [(hub(graph),)])[0]
-    try:
-        by_position = _roots(graph, giant)
-    finally:
-        giant.release()
-    return _numbered(graph, by_position if graph.order is None else by_position[graph.order.position])
-
-
-def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
+def _roots(graph: StripedGraph, giant: BFSResult) -> NDArray[np.uint32]:
     """Return uint32[n] by position: an id that all vertices of a component share."""
     plan, token, stripe = TaskGraph(), uuid.uuid4().hex, graph.stripe
     reached = [
@@ -143,9 +131,9 @@ def _roots(graph: Graph, giant: BFSResult) -> NDArray[np.uint32]:
     return found
 
 
-def _numbered(graph: Graph, roots: NDArray[np.uint32]) -> Components:
+def _numbered(graph: StripedGraph, roots: NDArray[np.uint32]) -> Components:
     """Number the components by falling size, given the root of each vertex."""
-    living = graph.living.vertices()
+    living = graph.deletions.others()
     counts = np.bincount(roots[living])
     present = np.flatnonzero(counts)
     first = np.zeros(counts.size, np.int64)
@@ -157,3 +145,27 @@ def _numbered(graph: Graph, roots: NDArray[np.uint32]) -> Components:
     number[order] = np.arange(order.size)
     labels[living] = number[roots[living]]
     return Components(graph.name, labels, counts[order], graph.ids_of)
+
+
+@part_of("Graph")
+class ComponentsGraph(Graph[R]):
+    """The connected components."""
+
+    @bounded()
+    def components(self, *, deadline: float | str | None = None) -> Components:
+        """Return the connected components; for a directed graph the weak ones, which ignore the direction of edges.
+
+        One traversal from a vertex of the largest degree finds the giant component. Union-find on the workers then
+        finds all other components at once, however many there are. A rank takes 4 bytes of memory for each vertex of
+        the graph, the client 32. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
+        """
+        self.refresh()
+        if self.n == self.deleted:
+            return Components(self.name, np.full(self.n, -1), np.empty(0, np.int64), self.ids_of)
+        # The hub is in the giant component, if there is one. If there is none, union-find gets most edges.
+        giant = traverse(self, BFSResult, [(hub(self),)])[0]
+        try:
+            by_position = _roots(self, giant)
+        finally:
+            giant.release()
+        return _numbered(self, by_position if self.order is None else by_position[self.order.position])

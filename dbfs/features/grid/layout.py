@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from dbfs import config
 from dbfs.base.records import EXCHANGES
 from dbfs.building.builder import BuildOptions
+from dbfs.building.built_before import BuiltBefore
 from dbfs.building.memory import hosts_of
 from dbfs.building.on_cpu import GridBuilder, HostBuilder
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import GraphTooLargeError
-from dbfs.features.saved.reader import SavedEdges
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.search.exchange.hosts import Hosts
 
@@ -104,7 +104,7 @@ def settled_layout(edges: EdgeList, backend: str, *, mutable: bool) -> LayoutCho
     reasons = {
         "on GPUs 1-D has resident kernels, and 2-D has none": backend != "cpu",
         "blocks of the 2-D partition have no pages for updates": mutable,
-        "saved graphs are in 1-D": isinstance(edges, SavedEdges),
+        "saved graphs are in 1-D": isinstance(edges, BuiltBefore),
         "the numbers of vertices and edges are known only after reading": edges.n is None or edges.m is None,
         "the 2-D partition lacks the exchange that dbfs.exchange names": (
             config.choice("exchange", EXCHANGES) not in ("auto", "shared_memory")

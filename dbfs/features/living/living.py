@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
 from dbfs.building.on_cpu import HostBuilder
-from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
-from dbfs.cluster.gang import Ref, release
-from dbfs.cluster.own_process import StaysHere
+from dbfs.cluster.gang import release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.edges import generate
 from dbfs.edges.arrays import ArrayEdges
@@ -30,10 +24,10 @@ from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.features.living.edges import Batch
 from dbfs.features.living.updates import UpdateReport, require_mutable
+from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
 from dbfs.service.runs import RunSender
-from dbfs_workers.base.errors import DeletedVertexError
 from dbfs_workers.base.received import require
 from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
@@ -41,15 +35,11 @@ from dbfs_workers.features.living.changing import read_changes
 from dbfs_workers.features.living.messages import TakeBatch
 from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateChange, UpdateSpec
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
-from dbfs_workers.serving import queries
 
 if TYPE_CHECKING:
     from dbfs.base.records import GraphRecord
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
-    from dbfs.graph.graph import Graph
-    from dbfs.graph.result import BFSResult
-    from dbfs_workers.ids.sequence import CallerIds
 
 
 # Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
@@ -78,55 +68,6 @@ class Update:
     ids: tuple[Any, ...]
 
 
-class Living:
-    """The vertices of a graph that were not deleted. A rank is asked for the others once a version."""
-
-    def __init__(self, graph: Graph) -> None:
-        # A reference would keep a graph without a name loaded.
-        self._graph: Graph = weakref.proxy(graph)
-        self._version = 0
-        self._deleted = np.empty(0, np.int64)
-
-    def vertices(self) -> NDArray[np.int64]:
-        """Return the vertices, ascending. Errors as for ``Graph.refresh``."""
-        return np.setdiff1d(np.arange(self._graph.n), self._gone(), assume_unique=True)
-
-    def require(self, vertices: Sequence[int] | NDArray[np.int64], what: str) -> None:
-        """Raise ``InvalidVertexError`` if one of some vertices was deleted; ``what`` is a vertex's name in messages."""
-        gone = np.intersect1d(np.asarray(vertices, np.int64), self._gone())
-        if gone.size:
-            raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} was deleted")
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Name a deleted vertex by its id in the error of a rank."""
-        try:
-            yield
-        except DeletedVertexError as error:
-            (vertex,) = self._graph.numbering.vertices_at([error.position])
-            raise self._refusal(vertex, "vertex", error.words) from error
-
-    def _refusal(self, vertex: int, what: str, words: str) -> InvalidVertexError:
-        shown = printable(repr(self._graph.python_ids([vertex])[0]), 80)
-        return InvalidVertexError(f"{self._graph.name}: {what} {shown}{words}")
-
-    def _gone(self) -> NDArray[np.int64]:
-        """Return the deleted vertices of the record's version, ascending."""
-        graph = self._graph
-        if not graph.deleted:
-            return np.empty(0, np.int64)
-        if self._version != graph.record.version:
-            arguments, doing = [(Ref(graph.partition_keys[0]),)], f"reading the deleted vertices of {graph.name}"
-            asked = graph.gang.on_each_rank("deleted-vertices", queries.deleted_vertices, arguments, of_call(), doing)
-            self._version, positions = asked[0]
-            self._deleted = np.sort(graph.numbering.vertices(positions))
-        return self._deleted
-
-
-def _more(count: int) -> str:
-    return f" and {count - 1:,} more" if count > 1 else ""
-
-
 class Updates:
     """The updates of a graph, which is loaded with ``mutable=True``.
 
@@ -135,7 +76,7 @@ class Updates:
     client may update a graph with a name.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: StripedGraph) -> None:
         self._graph = graph
 
     @property
@@ -173,7 +114,7 @@ class Updates:
         batch_id: str | None = None,
     ) -> Update:
         """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
-        with self._graph.living.named():
+        with self._graph.deletions.named():
             return self._change(kind, edges, count, vertices, strict, batch_id)
 
     def _change(
@@ -364,59 +305,3 @@ class Updates:
 
 def _direction(directed: bool) -> str:
     return "directed" if directed else "undirected"
-
-
-LOOK_SECONDS: Final = 0.05
-"""Seconds between two looks for a batch of another client. A look takes half a millisecond of the scheduler."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """The change of a watched result by one batch, or by several that came between two looks.
-
-    Attributes:
-        version: version of the graph whose labels the result has now.
-        ids: ids whose distance changed, ascending, as of ``Graph.ids_of``.
-    """
-
-    version: int
-    ids: CallerIds
-
-
-@public
-class Watch(StaysHere):
-    """A result that is kept up to date; ``Graph.watch`` returns one. Iterating waits for batches.
-
-    Attributes:
-        result: the result.
-        timeout: seconds after which an iteration ends if no batch has come; None to wait for ever.
-    """
-
-    def __init__(self, result: BFSResult, timeout: float | None, deadline: float | str | None) -> None:
-        self.result = result
-        self.timeout = timeout
-        self._deadline = deadline
-
-    @property
-    def elsewhere(self) -> str:
-        """See ``StaysHere``."""
-        return "send the changes instead"
-
-    def update(self) -> Change | None:
-        """Bring the result up to date now; return the change, or None if no batch came. Errors as for ``update``."""
-        before = self.result.version
-        if self.result.update(deadline=self._deadline).version == before:
-            return None
-        return Change(self.result.version, self.result.changed())
-
-    def __iter__(self) -> Iterator[Change]:
-        """Wait for batches and yield their changes, until ``timeout`` passes without a batch."""
-        last = time.monotonic()
-        while self.timeout is None or time.monotonic() < last + self.timeout:
-            change = self.update()
-            if change is not None:
-                yield change
-                last = time.monotonic()
-            else:
-                check_cancelled()
-                time.sleep(LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """Loading of saved graphs. With the number of ranks that saved it each rank takes its file as it is.
 
 A rank copies the file, or maps it. Whoever truncates a file that is mapped ends the process (SIGBUS), so that files
-which others hold are copied: see ``with_mapping``.
+which others hold are copied: see ``edges.Mapped``.
 
 With another number of ranks, or another layout, the graph is built of the edges in the files, as of any edge list.
 """
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import distributed
 
 from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, Built
+from dbfs.building.builder import BuildOptions, Built, Making
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
@@ -32,10 +32,9 @@ from dbfs.building.memory import (
 )
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, TaskGraph, host_of, release, run_on
-from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.source import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
-from dbfs.features.saved.reader import SavedEdges, forget_vertices
+from dbfs.features.saved.reader import SavedFiles, forget_vertices
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.saved import parts as saved_parts
@@ -49,27 +48,7 @@ logger = logging.getLogger(__name__)
 Loaded = TypeVar("Loaded")
 
 
-def with_mapping(edges: EdgeList, mapped: bool | None, *, shared: bool) -> EdgeList:
-    """Return a saved graph whose files the ranks map or copy, as ``mapped`` says; other edges as they are.
-
-    Args:
-        edges: the edges.
-        mapped: None to map the files, unless they are in a store or other programs may use the cluster.
-        shared: whether other programs may use the cluster.
-
-    Errors as for ``load``.
-    """
-    if not isinstance(edges, SavedEdges):
-        if mapped is not None:
-            raise InvalidOptionError(f"mapped= is for saved graphs; {edges.name} is none")
-        return edges
-    if mapped and not edges.folder.local:
-        raise InvalidOptionError(f"mapped=True is for files on a disk; {edges.name} is in a store")
-    chosen = edges.folder.local and not shared if mapped is None else mapped
-    return replace(edges, folder=replace(edges.folder, mapped=chosen))
-
-
-def layout(edges: SavedEdges, options: BuildOptions) -> BuildOptions:
+def layout(edges: SavedFiles, options: BuildOptions) -> BuildOptions:
     """Return the layout of a saved graph: its own where the options leave that open. Errors as for ``build``."""
     manifest = edges.manifest
     if options.keep_edges and not manifest.keeps_edges:
@@ -82,7 +61,7 @@ def layout(edges: SavedEdges, options: BuildOptions) -> BuildOptions:
     return replace(options, in_edges=in_edges, order=options.order or own, keep_edges=manifest.keeps_edges)
 
 
-def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
+def is_as_saved(edges: SavedFiles, ranks: int, options: BuildOptions) -> bool:
     """Return whether ranks can take their files as they are; ``options`` as returned by ``layout``."""
     manifest = edges.manifest
     ordered = manifest.order is not None
@@ -92,7 +71,7 @@ def is_as_saved(edges: SavedEdges, ranks: int, options: BuildOptions) -> bool:
 
 
 def estimate_as_saved(
-    edges: SavedEdges, backend: str, memory: int | None = None, *, hosts: Hosts | None = None
+    edges: SavedFiles, backend: str, memory: int | None = None, *, hosts: Hosts | None = None
 ) -> Estimate:
     """Estimate the bytes of the rank with the most edges, which takes its file as it is: there is no build.
 
@@ -128,7 +107,7 @@ def _largest_table(manifest: Manifest) -> int:
 
 
 def load_ids(
-    edges: SavedEdges, gang: Gang, options: BuildOptions, token: str, watch: Callable[[], None] | None
+    edges: SavedFiles, gang: Gang, options: BuildOptions, token: str, watch: Callable[[], None] | None
 ) -> tuple[GraphIds, tuple[distributed.Future, ...]]:
     """Load the tables of a saved graph's ids, on as many of the first ranks as there are tables.
 
@@ -190,7 +169,7 @@ def restriping(gang: Gang) -> Iterator[None]:
             run_on(gang.client, forget_vertices, workers=gang.addresses, on_error="ignore")
 
 
-def as_first_built(built: Built, edges: SavedEdges, gang: Gang, options: BuildOptions) -> Built:
+def as_first_built(built: Built, edges: SavedFiles, gang: Gang, options: BuildOptions) -> Built:
     """Return a graph that was built from saved edges, with the ids and the number of input edges of its first build.
 
     After an error the graph is freed; errors as for ``load_ids``.
@@ -204,7 +183,7 @@ def as_first_built(built: Built, edges: SavedEdges, gang: Gang, options: BuildOp
     return replace(built, infos=infos, ids=ids, id_tables=tables)
 
 
-class SavedLoad:
+class SavedLoad(Making):
     """The load of a saved graph on as many ranks as saved it. The caller releases ``held`` after ``run``.
 
     Args:
@@ -218,7 +197,7 @@ class SavedLoad:
         watch: called now and then while the client waits; None to call nothing.
     """
 
-    def __init__(self, edges: SavedEdges, gang: Gang, options: BuildOptions, backend: str) -> None:
+    def __init__(self, edges: SavedFiles, gang: Gang, options: BuildOptions, backend: str) -> None:
         self.edges = edges
         self.options = options
         self.gang = gang

@@ -7,20 +7,17 @@ file as it is.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.edges.edge_list import EdgeList, IdKind
-from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.source import explained, require_listed
-from dbfs.errors import FormatError, InvalidOptionError
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.source import require_listed
+from dbfs.errors import FormatError
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.building.reading import require_room
@@ -28,19 +25,15 @@ from dbfs_workers.features.saved import manifest as manifests
 from dbfs_workers.features.saved.blocks import Content
 from dbfs_workers.features.saved.manifest import Manifest, SavedFile, SavedRank
 from dbfs_workers.features.saved.parts import id_table
-from dbfs_workers.ids.table import INTEGER
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     from dbfs_workers.ids.table import Ids
 
-SUFFIX: Final = ".dbfs"
-"""End of the name of a saved graph in a store, where a look at a folder costs a request."""
-
 
 @dataclass(frozen=True)
-class SavedEdges(EdgeList):
-    """The edges of a saved graph: the kept input edges, or else the edges of its partitions."""
+class SavedFiles(EdgeList):
+    """The files of a saved graph, as a list of its edges: the kept input edges, or else those of its partitions."""
 
     folder: Folder
     manifest: Manifest
@@ -60,12 +53,6 @@ class SavedEdges(EdgeList):
     def has_names(self) -> bool:
         """See ``EdgeList``."""
         return bool(self.manifest.ids.tables)
-
-    def of_rows(self) -> SavedEdges:
-        """Return the edges of the partitions, whether edges were kept or not."""
-        ranks = tuple(replace(rank, edges=None) for rank in self.manifest.ranks)
-        manifest = replace(self.manifest, ranks=ranks)
-        return replace(self, manifest=manifest, m=manifest.m, mirrored=not self.directed)
 
     def names(self) -> Ids:
         """See ``EdgeList``.
@@ -187,57 +174,6 @@ class KeptPiece:
         places = self.file.arrays[2 * self.batch : 2 * self.batch + 2]
         source, target = (content.part(place, self.start, self.stop).astype(np.int64) for place in places)
         return source, target
-
-
-def saved_folder(path: str | os.PathLike[str]) -> Folder | None:
-    """Return the folder of a saved graph at a path, which may be that of the manifest; None if there is none.
-
-    Of URLs only those are looked at that end in ``.dbfs``, in the manifest's name, or in a name without a suffix.
-
-    Raises:
-        MissingFileError: the folder has files of a saved graph and no manifest.
-        InvalidOptionError: the configuration does not allow the URL's scheme.
-        FormatError, UnreadableFileError: the folder can't be read.
-    """
-    name = os.fsdecode(path)
-    by_manifest = name.endswith(f"/{manifests.NAME}")
-    folder = Folder.at(name.removesuffix(f"/{manifests.NAME}"))
-    if folder.local:
-        with explained(folder.path, None):
-            if not Path(folder.path).is_dir():
-                return None
-    else:
-        last = folder.path.rpartition("/")[2]
-        if not (by_manifest or last.endswith(SUFFIX) or "." not in last):
-            return None
-        require_listed(folder.path)
-    names = folder.names()
-    if manifests.NAME in names:
-        return folder
-    if by_manifest or any(map(manifests.is_ours, names)):
-        raise manifests.missing(folder)
-    return None
-
-
-def open_saved(folder: Folder, options: ReadOptions) -> SavedEdges:
-    """Open a saved graph: read its manifest.
-
-    Raises:
-        InvalidOptionError: an option is given, or the configuration does not allow the URL's scheme.
-        FormatError, MissingFileError, UnreadableFileError: the manifest is damaged, no manifest, or can't be read.
-    """
-    if options.given:
-        raise InvalidOptionError(f"{options.given[0]}= is for files of edges; {folder.path} is a saved graph")
-    require_listed(folder.path)
-    manifest = manifests.read(folder)
-    # The kept edges of a graph whose file listed each edge in both directions are mirrored, as its partitions are.
-    mirrored = not manifest.directed and (not manifest.keeps_edges or manifest.input_edges == manifest.m)
-    m = manifest.input_edges if manifest.keeps_edges else manifest.m
-    facts = (manifest.n, m, manifest.directed)
-    ids = manifest.ids
-    kinds = tuple[IdKind, ...]("integer" if column == INTEGER else "string" for column in ids.columns)
-    named: dict[str, Any] = {"mirrored": mirrored, "first_id": ids.first_id, "id_kinds": kinds}
-    return SavedEdges(folder.path, *facts, folder, manifest, **named)
 
 
 @functools.lru_cache(maxsize=1)

@@ -9,24 +9,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.base.calls import public
+from dbfs.base.calls import part_of, public
+from dbfs.base.integers import whole_count
+from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.edges.tables.about import of_graph
 from dbfs.errors import MissingPackageError
-from dbfs.graph.tabular import SHOWN, Card, Tabular
+from dbfs.graph.graph import Graph, R
+from dbfs.graph.html import Card
+from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import StripedGraph
+from dbfs.graph.tabular import SHOWN, Tabular
+from dbfs.graph.traversing import traverse
 from dbfs_workers.base.text import counted
-from dbfs_workers.ids.label_table import label_table, whole_table
+from dbfs_workers.ids.label_table import label_table, places_of, whole_table
 from dbfs_workers.ids.sequence import value_of
-from dbfs_workers.serving.reads.messages import ReadNeighbours, SelectEdges
+from dbfs_workers.serving.reads.messages import SelectEdges
 
 if TYPE_CHECKING:
     import networkx
     import pyarrow as pa
     import scipy.sparse
 
-    from dbfs.graph.graph import Graph
-    from dbfs.graph.result import BFSResult
     from dbfs_workers.ids.sequence import CallerIds
 
 
@@ -126,7 +131,7 @@ class Subgraph(Tabular):
         return f"<dbfs.Subgraph of {self.name}: {words}>"
 
 
-def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgraph:
+def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgraph:
     """Return the subgraph of some vertices. The ranks select its edges.
 
     Args:
@@ -149,29 +154,6 @@ def cut_out(graph: Graph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgra
     return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64))
 
 
-def chosen_subgraph(graph: Graph, ids: Any) -> Subgraph:
-    """See ``Graph.subgraph``."""
-    named = np.array(graph.vertices_named(ids, "id", living=True), np.int64)
-    vertices = named[np.sort(np.unique(named, return_index=True)[1])]
-    return cut_out(graph, vertices, graph.ids_of(vertices))
-
-
-def neighbours(graph: Graph, vertex: int) -> NDArray[np.int64]:
-    """Return the vertices to which edges lead from a vertex, ascending; one for each edge stored.
-
-    Errors as for ``Graph.neighbors``.
-    """
-    (position,) = graph.numbering.positions([vertex])
-    # In a 2-D partition several ranks have a part of the vertex's edges.
-    ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
-    keys, name = graph.record.partition_keys, graph.record.name
-    messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
-    with graph.living.named():
-        parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
-    internal = np.concatenate([*parts.values()]).astype(np.int64)
-    return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))
-
-
 @public
 class Neighbourhood(StaysHere, Tabular):
     """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
@@ -182,7 +164,7 @@ class Neighbourhood(StaysHere, Tabular):
         distances: int32, the distance of each of them.
     """
 
-    def __init__(self, graph: Graph, numbers: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
+    def __init__(self, graph: StripedGraph, numbers: NDArray[np.int64], distances: NDArray[np.int32]) -> None:
         self.graph = graph
         self.vertices: CallerIds = graph.ids_of(numbers)
         self.distances = distances
@@ -234,3 +216,58 @@ class Neighbourhood(StaysHere, Tabular):
         away = counted(int(self.distances.max(initial=0)), "edge")
         words = f"{counted(len(self), 'vertex', 'vertices')} at most {away} away"
         return f"<dbfs.Neighbourhood in {self.graph.name}: {words}>"
+
+
+@part_of("Graph")
+class SubgraphsGraph(Graph[R]):
+    """Parts of a graph: the vertices near some, and the edges between some."""
+
+    @bounded()
+    def khop(self, source: Any, k: int, *, deadline: float | str | None = None) -> Neighbourhood:
+        """Return the ids at most ``k`` edges away from an id, or from the nearest of several, with their distances.
+
+        The source itself is included. In a directed graph edges are followed forwards. ``khop(...).subgraph()`` has all
+        edges between these vertices. ``deadline`` is as for ``bfs``.
+
+        Raises:
+            InvalidOptionError: ``k`` is below 0.
+            InvalidOptionTypeError: ``k`` is not an integer.
+            InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
+        """
+        (result,) = traverse(self, BFSResult, [self.vertices_named(source, "source")], max_depth=whole_count(k, "k"))
+        found = Neighbourhood.of(result)
+        result.release()
+        return found
+
+    @bounded()
+    def subgraph(self, ids: Any, *, deadline: float | str | None = None) -> Subgraph:
+        """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
+
+        The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
+        occurs again is left out. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
+        """
+        named = np.array(self.vertices_named(ids, "id", living=True), np.int64)
+        vertices = named[np.sort(np.unique(named, return_index=True)[1])]
+        return cut_out(self, vertices, self.ids_of(vertices))
+
+
+@part_of("BFSResult")
+class SubgraphsResult(BFSResult):
+    """The tree of a traversal."""
+
+    @bounded()
+    def tree(self) -> Subgraph:
+        """Return the reached vertices with an edge from each one's predecessor: a directed subgraph.
+
+        A source is the root of a tree: the number of edges is ``reached`` less the number of sources. Errors as for
+        ``predecessors``.
+        """
+        self._require_predecessors()
+        graph = self.graph
+        vertices, _, parents = self.reader().labels_between(0, self.depth, predecessors=True)
+        assert parents is not None
+        children = np.flatnonzero(parents != vertices)
+        sources = places_of(parents[children], vertices, graph.n)
+        # Stable: the children of one vertex stay in ascending order.
+        order = np.argsort(sources, kind="stable")
+        return Subgraph(graph.name, True, graph.ids_of(vertices), sources[order], children[order])

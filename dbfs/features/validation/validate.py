@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -22,8 +23,11 @@ from dbfs.base.calls import public
 from dbfs.cluster.awaiting import AsyncView, in_thread
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Key, Ref, TaskGraph, release
+from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import ExchangeUnavailableError, InvalidOptionError, StaleRunError, ValidationError
+from dbfs.graph.result import BFSResult
+from dbfs.graph.striped import StripedGraph
 from dbfs_workers.features.validation import tasks
 from dbfs_workers.features.validation import validation as checks
 from dbfs_workers.features.validation.verdicts import CheckWords, FreeWords, PackWords
@@ -32,10 +36,6 @@ from dbfs_workers.serving.reads.messages import KeptLabels
 from dbfs_workers.serving.rpc import A
 
 if TYPE_CHECKING:
-    from dbfs.features.batches.batch import BatchResult
-    from dbfs.graph.asynchronous import AsyncBatchResult, AsyncBFSResult, AsyncGraph
-    from dbfs.graph.graph import Graph
-    from dbfs.graph.result import BFSResult
     from dbfs_workers.features.validation.verdict import Verdict, Violation
 
 T = TypeVar("T")
@@ -77,6 +77,22 @@ class Columns:
     first: int
 
 
+class ManySources(StaysHere, ABC):
+    """A result that has the distances of many sources.
+
+    Attributes:
+        graph: the graph that was traversed.
+        version: its version then.
+    """
+
+    graph: StripedGraph
+    version: int
+
+    @abstractmethod
+    def columns(self) -> Iterator[Columns]:
+        """Yield where the workers keep the distances, of a few sources at a time."""
+
+
 @dataclass(frozen=True)
 class Validation:
     """Counts of a validation that found no fault. Of a batch they are sums over its sources.
@@ -94,18 +110,19 @@ class Validation:
 
 
 @overload
-def validate(graph: Graph, result: BFSResult | BatchResult | Labels) -> Validation: ...
+def validate(graph: StripedGraph, result: BFSResult | ManySources | Labels) -> Validation: ...
 
 
 @overload
 def validate(
-    graph: AsyncGraph, result: AsyncBFSResult | AsyncBatchResult | Labels
+    graph: AsyncView[StripedGraph], result: AsyncView[BFSResult] | AsyncView[ManySources] | Labels
 ) -> Coroutine[Any, Any, Validation]: ...
 
 
 @public
 def validate(
-    graph: Graph | AsyncGraph, result: BFSResult | BatchResult | AsyncBFSResult | AsyncBatchResult | Labels
+    graph: StripedGraph | AsyncView[StripedGraph],
+    result: BFSResult | ManySources | AsyncView[BFSResult] | AsyncView[ManySources] | Labels,
 ) -> Validation | Coroutine[Any, Any, Validation]:
     """Check labels by Graph500's five rules (specification 2.0, "Validation") on the workers.
 
@@ -125,20 +142,18 @@ def validate(
     """
     plain = result.synchronous if isinstance(result, AsyncView) else result
     if isinstance(graph, AsyncView):
-        return in_thread(graph.gang.client, _validate, graph.synchronous, plain)
+        return in_thread(graph.synchronous.gang.client, _validate, graph.synchronous, plain)
     return _validate(graph, plain)
 
 
 @bounded()
-def _validate(graph: Graph, result: BFSResult | BatchResult | Labels) -> Validation:
+def _validate(graph: StripedGraph, result: BFSResult | ManySources | Labels) -> Validation:
     if isinstance(result, Labels):
         return _checked(graph, _Check.labels, result)
     if result.graph.record.graph_id != graph.record.graph_id:
         raise InvalidOptionError(f"{result} is not of {graph.name}, but of {result.graph.name} as it was loaded then")
     graph.require_version(result.version, result)
-    from dbfs.features.batches.batch import BatchResult
-
-    if not isinstance(result, BatchResult):
+    if not isinstance(result, ManySources):
         return _checked(graph, _Check.result, result)
     return _total(_checked(graph, _Check.columns, columns) for columns in result.columns())
 
@@ -148,7 +163,7 @@ def _total(validations: Iterable[Validation]) -> Validation:
     return Validation(of_input[0], sum(edges), sum(component_edges))
 
 
-def _checked(graph: Graph, make: Callable[[_Check, T], Validation], labels: T) -> Validation:
+def _checked(graph: StripedGraph, make: Callable[[_Check, T], Validation], labels: T) -> Validation:
     check = _Check(graph)
     try:
         return make(check, labels)
@@ -163,7 +178,7 @@ class _Check:
         futures: keep intermediate results on the workers until the validation ends.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: StripedGraph) -> None:
         self.graph = graph
         self.gang = graph.gang
         self.stripe = graph.stripe

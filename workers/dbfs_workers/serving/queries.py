@@ -6,19 +6,17 @@ Clients submit these tasks; only the answers travel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.building.gpu_data import GpuResident
 from dbfs_workers.features.grid.grid import GridPartition, parts_of
 from dbfs_workers.ids.table import IdTable, nbytes
-from dbfs_workers.search.partition.partition import InputEdges, Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import Partition, array_module, on_host
 
 if TYPE_CHECKING:
-    from dbfs_workers.search.partition.ordering import DegreeOrder
+    pass
 
 Value = TypeVar("Value")
 
@@ -29,32 +27,6 @@ _DIGESTED = 1 << 22
 def same_value(value: Value) -> Value:
     """Return the value; the task gives it a key that the client has a future of."""
     return value
-
-
-@dataclass(frozen=True)
-class OrderOnGpu(GpuResident):
-    """A ``DegreeOrder`` on a rank's GPU. Attributes as there, CuPy's."""
-
-    position: Any
-    vertex: Any
-
-
-def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPartition) -> DegreeOrder | OrderOnGpu:
-    """Return the order where a rank's edges are, on the host or on its GPU.
-
-    Raises:
-        GraphTooLargeError, DeviceFailedError: the rank's GPU is full, or failed.
-    """
-    if isinstance(edges, list):
-        xp = array_module(edges[0][0]) if edges else np
-    else:
-        xp = array_module(next(iter(parts_of(edges))).columns)
-    if xp is np:
-        return order
-    from dbfs_workers.search.cuda.failures import typed_errors
-
-    with typed_errors("placing the degree order"):
-        return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))
 
 
 def table_bytes(table: IdTable) -> int:

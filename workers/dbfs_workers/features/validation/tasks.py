@@ -29,13 +29,13 @@ from dbfs_workers.features.validation.validation import (
 )
 from dbfs_workers.search.partition.partition import InputEdges, Partition, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
-from dbfs_workers.serving.queries import OrderOnGpu
 from dbfs_workers.serving.rpc import NAME
 
 if TYPE_CHECKING:
     from dbfs_workers.features.validation.verdict import Violation
     from dbfs_workers.search.partition.labels import RankLabels
     from dbfs_workers.search.partition.ordering import DegreeOrder
+    from dbfs_workers.serving.orders import OrderOnGpu
 
 T = TypeVar("T")
 

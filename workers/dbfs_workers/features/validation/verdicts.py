@@ -61,7 +61,7 @@ class CheckWords(ReadMessage[tuple[int, int, NDArray[np.uint32]] | None]):
         words: by rank, what ``PackWords`` returned.
         edges: Dask key of the input edges that the rank keeps, or of its partition.
         of_input: whether they are the input's.
-        order: Dask key of the order beside the edges (``queries.place_order``) if the edges join vertices and
+        order: Dask key of the order beside the edges (``serving.orders.place_order``) if the edges join vertices and
             the graph has an order; else None.
         predecessors: whether the labels have predecessors.
         directed: whether edges hold in one direction only.

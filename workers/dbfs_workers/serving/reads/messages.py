@@ -109,7 +109,7 @@ class WriteByVertex(ReadMessage[bool]):
         count: number of vertices.
         width: bytes of a label: 1, 2 or 4. Its bits are the lowest of the label as it travels (``server``); all of
             them are set for an unreached vertex, and for another rank's.
-        order: Dask key of the order beside the rank's edges (``queries.place_order``).
+        order: Dask key of the order beside the rank's edges (``serving.orders.place_order``).
 
     Raises:
         StaleRunError: the worker does not have the order: the graph was unloaded.

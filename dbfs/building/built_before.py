@@ -1,0 +1,48 @@
+"""Edges of a graph that was built before: what a build asks of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+
+from dbfs.building.builder import BuildOptions, Built, Making
+from dbfs.building.memory import Estimate
+from dbfs.cluster.gang import Gang
+from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.search.exchange.hosts import Hosts
+
+
+class BuiltBefore(EdgeList, ABC):
+    """Edges of a graph that was built before. Ranks may take their partitions as they were, in place of a build."""
+
+    @abstractmethod
+    def settled(self, options: BuildOptions) -> BuildOptions:
+        """Return the options with the graph's own where they leave that open. Errors as for ``build``."""
+
+    @abstractmethod
+    def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> Making | None:
+        """Return what gives the ranks their partitions as they were; None if the options need a build.
+
+        ``options`` are those that ``settled`` returned.
+        """
+
+    @abstractmethod
+    def estimate_as_it_was(
+        self, ranks: int, options: BuildOptions, backend: str, memory: int | None, hosts: Hosts
+    ) -> Estimate | None:
+        """Return the bytes that the partitions take as they were; None if the options need a build."""
+
+    @abstractmethod
+    def of_rows(self) -> EdgeList:
+        """Return the edges of the partitions, whether edges were kept or not."""
+
+    @abstractmethod
+    def during_build(self, gang: Gang) -> AbstractContextManager[None]:
+        """Return a context for a build of these edges, at whose end the workers free what reading them kept."""
+
+    @abstractmethod
+    def as_first_built(self, built: Built, gang: Gang, options: BuildOptions) -> Built:
+        """Return a graph built of these edges, with the ids and the number of input edges of its first build.
+
+        After an error the graph is freed.
+        """

@@ -1,0 +1,145 @@
+"""The edges of a saved graph, which ``load`` takes: as they were saved if it can, else as the edges of a new build."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from dbfs.building.builder import BuildOptions, Built
+from dbfs.building.built_before import BuiltBefore
+from dbfs.building.memory import Estimate
+from dbfs.cluster.gang import Gang
+from dbfs.edges.edge_list import EdgeList, IdKind
+from dbfs.edges.readers.folders import FolderReader
+from dbfs.edges.readers.options import ReadOptions
+from dbfs.edges.readers.source import explained, require_listed
+from dbfs.errors import InvalidOptionError
+from dbfs.features.saved.building import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
+from dbfs.features.saved.reader import SavedFiles
+from dbfs.graph.load import LoadOption
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.ids.table import INTEGER
+from dbfs_workers.search.exchange.hosts import Hosts
+
+SUFFIX: Final = ".dbfs"
+"""End of the name of a saved graph in a store, where a look at a folder costs a request."""
+
+
+@dataclass(frozen=True)
+class SavedEdges(SavedFiles, BuiltBefore):
+    """The edges of a saved graph."""
+
+    def of_rows(self) -> SavedEdges:
+        """Return the edges of the partitions, whether edges were kept or not."""
+        ranks = tuple(replace(rank, edges=None) for rank in self.manifest.ranks)
+        manifest = replace(self.manifest, ranks=ranks)
+        return replace(self, manifest=manifest, m=manifest.m, mirrored=not self.directed)
+
+    def settled(self, options: BuildOptions) -> BuildOptions:
+        """See ``BuiltBefore``."""
+        return layout(self, options)
+
+    def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> SavedLoad | None:
+        """See ``BuiltBefore``."""
+        return SavedLoad(self, gang, options, backend) if is_as_saved(self, gang.p, options) else None
+
+    def estimate_as_it_was(
+        self, ranks: int, options: BuildOptions, backend: str, memory: int | None, hosts: Hosts
+    ) -> Estimate | None:
+        """See ``BuiltBefore``."""
+        as_saved = is_as_saved(self, ranks, options)
+        return estimate_as_saved(self, backend, memory, hosts=hosts) if as_saved else None
+
+    def during_build(self, gang: Gang) -> AbstractContextManager[None]:
+        """See ``BuiltBefore``."""
+        return restriping(gang)
+
+    def as_first_built(self, built: Built, gang: Gang, options: BuildOptions) -> Built:
+        """See ``BuiltBefore``; errors as for ``load_ids``."""
+        return as_first_built(built, self, gang, options)
+
+
+class SavedFolders(FolderReader):
+    """Opens the folders of saved graphs."""
+
+    def open(self, path: str | os.PathLike[str], options: ReadOptions) -> EdgeList | None:
+        """See ``FolderReader``. Errors as of ``saved_folder`` and ``open_saved``."""
+        folder = saved_folder(path)
+        return None if folder is None else open_saved(folder, options)
+
+
+@dataclass(frozen=True)
+class Mapped(LoadOption):
+    """Whether the ranks map the files of a saved graph, or copy them.
+
+    Attributes:
+        mapped: None to map the files, unless they are in a store or other programs may use the cluster.
+    """
+
+    mapped: bool | None
+
+    def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
+        """See ``LoadOption``; edges that are no saved graph stay as they are."""
+        if not isinstance(edges, SavedEdges):
+            if self.mapped is not None:
+                raise InvalidOptionError(f"mapped= is for saved graphs; {edges.name} is none")
+            return edges
+        if self.mapped and not edges.folder.local:
+            raise InvalidOptionError(f"mapped=True is for files on a disk; {edges.name} is in a store")
+        chosen = edges.folder.local and not shared if self.mapped is None else self.mapped
+        return replace(edges, folder=replace(edges.folder, mapped=chosen))
+
+
+def saved_folder(path: str | os.PathLike[str]) -> Folder | None:
+    """Return the folder of a saved graph at a path, which may be that of the manifest; None if there is none.
+
+    Of URLs only those are looked at that end in ``.dbfs``, in the manifest's name, or in a name without a suffix.
+
+    Raises:
+        MissingFileError: the folder has files of a saved graph and no manifest.
+        InvalidOptionError: the configuration does not allow the URL's scheme.
+        FormatError, UnreadableFileError: the folder can't be read.
+    """
+    name = os.fsdecode(path)
+    by_manifest = name.endswith(f"/{manifests.NAME}")
+    folder = Folder.at(name.removesuffix(f"/{manifests.NAME}"))
+    if folder.local:
+        with explained(folder.path, None):
+            if not Path(folder.path).is_dir():
+                return None
+    else:
+        last = folder.path.rpartition("/")[2]
+        if not (by_manifest or last.endswith(SUFFIX) or "." not in last):
+            return None
+        require_listed(folder.path)
+    names = folder.names()
+    if manifests.NAME in names:
+        return folder
+    if by_manifest or any(map(manifests.is_ours, names)):
+        raise manifests.missing(folder)
+    return None
+
+
+def open_saved(folder: Folder, options: ReadOptions) -> SavedEdges:
+    """Open a saved graph: read its manifest.
+
+    Raises:
+        InvalidOptionError: an option is given, or the configuration does not allow the URL's scheme.
+        FormatError, MissingFileError, UnreadableFileError: the manifest is damaged, no manifest, or can't be read.
+    """
+    if options.given:
+        raise InvalidOptionError(f"{options.given[0]}= is for files of edges; {folder.path} is a saved graph")
+    require_listed(folder.path)
+    manifest = manifests.read(folder)
+    # The kept edges of a graph whose file listed each edge in both directions are mirrored, as its partitions are.
+    mirrored = not manifest.directed and (not manifest.keeps_edges or manifest.input_edges == manifest.m)
+    m = manifest.input_edges if manifest.keeps_edges else manifest.m
+    facts = (manifest.n, m, manifest.directed)
+    ids = manifest.ids
+    kinds = tuple[IdKind, ...]("integer" if column == INTEGER else "string" for column in ids.columns)
+    named: dict[str, Any] = {"mirrored": mirrored, "first_id": ids.first_id, "id_kinds": kinds}
+    return SavedEdges(folder.path, *facts, folder, manifest, **named)
