@@ -31,6 +31,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.features.batches.batch import KEPT, BatchResult, batch
+from dbfs.features.lab.strategy import ENGINE, purpose_of
 from dbfs.features.living.living import Living, Update, Updates, Watch
 from dbfs.features.subgraphs.subgraph import Neighbourhood, Subgraph, chosen_subgraph, neighbours
 from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
@@ -301,15 +302,26 @@ class Graph(StaysHere, GraphCounts):
         sources = self.vertices_named(source, "source")
         if not sources:
             raise InvalidVertexError("bfs needs at least one source")
+        wanted = () if targets is None else self.vertices_named(targets, "target", living=True)
+        purpose = None
+        if strategy is not None:
+            purpose = purpose_of(
+                *(self, strategy, len(sources)),
+                targets=wanted,
+                max_depth=max_depth,
+                direction=direction,
+                engine=engine,
+            )
+            engine = ENGINE
         results = traverse(
             self,
             [sources],
-            targets=() if targets is None else self.vertices_named(targets, "target", living=True),
+            targets=wanted,
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
             engine=engine,
-            strategy=strategy,
+            purpose=purpose,
             progress=progress,
         )
         if validate:

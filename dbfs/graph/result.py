@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import uuid
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs import engines
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.units import format_rate, format_seconds
-from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
 from dbfs.errors import InvalidOptionError, ResultReleasedError
@@ -24,7 +21,7 @@ from dbfs.graph import tables
 from dbfs.graph.distances import Nearest
 from dbfs.graph.labels import LabelReader
 from dbfs.graph.tabular import Card, Tabular, polars_frame
-from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.ids.label_table import data_frame
 from dbfs_workers.serving.reads.messages import KeptLabels
 
@@ -131,15 +128,11 @@ class BFSResult(StaysHere, Tabular):
             self._repaired = False
             return self
         place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
-        spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
         self.graph.require_loaded()
-        graph, runner = self.graph, engines.choose("resident", self.graph.record.layout)
-        runs = RunSpec.single(spec)
-        with graph.living.named():
-            (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)
+        spec, outcome = self.graph.living.repaired(self.spec, place)
         # Frees the labels of the version before, where the ranks have not repaired them in place.
         self.release()
-        self._take(replace(spec, repairs=None), "resident", outcome)
+        self._take(spec, "resident", outcome)
         self._repaired = True
         if self.version != self.graph.record.version:
             self.graph.refresh()

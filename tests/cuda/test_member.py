@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,8 @@ from dbfs_workers.base.errors import (
     WorkerLostError,
 )
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.batches.resident_part import ResidentBatches
+from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda import run as cuda_run
 from dbfs_workers.search.exchange.protocol import Cause
@@ -262,8 +265,8 @@ def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(membe
         )
         member._engines.append(engine)
     offer: Any = member.offer()
-    of_peer: Any = ("peer's", "peer's"), None
-    assert offer == (("without", "with"), None)
+    of_peer: Any = ("peer's", "peer's"), []
+    assert offer == (("without", "with"), [])
     member.connect([offer, of_peer])
     # The peers have mapped what was offered first.
     assert member.offer()[0] is offer[0]
@@ -297,7 +300,9 @@ class Barrier:
 @pytest.fixture
 def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Make a run after one of batches; return what was done to the memory of these."""
-    monkeypatch.setattr(CudaMember, "free_bytes", lambda self: 200 if self._batches else 300)
+    batches = ResidentBatches(member)
+    member.take_parts([batches])
+    monkeypatch.setattr(CudaMember, "free_bytes", lambda self: 200 if batches.levels else 300)
 
     def make(barrier: Barrier, *, version: int = 0, nbytes: int = 50, kept: int = 0, number: int = 1) -> list[str]:
         done: list[str] = []
@@ -309,7 +314,7 @@ def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callab
         end: Any = barrier
         labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
         member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(kept)}
-        member._batches, member._barrier, member.number = levels, end, number
+        batches.levels, batches.barrier, member.number = levels, end, number
 
         def ends(engine: Engine) -> None:
             done.append("traversed")
@@ -317,8 +322,8 @@ def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callab
 
         with pytest.raises((DeadlineExceededError, RunCancelledError)):
             run(member, ends, number=number)
-        assert (member._batches is None) == ("closed" in done)
-        assert member._watch is None or barrier.aborted
+        assert (batches.levels is None) == ("closed" in done)
+        assert batches._watch is None or barrier.aborted
         return done
 
     return make
@@ -358,3 +363,9 @@ def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None
     member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}
     with pytest.raises(NoRoomForLabelsError, match="run run, rank 2: .* 3 bytes are free for labels"):
         run(member, lambda engine: pytest.fail("the kernel was launched"))
+
+
+def test_a_run_that_no_part_makes_is_refused(member: CudaMember) -> None:
+    spec = replace(SPEC, purpose=Repair(("earlier", 0)))
+    with pytest.raises(InvalidOptionError, match="rank 2 makes no Repair: its worker has no part for that"):
+        run(member, lambda engine: pytest.fail("the kernel was launched"), spec)

@@ -33,7 +33,8 @@ from dbfs.features.batches.measures import (
 )
 from dbfs.features.batches.sweeps import batches_of, near_together
 from dbfs.graph.tabular import SHOWN, Card, Tabular
-from dbfs_workers.features.batches.storage import OF_ROWS, SWEPT_SOURCES
+from dbfs_workers.features.batches.purpose import OF_ROWS
+from dbfs_workers.features.batches.storage import SWEPT_SOURCES
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.serving import queries
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs import engines
 from dbfs.base.calls import public
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.cluster.awaiting import check_cancelled
@@ -36,10 +37,12 @@ from dbfs.service.messages import UpdateReport
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.errors import DeletedVertexError
 from dbfs_workers.base.received import require
+from dbfs_workers.base.spec import RunSpec, TraversalPlace, TraversalSpec
 from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.features.living.changing import read_changes
 from dbfs_workers.features.living.messages import TakeBatch
+from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateSpec
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.serving import queries
@@ -107,6 +110,23 @@ class Living:
         except DeletedVertexError as error:
             (vertex,) = self._graph.numbering.vertices_at([error.position])
             raise self._refusal(vertex, "vertex", error.words) from error
+
+    def repaired(self, spec: TraversalSpec, place: TraversalPlace) -> tuple[TraversalSpec, engines.Outcome]:
+        """Repair the labels of an earlier traversal; errors as of ``BFSResult.update``.
+
+        Args:
+            spec: the spec of the traversal.
+            place: the traversal.
+
+        Returns:
+            The spec of a new traversal with the repair's labels and run id, and the repair.
+        """
+        graph, anew = self._graph, replace(spec, run_id=uuid.uuid4().hex, purpose=None)
+        run = RunSpec.single(replace(anew, purpose=Repair(place)))
+        runner = engines.choose("resident", graph.record.layout)
+        with self.named():
+            (outcome,) = runner.traverse(graph.gang, graph.record, run, of_call(), None, graph.numbering.in_positions)
+        return anew, outcome
 
     def _refusal(self, vertex: int, what: str, words: str) -> InvalidVertexError:
         shown = printable(repr(self._graph.python_ids([vertex])[0]), 80)

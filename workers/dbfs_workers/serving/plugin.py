@@ -18,6 +18,7 @@ from dask.system import CPU_COUNT
 from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import NDArray
 
+from dbfs_workers.assembly import member_parts
 from dbfs_workers.base.errors import BackendUnavailableError, ResultReleasedError, StaleRunError
 from dbfs_workers.base.gpus import own_gpu
 from dbfs_workers.base.lines.worker_door import WorkerDoor
@@ -136,6 +137,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data.get(message.partition_key))
         self._take_epoch(message.graph_id, message.epoch)
         member = self._new_member(message, threads)
+        member.take_parts(member_parts(member))
         self._enter(message.graph_id, member)
         if message.backend == "cpu":
             return

@@ -1,0 +1,69 @@
+"""What a strategy of the laboratory needs of a graph, and of a call's other options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dbfs.errors import InvalidOptionError
+from dbfs.graph.traversing import require_options
+from dbfs_workers.base.text import counted
+from dbfs_workers.features.lab.purpose import ByStrategy
+from dbfs_workers.features.lab.strategies import STRATEGIES, parse
+
+if TYPE_CHECKING:
+    from dbfs.graph.graph import Graph
+
+ENGINE: Final = "resident"
+"""The engine that runs strategies, and the name of the strategy that is the engine itself."""
+
+
+def purpose_of(
+    graph: Graph,
+    strategy: str,
+    sources: int,
+    *,
+    targets: tuple[int, ...],
+    max_depth: int | None,
+    direction: str,
+    engine: str,
+) -> ByStrategy | None:
+    """Check a strategy against the graph and the other options; return the run's purpose, None for the engine.
+
+    Args:
+        graph: the graph.
+        strategy: a strategy with its options, as callers write it.
+        sources: number of sources.
+        targets, max_depth, direction, engine: see ``Graph.bfs``, as for errors.
+    """
+    require_options(graph, direction, max_depth)
+    name = parse(strategy).strategy
+    found = STRATEGIES[name]
+    if engine not in ("auto", ENGINE):
+        raise InvalidOptionError(f"strategy={strategy!r} runs within the resident engine, not engine={engine!r}")
+    if name == ENGINE:
+        return None
+    in_grid = "" if graph.grid is None else f" in a {graph.grid} grid"
+    here = f"{graph.name} is on {counted(graph.ranks, 'rank')}{in_grid}, backend {graph.backend}"
+    layout = found.layout.replace("p", str(graph.ranks))
+    if found.device == "gpu" and graph.backend != "cuda":
+        wanted, of = ("GPUs", f"layout={layout!r}") if found.grid else ("one GPU", "ranks=1")
+        others = [each.name for each in STRATEGIES.values() if each.device != "gpu" and each.grid == found.grid]
+        raise InvalidOptionError(
+            f"strategy {name} needs a graph on {wanted}, dbfs.load(..., {of}, backend='cuda'); {here}. "
+            f"Strategies for CPU cores: {', '.join(others)}"
+        )
+    if found.device == "cpu" and graph.backend != "cpu":
+        raise InvalidOptionError(
+            f"strategy {name} needs a graph on one CPU rank, dbfs.load(..., ranks=1, backend='cpu'); {here}"
+        )
+    if found.grid and layout not in (graph.layout, f"2d:{graph.grid}"):
+        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout={layout!r}); {here}")
+    if not found.grid and (graph.ranks > 1 or graph.layout != "1d"):
+        raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
+    if found.device == "gpu" and graph.exchange != "cuda_ipc" and not (found.grid and graph.ranks == 1):
+        raise InvalidOptionError(f"strategy {name} needs exchange='cuda_ipc', not {graph.exchange!r}")
+    if sources != 1:
+        raise InvalidOptionError(f"strategy {name} takes one source, not {sources}")
+    if max_depth is not None or targets or direction != "auto":
+        raise InvalidOptionError(f"strategy {name} takes no max_depth, no targets, and no direction but auto")
+    return ByStrategy(strategy)

@@ -1,0 +1,32 @@
+"""What a worker is put together from: the core, and what features keep in its members."""
+
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.part import MemberPart
+
+
+def member_parts(member: Member) -> list[MemberPart]:
+    """Return what features keep in a member, for ``Member.take_parts``. Those of GPUs alone are imported here."""
+    if isinstance(member, LoopMember):
+        from dbfs_workers.features.batches.part import LoopBatches
+        from dbfs_workers.features.lab.part import LoopStrategies
+
+        return [LoopBatches(member), _loop_living(member), LoopStrategies(member)]
+    from dbfs_workers.features.batches.resident_part import ResidentBatches
+    from dbfs_workers.features.lab.resident_part import ResidentStrategies
+    from dbfs_workers.features.living.gpu_parts import ResidentLiving
+    from dbfs_workers.search.members.on_gpu import CudaMember
+
+    assert isinstance(member, CudaMember)
+    living = ResidentLiving(member)
+    return [ResidentBatches(member), living, ResidentStrategies(member, living)]
+
+
+def _loop_living(member: LoopMember) -> MemberPart:
+    if member.backend == "cpu":
+        from dbfs_workers.features.living.part import LoopLiving
+
+        return LoopLiving(member)
+    from dbfs_workers.features.living.gpu_parts import LoopLivingOnGpu
+
+    return LoopLivingOnGpu(member)
