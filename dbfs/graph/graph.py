@@ -306,7 +306,9 @@ class Graph(StaysHere, GraphCounts):
         purpose = None
         if strategy is not None:
             purpose = purpose_of(
-                *(self, strategy, len(sources)),
+                self,
+                strategy,
+                len(sources),
                 targets=wanted,
                 max_depth=max_depth,
                 direction=direction,

@@ -96,7 +96,9 @@ class ResidentBatches(MemberPart):
         self._deadline = deadline
         try:
             runs = traverse(
-                *(lambda: self._levels(partition, specs), specs, self.barrier),
+                lambda: self._levels(partition, specs),
+                specs,
+                self.barrier,
                 watch=watch,
                 deadline=deadline,
                 stops=member.stops,

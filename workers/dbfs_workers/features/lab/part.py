@@ -35,7 +35,8 @@ class LoopStrategies(MemberPart):
         scratch = member.scratch_of(partition)
         return traverse_each(
             lambda some: [BaselineTraversal(scratch, spec, member.loop_exchange) for spec in some],
-            *(specs, member.loop_exchange),
+            specs,
+            member.loop_exchange,
             watch=member.watch,
             deadline=deadline,
             stops=member.stops,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
-from dbfs_workers.features.living.part import Living
+from dbfs_workers.features.living.part import Living, M
 from dbfs_workers.features.living.purpose import place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.cuda import failures
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dbfs_workers.features.living.versions import Updated
 
 
-class LivingOnGpu(Living):
+class LivingOnGpu(Living[M]):
     """A living graph on a GPU: see ``Living``."""
 
     def updated(
@@ -36,7 +36,7 @@ class LivingOnGpu(Living):
 
         from dbfs_workers.features.living.cuda_versions import updated
 
-        with failures.typed_errors(f"rank {self._owner.rank}, changing its edges"):
+        with failures.typed_errors(f"rank {self._member.rank}, changing its edges"):
             following = updated(partition, spec, edges, in_edges)
             # Runs use streams of their own.
             cupy.cuda.get_current_stream().synchronize()
@@ -48,20 +48,12 @@ class LivingOnGpu(Living):
         """See ``Living``."""
         from dbfs_workers.features.living.cuda_versions import batch_keys
 
-        with failures.typed_errors(f"rank {self._owner.rank}, binning a batch"):
+        with failures.typed_errors(f"rank {self._member.rank}, binning a batch"):
             return batch_keys(partition, src, dst, symmetrise=symmetrise)
 
 
-class LoopLivingOnGpu(LivingOnGpu):
-    """A living graph on a GPU that the level loop traverses: see ``Living``. Repairs are new traversals.
-
-    Args:
-        member: the member.
-    """
-
-    def __init__(self, member: LoopMember) -> None:
-        super().__init__(member)
-        self._member = member
+class LoopLivingOnGpu(LivingOnGpu[LoopMember]):
+    """A living graph on a GPU that the level loop traverses: see ``Living``. Repairs are new traversals."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         """See ``MemberPart``."""
@@ -87,7 +79,7 @@ class RowsForm(ABC):
         """Take a version over if it is in this form; return whether it is. See ``Living``."""
 
 
-class ResidentLiving(LivingOnGpu):
+class ResidentLiving(LivingOnGpu[CudaMember]):
     """A living graph on a GPU that resident kernels traverse: see ``Living``.
 
     Args:
@@ -101,7 +93,6 @@ class ResidentLiving(LivingOnGpu):
 
     def __init__(self, member: CudaMember) -> None:
         super().__init__(member)
-        self._member = member
         self.form: RowsForm | None = None
 
     def updated(

@@ -1,6 +1,6 @@
 """A living graph in a rank's member: the log of its versions, updates and repairs; here on a member of CPU cores."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from dbfs_workers.features.living.repair import RepairLoop
     from dbfs_workers.features.living.versions import Updated
 
+M = TypeVar("M", bound=Member)
 
-class Living(MemberPart):
+
+class Living(MemberPart, Generic[M]):
     """What a member keeps of a living graph: see ``MemberPart``. ``worker.Updates`` calls the methods below.
 
     Args:
@@ -35,8 +37,8 @@ class Living(MemberPart):
     purpose = Repair
     takes_over = False
 
-    def __init__(self, member: Member) -> None:
-        self._owner = member
+    def __init__(self, member: M) -> None:
+        self._member = member
         self.log = ChangeLog()
 
     def updated(
@@ -50,7 +52,7 @@ class Living(MemberPart):
         # Imported here, because the import compiles kernels, which takes the event loop's time once.
         from dbfs_workers.features.living.versions import updated
 
-        return updated(partition, spec, edges, in_edges, self._owner.free_bytes)
+        return updated(partition, spec, edges, in_edges, self._member.free_bytes)
 
     def batch_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
@@ -62,7 +64,7 @@ class Living(MemberPart):
         """
         from dbfs_workers.features.living.versions import batch_keys
 
-        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._owner.free_bytes)
+        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
         """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
@@ -74,16 +76,8 @@ class Living(MemberPart):
         """
 
 
-class LoopLiving(Living):
-    """A living graph on CPU cores: see ``Living``.
-
-    Args:
-        member: the member.
-    """
-
-    def __init__(self, member: LoopMember) -> None:
-        super().__init__(member)
-        self._member = member
+class LoopLiving(Living[LoopMember]):
+    """A living graph on CPU cores: see ``Living``."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         """See ``MemberPart``."""
@@ -114,6 +108,6 @@ class LoopLiving(Living):
         )
 
 
-def living_of(member: Member) -> Living:
+def living_of(member: Member) -> Living[Member]:
     """Return a member's part for living graphs."""
     return next(part for part in member.parts if isinstance(part, Living))
