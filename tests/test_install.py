@@ -64,7 +64,7 @@ def test_a_worker_joins_and_then_compiles_as_its_log_says(tmp_path: Path, monkey
     few = tmp_path / "few.py"
     # All kernels take a minute.
     few.write_text(
-        "import dbfs.preload as preload\nfrom dbfs.cluster import kernels\nfrom dbfs_workers import compiling\n"
+        "import dbfs.preload as preload\nfrom dbfs.cluster import kernels\nfrom dbfs_workers.base import compiling\n"
         "kernels.KERNELS = ('dbfs_workers.search.partition.kernels.rows',)\n"
         "compiling.TRAVERSING = compiling.ANSWERING = kernels.READING = ()\n"
         "compiling.NUMBERING, compiling.faster = {}, lambda *_: ()\ndask_setup = preload.dask_setup\n"
