@@ -229,14 +229,14 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     def _move_to_copy(self, spec: TraversalSpec) -> TraversalSpec:
         """Take a share of the sources to the copy of all rows, and return the spec of the share."""
-        partition = self.scratch.partition
+        partition, stripe = self.scratch.partition, self.scratch.partition.stripe
         require_present(partition, spec.sources)
-        count, p = len(spec.sources), partition.stripe.p
-        self._move(self._whole(batch_of(spec).bytes_of(spec, count, p, partition.stripe.n_local)[0]))
+        self._move(self._whole(batch_of(spec).bytes_of(spec, len(spec.sources), stripe.p, stripe.n_local)[0]))
+        count, p = len(spec.sources), stripe.p
         self._own = slice(count * partition.rank // p, count * (partition.rank + 1) // p)
         # The same number on all ranks, which decide by it.
         self._sources = -(-count // p)
-        ids: NDArray[np.int64] = partition.stripe.internal(np.array(spec.sources)[self._own])
+        ids: NDArray[np.int64] = stripe.internal(np.array(spec.sources)[self._own])
         return replace(spec, sources=tuple(ids.tolist()))
 
     def _averages(self, sums: list[int]) -> list[int]:
