@@ -24,6 +24,7 @@ from dbfs_workers.base.errors import (
 )
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.resident_part import ResidentBatches
+from dbfs_workers.features.living.gpu_parts import ResidentLiving
 from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda import run as cuda_run
@@ -369,3 +370,31 @@ def test_a_run_that_no_part_makes_is_refused(member: CudaMember) -> None:
     spec = replace(SPEC, purpose=Repair(("earlier", 0)))
     with pytest.raises(InvalidOptionError, match="rank 2 makes no Repair: its worker has no part for that"):
         run(member, lambda engine: pytest.fail("the kernel was launched"), spec)
+
+
+@pytest.mark.parametrize(("kept", "changed"), [(True, [3, 7]), (False, [7, 9])], ids=["kept", "lost"])
+def test_a_new_traversal_in_the_place_of_a_repair_knows_what_has_changed(
+    member: CudaMember, monkeypatch: pytest.MonkeyPatch, kept: bool, changed: list[int]
+) -> None:
+    before, after = np.full(96, -1, np.int32), np.full(96, -1, np.int32)
+    before[[3, 9]], after[[7, 9]] = 1, 1
+    levels = CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
+    made = RankRun(RankLabels(after, None), levels, 2, 0, 1, 1.0, 0.0)
+    stream: Any = SimpleNamespace(synchronize=lambda: None)
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda: stream, raising=False)
+    monkeypatch.setattr(CudaMember, "_report", lambda self, engine, launched, outcome: made)
+    graph: Any = SimpleNamespace(stripe=Stripe(96, 1), in_columns=object())
+    member._graph = graph
+    member.take_parts([ResidentLiving(member)])
+    if kept:
+        # So fast a traversal is not repaired.
+        member.kept = {("earlier", 0): OwnedLabels("client", RankLabels(before, before), 3, seconds=1e-6)}
+    partition: Any = SimpleNamespace(**vars(SYMMETRIC) | {"version": 4})
+    engine: Any = Engine(lambda engine: None)
+    member._engines = [engine, engine]
+    specs = RunSpec.single(replace(SPEC, purpose=Repair(("earlier", 0))))
+    burst = Burst(1, 1, "client", specs, 0, 0, 5.0, (), 0)
+    assert len(list(member.make_burst(partition, burst))) == 1
+    (place, labels), *others = member.kept.items()
+    assert (place, labels.version, others) == (("run", 0), 4, [])
+    assert labels.changed.get().tolist() == changed
