@@ -25,6 +25,7 @@ from dbfs.features.batches.batch import BatchesResult
 from dbfs.features.batches.graph import BatchesGraph
 from dbfs.features.components.asynchronous import AsyncComponentsGraph
 from dbfs.features.components.components import ComponentsGraph
+from dbfs.features.lab.strategy import chosen_by
 from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResult, AsyncWatch
 from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.storage import Storage
@@ -59,9 +60,9 @@ def scheduler_service() -> SchedulerService:
     from dbfs.dashboard import Dashboard
     from dbfs.features.living.updates import Updates
     from dbfs.service.scheduler import SchedulerService
-    from dbfs_workers.assembly import FEATURES
+    from dbfs_workers.assembly import worker_service
 
-    return SchedulerService((Updates, Dashboard), FEATURES)
+    return SchedulerService((Updates, Dashboard), worker_service)
 
 
 class BFSResult(
@@ -177,7 +178,7 @@ class Graph(
             max_depth=max_depth,
             direction=direction,
             engine=engine,
-            strategy=strategy,
+            chosen=None if strategy is None else chosen_by(self, strategy, max_depth, direction, engine),
             progress=progress,
         )
         if validate:

@@ -24,6 +24,7 @@ from dbfs_workers.base import memory_room
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.copied_rows import copied_rows
+from dbfs_workers.features.batches.purpose import batch_of
 from dbfs_workers.search.partition.partition import Partition
 from tests.support import oracle
 from tests.support.batch_results import ARRAYS, SOURCES, N, assert_batch, assert_cancelled, loaded
@@ -157,12 +158,12 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
 def test_ranks_share_the_sources(client: distributed.Client, runs: list[RunSpec], options: dict[str, Any]) -> None:
     with loaded(client, **options) as graph:
         counts = graph.bfs_batch(SOURCES).counts
-        assert [run.options.copied for run in runs] == [True]
+        assert [batch_of(run.options).copied for run in runs] == [True]
         striped = graph.bfs_batch(SOURCES, nearest=True)
-        assert not runs[-1].options.copied
+        assert not batch_of(runs[-1].options).copied
         np.testing.assert_array_equal(counts, striped.counts)
         graph.bfs_batch(SOURCES[: 8 * graph.ranks - 1])
-        assert not runs[-1].options.copied
+        assert not batch_of(runs[-1].options).copied
 
 
 def test_ranks_share_the_sources_of_a_version(client: distributed.Client, runs: list[RunSpec]) -> None:
@@ -175,7 +176,7 @@ def test_ranks_share_the_sources_of_a_version(client: distributed.Client, runs: 
         graph.delete_vertices([SOURCES[1]])
         with pytest.raises(InvalidVertexError, match=f"vertex {SOURCES[1]} was deleted"):
             graph.bfs_batch(SOURCES[:32])
-        assert all(run.options.copied for run in (*runs[:2], runs[-1]))
+        assert all(batch_of(run.options).copied for run in (*runs[:2], runs[-1]))
 
 
 def set_copies(copies: Callable[..., Partition]) -> Callable[..., Partition]:
@@ -199,7 +200,7 @@ def test_rows_are_shared_where_a_rank_has_no_room_for_a_copy(
             result = graph.bfs_batch(SOURCES)
         finally:
             client.run(set_copies, copied_rows, workers=graph.gang.addresses)
-        assert [(run.options.copied, len(run)) for run in runs] == [(True, 1), (False, 2)]
+        assert [(batch_of(run.options).copied, len(run)) for run in runs] == [(True, 1), (False, 2)]
         assert result.groups == 2
         np.testing.assert_array_equal(result.counts, graph.bfs_batch(SOURCES, nearest=True).counts)
 

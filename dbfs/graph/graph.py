@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -28,6 +28,7 @@ from dbfs.graph.striped import StripedGraph
 from dbfs.graph.traversing import stream, traverse
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import UnloadGraph
+from dbfs_workers.base.spec import Purpose
 from dbfs_workers.base.text import counted
 
 R = TypeVar("R", bound=BFSResult, covariant=True)
@@ -54,23 +55,27 @@ class Graph(StripedGraph, Generic[R]):
         targets: Any = None,
         direction: str = "auto",
         engine: str = "auto",
-        strategy: str | None = None,
+        chosen: Callable[[tuple[int, ...], tuple[int, ...]], Purpose | None] | None = None,
         progress: ProgressOption[RunProgress] = None,
     ) -> R:
-        """Run a traversal; arguments and errors as of ``Graph.bfs``, which adds options of features."""
+        """Run a traversal; arguments and errors as of ``Graph.bfs``, which adds options of features.
+
+        ``chosen`` returns what is made instead of a plain traversal, given the vertices of the sources and the targets.
+        """
         sources = self.vertices_named(source, "source")
         if not sources:
             raise InvalidVertexError("bfs needs at least one source")
+        wanted = () if targets is None else self.vertices_named(targets, "target", living=True)
         return traverse(
             self,
             self.result_type,
             [sources],
-            targets=() if targets is None else self.vertices_named(targets, "target", living=True),
+            targets=wanted,
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
             engine=engine,
-            strategy=strategy,
+            purpose=None if chosen is None else chosen(sources, wanted),
             progress=progress,
         )[0]
 

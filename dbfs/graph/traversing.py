@@ -17,14 +17,10 @@ from dbfs.cluster.awaiting import require_open
 from dbfs.cluster.deadline import of_call
 from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
 from dbfs.graph.striped import LabelsOnWorkers, StripedGraph
-from dbfs.lab import STRATEGIES, parse
 from dbfs.service.client import ServiceClient
-from dbfs_workers.base.spec import DIRECTIONS, RunSpec, TraversalSpec
-from dbfs_workers.base.text import counted
+from dbfs_workers.base.spec import DIRECTIONS, Purpose, RunSpec, TraversalSpec
 
 R = TypeVar("R", bound=LabelsOnWorkers)
-
-_ENGINE = "resident"
 
 
 def traverse(
@@ -38,17 +34,13 @@ def traverse(
     direction: str = "auto",
     engine: str = "auto",
     progress: ProgressOption[RunProgress] = None,
-    strategy: str | None = None,
+    purpose: Purpose | None = None,
 ) -> list[R]:
     """Run a traversal from each set of vertices, in one run; ``made`` makes a result of each.
 
-    Other arguments and the errors are as of ``Graph.bfs``.
+    ``purpose`` is what is made instead: see ``TraversalSpec``. Other arguments and the errors are as of ``Graph.bfs``.
     """
     require_options(graph, direction, max_depth)
-    if strategy is not None:
-        plain = max_depth is None and not targets and direction == "auto"
-        strategy = require_strategy(graph, strategy, len(source_sets[0]), plain=plain, engine=engine)
-        engine = _ENGINE
     runner = engines.choose(graph.engines, engine, graph.record.layout)
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
@@ -58,7 +50,7 @@ def traverse(
         direction=direction,
         max_depth=max_depth,
         targets=targets,
-        strategy=strategy or "",
+        purpose=purpose,
     )
     run = RunSpec(options, tuple(source_sets))
     # A result that this list does not get any more, because the run ends early, frees its labels.
@@ -81,9 +73,11 @@ def finished(
 ) -> Iterator[tuple[TraversalSpec, engines.Outcome]]:
     """Send a run, and yield its traversals as they finish; errors as of ``Graph.bfs``.
 
-    The progress of batches counts sources.
+    The progress counts sources where the run's purpose has each traversed from by itself.
     """
-    batches = [len(sources) if run.options.batch else 1 for sources in run.sources]
+    purpose = run.options.purpose
+    by_source = purpose is not None and purpose.by_source
+    batches = [len(sources) if by_source else 1 for sources in run.sources]
     ends = [0, *itertools.accumulate(batches)]
     version = graph.record.version
     try:
@@ -93,7 +87,7 @@ def finished(
                 assert report is not None
                 report(replace(made, traversals=ends[-1], finished=ends[made.finished] + made.completed, completed=0))
 
-            told = of_sources if report is not None and run.options.batch else report
+            told = of_sources if report is not None and by_source else report
             with contextlib.closing(
                 runner.traverse(graph.gang, graph.record, run, of_call(), told, graph.numbering.in_positions)
             ) as outcomes:
@@ -124,51 +118,6 @@ def require_one_version(graph: StripedGraph, first: int, later: int) -> None:
             f"{graph.name} was updated from version {first} to {later} during the call, whose traversals must be of "
             "one version; call again, after freeze() if other clients go on"
         )
-
-
-def require_strategy(graph: StripedGraph, strategy: str, sources: int, *, plain: bool, engine: str) -> str:
-    """Check a strategy against the graph and the other options; return the strategy of the spec, empty for the engine.
-
-    Args:
-        graph: the graph.
-        strategy: a strategy with its options, as callers write it.
-        sources: number of sources.
-        plain: whether the call has no bound on the depth, no targets, and the direction ``auto``.
-        engine: the engine that the call names.
-
-    Errors as for ``Graph.bfs``.
-    """
-    name = parse(strategy).strategy
-    found = STRATEGIES[name]
-    if engine not in ("auto", _ENGINE):
-        raise InvalidOptionError(f"strategy={strategy!r} runs within the resident engine, not engine={engine!r}")
-    if name == _ENGINE:
-        return ""
-    in_grid = "" if graph.grid is None else f" in a {graph.grid} grid"
-    here = f"{graph.name} is on {counted(graph.ranks, 'rank')}{in_grid}, backend {graph.backend}"
-    layout = found.layout.replace("p", str(graph.ranks))
-    if found.device == "gpu" and graph.backend != "cuda":
-        wanted, of = ("GPUs", f"layout={layout!r}") if found.grid else ("one GPU", "ranks=1")
-        others = [each.name for each in STRATEGIES.values() if each.device != "gpu" and each.grid == found.grid]
-        raise InvalidOptionError(
-            f"strategy {name} needs a graph on {wanted}, dbfs.load(..., {of}, backend='cuda'); {here}. "
-            f"Strategies for CPU cores: {', '.join(others)}"
-        )
-    if found.device == "cpu" and graph.backend != "cpu":
-        raise InvalidOptionError(
-            f"strategy {name} needs a graph on one CPU rank, dbfs.load(..., ranks=1, backend='cpu'); {here}"
-        )
-    if found.grid and layout not in (graph.layout, f"2d:{graph.grid}"):
-        raise InvalidOptionError(f"strategy {name} needs a grid of ranks, dbfs.load(..., layout={layout!r}); {here}")
-    if not found.grid and (graph.ranks > 1 or graph.layout != "1d"):
-        raise InvalidOptionError(f"strategy {name} needs a graph on one rank, dbfs.load(..., ranks=1); {here}")
-    if found.device == "gpu" and graph.exchange != "cuda_ipc" and not (found.grid and graph.ranks == 1):
-        raise InvalidOptionError(f"strategy {name} needs exchange='cuda_ipc', not {graph.exchange!r}")
-    if sources != 1:
-        raise InvalidOptionError(f"strategy {name} takes one source, not {sources}")
-    if not plain:
-        raise InvalidOptionError(f"strategy {name} takes no max_depth, no targets, and no direction but auto")
-    return strategy
 
 
 MOST_TRAVERSALS = 16

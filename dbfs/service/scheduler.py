@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import pickle
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import distributed
@@ -64,7 +64,6 @@ from dbfs.service.worker_calls import WorkerCalls, all_answers
 from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary
-from dbfs_workers.serving.feature import WorkerFeature
 from dbfs_workers.serving.messages import DropRankLabels, ForgetClient, ForgetRun, PublishRankLabels
 from dbfs_workers.serving.plugin import WorkerService
 from dbfs_workers.serving.rpc import NAME, handlers
@@ -79,7 +78,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     Args:
         features: what features add to the scheduler.
-        on_workers: what they add to each worker.
+        on_workers: makes the half of each worker, given the share of its memory for labels.
 
     Attributes:
         graphs: graphs by graph id, in the order of loading.
@@ -95,7 +94,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     name = NAME
     idempotent = True
 
-    def __init__(self, features: Sequence[type[SchedulerFeature]], on_workers: Sequence[type[WorkerFeature]]) -> None:
+    def __init__(
+        self, features: Sequence[type[SchedulerFeature]], on_workers: Callable[[float], WorkerService]
+    ) -> None:
         self._feature_types = features
         self._on_workers = on_workers
         self._features: tuple[SchedulerFeature, ...] = ()
@@ -125,7 +126,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             scheduler.handlers.update(handlers(service))
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
         run_watch.watch(scheduler, self.runs, self._workers, self.watch)
-        on_workers = WorkerService(float(config.get("build.memory-share")), self._on_workers)
+        on_workers = self._on_workers(float(config.get("build.memory-share")))
         if NAME not in scheduler.worker_plugins:
             await self._workers.install(pickle.dumps(on_workers), self.watch)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.assembly import member_parts
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.building import cuda as building
 from dbfs_workers.features.living import cuda_versions as living
@@ -51,6 +52,7 @@ class Graph:
         counts = made.self_loops, made.duplicates, drawn.m or 0
         self.partition = Partition(stripe, 0, made.row_offsets, made.columns, *counts, directed=False)
         self.member = CudaMember(0, "partition", "graph")
+        self.member.take_parts(member_parts(self.member))
         self.member.make(self.partition)
         connect([self.member])
         degrees = cupy.asnumpy(cupy.diff(made.row_offsets))
@@ -93,7 +95,7 @@ class Graph:
     def rate(self, partition: Partition) -> float:
         """Return the median rate of traversals of most of the graph, in billions of edges a second."""
         facts = on_device(partition)
-        self.member.take_over(partition, GraphTotals(partition.m_local, facts.connected, facts.max_degree), facts)
+        self.member.read(partition, GraphTotals(partition.m_local, facts.connected, facts.max_degree), facts)
         rates = []
         for source in self.sources * 2:
             self.runs += 1

@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.resolve import edge_list
+from dbfs_workers.assembly import member_parts
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.building import cuda as building
 from dbfs_workers.features.living import cuda_repair as repair
 from dbfs_workers.features.living import cuda_versions as living
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges
+from dbfs_workers.features.living.part import living_of
+from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.members.member import OwnedLabels
 from dbfs_workers.search.members.on_gpu import CudaMember, on_device
@@ -52,6 +55,7 @@ class Graph:
         counts = made.self_loops, made.duplicates, drawn.m or 0
         self.partition = Partition(stripe, 0, made.row_offsets, made.columns, *counts, directed=False)
         self.member = CudaMember(0, "partition", "graph")
+        self.member.take_parts(member_parts(self.member))
         self.member.make(self.partition)
         connect([self.member])
         degrees = cupy.asnumpy(cupy.diff(made.row_offsets))
@@ -82,13 +86,13 @@ class Graph:
         facts = on_device(made.partition)
         self.partition = made.partition
         totals = GraphTotals(facts.m_local, facts.connected, facts.max_degree)
-        self.member.take_over(self.partition, totals, facts)
+        self.member.read(self.partition, totals, facts)
         self.cupy.cuda.Device().synchronize()
         seconds = time.perf_counter() - start
         assert made.changes.keys is not None
         edges = EdgeChanges.of(made.changes.keys, self.partition.stripe, hub_first=False)
         logged = VersionChanges(self.partition.version, edges, kind == "delete-edges")
-        self.member.log.add(logged, self.partition.m_local)
+        living_of(self.member).log.add(logged, self.partition.m_local)
         return seconds
 
     def drawn(self, edges: int, generator: np.random.Generator, labels: Any, everything: bool) -> tuple[Any, Any]:
@@ -129,7 +133,7 @@ def measure(name: str, edges: int, times: int, everything: bool) -> None:
             graph.keep(run)
             version = graph.change(kind, *batch)
             rounds.clear()
-            taken, run = graph.traverse(replace(graph.spec, repairs=("kept", 0)))
+            taken, run = graph.traverse(replace(graph.spec, purpose=Repair(("kept", 0))))
             changed = run.changed.get().size
             anew, other = graph.traverse(graph.spec)
             assert bool((run.labels.distances == other.labels.distances).all()), "wrong distances"

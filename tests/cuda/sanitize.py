@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges import generate
+from dbfs_workers.assembly import member_parts
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
@@ -74,6 +76,7 @@ def serve(rank: int, pipe: Connection) -> None:
     while (wanted := pipe.recv()) is not None:
         name, partition = wanted
         member = CudaMember(rank, "partition", "graph")
+        member.take_parts(member_parts(member))
         member.make(partition)
         pipe.send(member.offer())
         member.connect(pipe.recv())
@@ -100,12 +103,13 @@ def serve(rank: int, pipe: Connection) -> None:
 
 def change(member: "CudaMember", partition: Partition, pipe: Connection) -> Partition:
     """Insert the batch that comes through the pipe; return the next version."""
-    following = member.updated(partition, UpdateSpec("insert-edges", False, edges=pipe.recv()))
+    living = living_of(member)
+    following = living.updated(partition, UpdateSpec("insert-edges", False, edges=pipe.recv()))
     made = following.partition
     facts = following.facts
     assert facts is not None
     pipe.send((made.m_local, facts.connected, made.max_degree))
-    member.take_over(made, pipe.recv(), facts)
+    living.take_over(made, pipe.recv(), facts)
     pipe.send("taken over")
     return made
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,9 @@ from dbfs_workers.base.errors import (
     WorkerLostError,
 )
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.batches.resident_part import ResidentBatches
+from dbfs_workers.features.living.gpu_parts import ResidentLiving
+from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda import run as cuda_run
 from dbfs_workers.search.exchange.protocol import Cause
@@ -262,8 +266,8 @@ def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(membe
         )
         member._engines.append(engine)
     offer: Any = member.offer()
-    of_peer: Any = ("peer's", "peer's"), None
-    assert offer == (("without", "with"), None)
+    of_peer: Any = ("peer's", "peer's"), []
+    assert offer == (("without", "with"), [])
     member.connect([offer, of_peer])
     # The peers have mapped what was offered first.
     assert member.offer()[0] is offer[0]
@@ -297,7 +301,9 @@ class Barrier:
 @pytest.fixture
 def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Make a run after one of batches; return what was done to the memory of these."""
-    monkeypatch.setattr(CudaMember, "free_bytes", lambda self: 200 if self._batches else 300)
+    batches = ResidentBatches(member)
+    member.take_parts([batches])
+    monkeypatch.setattr(CudaMember, "free_bytes", lambda self: 200 if batches.levels else 300)
 
     def make(barrier: Barrier, *, version: int = 0, nbytes: int = 50, kept: int = 0, number: int = 1) -> list[str]:
         done: list[str] = []
@@ -309,7 +315,7 @@ def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callab
         end: Any = barrier
         labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
         member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(kept)}
-        member._batches, member._barrier, member.number = levels, end, number
+        batches.levels, batches.barrier, member.number = levels, end, number
 
         def ends(engine: Engine) -> None:
             done.append("traversed")
@@ -317,8 +323,8 @@ def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callab
 
         with pytest.raises((DeadlineExceededError, RunCancelledError)):
             run(member, ends, number=number)
-        assert (member._batches is None) == ("closed" in done)
-        assert member._watch is None or barrier.aborted
+        assert (batches.levels is None) == ("closed" in done)
+        assert batches._watch is None or barrier.aborted
         return done
 
     return make
@@ -358,3 +364,37 @@ def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None
     member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}
     with pytest.raises(NoRoomForLabelsError, match="run run, rank 2: .* 3 bytes are free for labels"):
         run(member, lambda engine: pytest.fail("the kernel was launched"))
+
+
+def test_a_run_that_no_part_makes_is_refused(member: CudaMember) -> None:
+    spec = replace(SPEC, purpose=Repair(("earlier", 0)))
+    with pytest.raises(InvalidOptionError, match="rank 2 makes no Repair: its worker has no part for that"):
+        run(member, lambda engine: pytest.fail("the kernel was launched"), spec)
+
+
+@pytest.mark.parametrize(("kept", "changed"), [(True, [3, 7]), (False, [7, 9])], ids=["kept", "lost"])
+def test_a_new_traversal_in_the_place_of_a_repair_knows_what_has_changed(
+    member: CudaMember, monkeypatch: pytest.MonkeyPatch, kept: bool, changed: list[int]
+) -> None:
+    before, after = np.full(96, -1, np.int32), np.full(96, -1, np.int32)
+    before[[3, 9]], after[[7, 9]] = 1, 1
+    levels = CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
+    made = RankRun(RankLabels(after, None), levels, 2, 0, 1, 1.0, 0.0)
+    stream: Any = SimpleNamespace(synchronize=lambda: None)
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda: stream, raising=False)
+    monkeypatch.setattr(CudaMember, "_report", lambda self, engine, launched, outcome: made)
+    graph: Any = SimpleNamespace(stripe=Stripe(96, 1), in_columns=object())
+    member._graph = graph
+    member.take_parts([ResidentLiving(member)])
+    if kept:
+        # So fast a traversal is not repaired.
+        member.kept = {("earlier", 0): OwnedLabels("client", RankLabels(before, before), 3, seconds=1e-6)}
+    partition: Any = SimpleNamespace(**vars(SYMMETRIC) | {"version": 4})
+    engine: Any = Engine(lambda engine: None)
+    member._engines = [engine, engine]
+    specs = RunSpec.single(replace(SPEC, purpose=Repair(("earlier", 0))))
+    burst = Burst(1, 1, "client", specs, 0, 0, 5.0, (), 0)
+    assert len(list(member.make_burst(partition, burst))) == 1
+    (place, labels), *others = member.kept.items()
+    assert (place, labels.version, others) == (("run", 0), 4, [])
+    assert labels.changed.get().tolist() == changed

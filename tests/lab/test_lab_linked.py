@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.building.build import ORDERS
 from dbfs.errors import EdgeInputError
+from dbfs_workers.assembly import member_parts
 from dbfs_workers.base.errors import (
     DeletedVertexError,
     GraphTooLargeError,
@@ -25,8 +26,10 @@ from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.building.partitions import bin_edges, build_partition
 from dbfs_workers.features.lab import enact, linked
 from dbfs_workers.features.lab.linked import LinkedPartition
+from dbfs_workers.features.lab.purpose import ByStrategy
 from dbfs_workers.features.lab.tuning import Tuning
-from dbfs_workers.features.living import versions as living
+from dbfs_workers.features.living import versions
+from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.features.living.versions import Updated
 from dbfs_workers.search.cuda import device_memory
@@ -104,7 +107,7 @@ def test_updates_are_those_of_a_cpu_rank(directed: bool, hub_first: bool) -> Non
     random = np.random.default_rng(directed + 2 * hub_first)
     partition = loaded(random, directed=directed)
     spec = UpdateSpec("link", hub_first)
-    ours, theirs = changed(partition, spec), living.updated(partition, replace(spec, kind="thaw"), None, None, _free)
+    ours, theirs = changed(partition, spec), versions.updated(partition, replace(spec, kind="thaw"), None, None, _free)
     require_equal(ours, theirs)
     pages = ours.partition.out_pages.latest.pages  # type: ignore[attr-defined]
     room = pages.pool.shape[0]
@@ -113,7 +116,7 @@ def test_updates_are_those_of_a_cpu_rank(directed: bool, hub_first: bool) -> Non
         edges, vertices = drawn(random, (3000, 300, 5)[version % 3], directed=directed), np.empty(0, np.int64)
         if kind == "delete-vertices":
             vertices = random.integers(1, N, 4)
-            edges = living.incident_edges(ours.partition, vertices)
+            edges = versions.incident_edges(ours.partition, vertices)
             if not directed:
                 edges = np.concatenate(edges), np.concatenate(edges[::-1])
         gone = theirs.partition.deleted
@@ -128,7 +131,7 @@ def test_updates_are_those_of_a_cpu_rank(directed: bool, hub_first: bool) -> Non
             spec = UpdateSpec(kind, hub_first, vertices=vertices, edges=edges)
         forgotten = linked.updated(ours.partition, spec, None, WHERE)
         require_equal(ours, theirs)
-        before, theirs = ours.partition, living.updated(theirs.partition, spec, None, None, _free)
+        before, theirs = ours.partition, versions.updated(theirs.partition, spec, None, None, _free)
         ours = changed(before, spec)
         require_equal(ours, theirs)
         assert (ours.partition.free_pages, ours.partition.m_local) == (pages.free, pages.edges)
@@ -191,22 +194,23 @@ def test_a_member_traverses_the_pages_and_copies_them_for_its_engines_only(monke
             self.row_offsets, self.columns = partition.row_offsets, partition.columns
 
     monkeypatch.setattr(on_gpu, "on_device", Graph)
-    monkeypatch.setattr(on_gpu, "DeviceGraph", Graph)
     monkeypatch.setattr(on_gpu, "Summary", lambda graph: None)
     random = np.random.default_rng(9)
     partition, member, engine = loaded(random, directed=False), CudaMember(0, "partition", "graph"), Engine()
     member._graph, member._engines = Graph(partition), [engine]  # type: ignore[assignment,list-item]
+    member.take_parts(member_parts(member))
+    living = living_of(member)
 
     def apply(spec: UpdateSpec) -> None:
         nonlocal partition
-        made = member.updated(partition, spec)
+        made = living.updated(partition, spec)
         partition, facts = made.partition, made.facts
         info = describe(partition)
-        member.take_over(partition, GraphTotals(info.m_local, 0, info.max_degree), facts)  # type: ignore[arg-type]
+        living.take_over(partition, GraphTotals(info.m_local, 0, info.max_degree), facts)
 
     def check(strategy: str, number: int) -> None:
         matrix = oracle.adjacency(N, *np.divmod(sorted(edges), N), directed=True)
-        spec = TraversalSpec("run", (3,), predecessors=True, backend="cuda", strategy=strategy)
+        spec = TraversalSpec("run", (3,), predecessors=True, backend="cuda", purpose=ByStrategy(strategy))
         member.number = number
         for run in member.traverse(partition, number, repeated(spec, 2), 1e12):
             expected = oracle.distances(matrix, [3])

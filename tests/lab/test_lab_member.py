@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dbfs_workers.assembly import member_parts
 from dbfs_workers.base.errors import DeadlineExceededError, RunCancelledError
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.lab import enact
+from dbfs_workers.features.lab.purpose import ByStrategy
 from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.exchange.protocol import Cause
@@ -41,12 +43,13 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
         in_offsets=None, rank=0, row_offsets=MATRIX.indptr.astype(np.int64), columns=MATRIX.indices.astype(np.uint32)
     )
     member._graph = graph
+    member.take_parts(member_parts(member))
     member.number = 1
     return member
 
 
 def run(member: CudaMember, seconds: float) -> list[RankRun]:
-    spec = TraversalSpec("run", (9,), predecessors=True, backend="cuda", strategy="two-phase:gathering=warp")
+    spec = TraversalSpec("run", (9,), predecessors=True, backend="cuda", purpose=ByStrategy("two-phase:gathering=warp"))
     partition: Any = SimpleNamespace(parents=object(), stripe=Stripe(N, 1), deleted=no_vertices(), version=0)
     return list(member.traverse(partition, 1, repeated(spec, 2), time.monotonic() + seconds))
 

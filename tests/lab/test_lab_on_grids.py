@@ -18,6 +18,7 @@ from dbfs_workers.features.lab import on_grids as grid_strategies
 from dbfs_workers.features.lab import radix_bins
 from dbfs_workers.features.lab.device import Device, Gpu
 from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.purpose import ByStrategy
 from dbfs_workers.features.lab.radix_bins import RadixBins
 from dbfs_workers.features.lab.strategies import CULLING, GATHERING, STRATEGIES, Policy, parse
 from dbfs_workers.features.lab.tuning import Tuning
@@ -219,7 +220,10 @@ def test_a_gang_in_a_row_against_scipy(monkeypatch: pytest.MonkeyPatch, ranks: i
     arrays = n, src, dst = graphs.random(200, 450, 3)
     stripe = Stripe(n, ranks)
     options = [("", False), (":culling=none", True), (":gathering=serial", True)]
-    specs = [replace(spec(0, predecessors=recorded), strategy=f"radix-bins{option}") for option, recorded in options]
+    specs = [
+        replace(spec(0, predecessors=recorded), purpose=ByStrategy(f"radix-bins{option}"))
+        for option, recorded in options
+    ]
     made = grids.build(stripe, src, dst, directed=directed, grid=Grid(1, ranks))
     # One row has no use for the kernels of a grid.
     backend: Any = EmulatedBackend(None)  # type: ignore[arg-type]

@@ -93,6 +93,14 @@ def test_a_graph_refuses_what_a_strategy_does_not_take(
         graph.bfs(0, **options)
 
 
+def test_an_update_of_a_strategys_result_knows_what_has_changed(client: distributed.Client) -> None:
+    with dbfs.load("path:n=9", client=client, ranks=1, mutable=True) as graph:
+        result = graph.bfs(0, strategy="sequential", predecessors=True)
+        graph.insert_edges([(0, 7)])
+        assert [*result.update().changed()] == [5, 6, 7, 8]
+        assert (result.depth, result.counters) == (4, {})
+
+
 def test_a_strategy_takes_one_source_on_one_rank(client: distributed.Client) -> None:
     with dbfs.load("path:n=9", client=client, ranks=1) as graph, pytest.raises(InvalidOptionError, match="not 2"):
         graph.bfs([0, 3], strategy="sequential")

@@ -112,15 +112,15 @@ FAULTS = (
         ("tests/cuda/test_cuda_batch.py::test_sweeps_have_the_dependencies_of_their_definition",),
     ),
     Fault(
-        "workers/dbfs_workers/search/members/on_gpu.py",
+        "workers/dbfs_workers/features/batches/resident_part.py",
         "(int(wanted), 0, 0, 0, 0), sliced=False)[0]:",
         "(int(wanted), 0, 0, 0, 0), sliced=False) and wanted:",
         ("tests/cuda/test_member.py::test_the_memory_of_batches_goes_if_a_rank_wants_it",),
     ),
     Fault(
-        "workers/dbfs_workers/search/members/on_gpu.py",
-        "            self._watch_run(number)\n            self._barrier.begin",
-        "            self._barrier.begin",
+        "workers/dbfs_workers/features/batches/resident_part.py",
+        "        self._watch_run(number)\n        self.barrier.begin",
+        "        self.barrier.begin",
         ("tests/cuda/test_member.py::test_an_abort_reaches_ranks_that_ask_each_other_for_memory",),
     ),
     Fault(

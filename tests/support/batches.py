@@ -15,7 +15,8 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.levels import BatchLevels, levels_of_batches
-from dbfs_workers.features.batches.storage import OF_ROWS, RankBatch, distance_type, in_type
+from dbfs_workers.features.batches.purpose import OF_ROWS, Batch
+from dbfs_workers.features.batches.storage import RankBatch, distance_type, in_type
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
@@ -60,6 +61,7 @@ def runs(
     staged: bool = False,
     entries: int | None = None,
     keeps: tuple[str, ...] = EVERYTHING,
+    copied: bool = False,
     small_frontiers: bool = False,
     **options: Any,
 ) -> list[RankRun]:
@@ -72,7 +74,10 @@ def runs(
     stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
     ends = shared_memory(stripe, entries=stripe.n_local if staged else entries)
     parts = partitions(n, src, dst, p, directed=directed)
-    specs = [TraversalSpec("1", tuple(some), False, backend, batch=keeps, **options) for some in (sources, sources[:1])]
+    purpose = Batch(keeps, copied)
+    specs = [
+        TraversalSpec("1", tuple(some), False, backend, purpose=purpose, **options) for some in (sources, sources[:1])
+    ]
 
     def traverse(rank: int) -> RankRun:
         def of_rank() -> BatchLevels:

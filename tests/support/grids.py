@@ -17,7 +17,7 @@ from dbfs_workers.features.grid.building import bin_blocks, build_blocks, row_de
 from dbfs_workers.features.grid.exchange import GridExchange
 from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
 from dbfs_workers.features.grid.grid import Grid, GridPartition, bin_entries, count_stores
-from dbfs_workers.features.grid.levels import GridLevels
+from dbfs_workers.features.grid.levels import GridLevels, engine_fold
 from dbfs_workers.features.grid.scratch import GridScratch
 from dbfs_workers.features.lab.on_grids import fold_of
 from dbfs_workers.search import backends
@@ -126,7 +126,8 @@ class GridGang:
 
         def traverse(rank: int) -> Any:
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
-            levels, watch = lambda: GridLevels(scratch, exchange, fold_of), loop.Watch(self.number)
+            fold = engine_fold if specs[0].purpose is None else fold_of
+            levels, watch = lambda: GridLevels(scratch, exchange, fold), loop.Watch(self.number)
             runs = loop.traverse(levels, specs, exchange.carrier, watch=watch, deadline=deadline)
             return [replace(run, labels=_on_host(run.labels)) for run in runs]
 

@@ -17,6 +17,7 @@ from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.levels import BatchLevels
 from dbfs_workers.features.batches.on_cpu import CpuBatch
 from dbfs_workers.features.batches.operators import Chosen, Settled
+from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.search.cpu import row_threads
 from dbfs_workers.search.levels import loop
@@ -87,7 +88,7 @@ def test_a_run_that_stops_before_a_group_leaves_nothing_of_it(copied: bool) -> N
         levels, made = on_cpu(parts[rank], ends[rank], lambda: EMPTY), list[RankRun]()
         for number, groups in enumerate([[first, never_made], [last]], 1):
             specs = [
-                TraversalSpec(str(number), tuple(group), False, "cpu", batch=("counts",), copied=copied)
+                TraversalSpec(str(number), tuple(group), False, "cpu", purpose=Batch(("counts",), copied))
                 for group in groups
             ]
             made += loop.traverse(

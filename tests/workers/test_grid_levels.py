@@ -16,7 +16,6 @@ from dbfs_workers.features.grid import scratch as grid_scratch
 from dbfs_workers.features.grid.building import bin_blocks
 from dbfs_workers.features.grid.grid import Grid, bin_entries, message_nbytes, nbytes, remote_nbytes
 from dbfs_workers.features.grid.levels import GridLevels
-from dbfs_workers.features.lab.on_grids import fold_of
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels import loop
 from dbfs_workers.search.partition.stripe import Stripe
@@ -184,7 +183,7 @@ def test_a_cancelled_run_ends_on_all_ranks() -> None:
                 gang.carriers[3].abort(1, Cause.CANCELLED, "by the test")
             try:
                 scratch, exchange = gang.scratches[rank], gang.exchanges[rank]
-                levels = lambda: GridLevels(scratch, exchange, fold_of)  # noqa: E731
+                levels = lambda: GridLevels(scratch, exchange)  # noqa: E731
                 return loop.traverse(levels, [spec(0)], exchange.carrier, watch=watch, deadline=deadline)
             except RunCancelledError as error:
                 return error

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.features.batches.storage import RankBatch
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.stripe import Stripe
@@ -123,7 +124,7 @@ def test_tables_of_more_levels_than_rows_are_summed(levels: int, rows: int) -> N
 
 
 def test_counts_by_source_travel_in_the_smallest_type_and_leave_no_trace() -> None:
-    kept = RankBatch.empty(np, Stripe(64, 1), 0, TraversalSpec("run", (3, 5), False, "cpu", batch=("counts",)))
+    kept = RankBatch.empty(np, Stripe(64, 1), 0, TraversalSpec("run", (3, 5), False, "cpu", purpose=Batch(("counts",))))
     kept.counts = np.array([[1, 1], [2**16, 0]])
     levels = CountedLevels.of(np.zeros((1, len(COUNT_FIELDS)), np.int64), np.zeros((1, len(TIME_FIELDS))))
     report = pickle.loads(pickle.dumps(RankReport.of(RankRun(kept, levels, 1, 2, 3, 0.5, 0.25))))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.living.purpose import Repair
 
 VERTICES = st.lists(st.integers(0, 99), max_size=4).map(tuple)
 
@@ -33,5 +34,5 @@ def test_a_run_is_the_sequence_of_its_traversals(
 
 
 def test_a_run_of_one_traversal() -> None:
-    spec = TraversalSpec("run", (5, 3), predecessors=False, backend="cpu", targets=(1,), repairs=("earlier", 2))
+    spec = TraversalSpec("run", (5, 3), predecessors=False, backend="cpu", targets=(1,), purpose=Repair(("earlier", 2)))
     assert list(RunSpec.single(spec)) == [spec]

@@ -38,15 +38,8 @@ from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import finished, require_one_version, require_options
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.base.text import counted
-from dbfs_workers.features.batches.storage import (
-    OF_ROWS,
-    SWEPT,
-    WORD_SOURCES,
-    distance_type,
-    joined,
-    nearest_of,
-    sums_by_row,
-)
+from dbfs_workers.features.batches.purpose import OF_ROWS, SWEPT, WORD_SOURCES, Batch, batch_of
+from dbfs_workers.features.batches.storage import distance_type, joined, nearest_of, sums_by_row
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.ids.sequence import handed_out
 from dbfs_workers.ids.table import from_python
@@ -107,7 +100,6 @@ def batch(
         direction=direction,
         max_depth=max_depth,
         targets=targets,
-        batch=keeps,
     )
     # Ranks that share the sources of a group take as many each as a group has otherwise.
     most_shares = ordered.size // _SHARES[graph.backend]
@@ -118,7 +110,7 @@ def batch(
         words = -(-ordered.size // WORD_SOURCES)
         size = WORD_SOURCES * -(-words // -(-ordered.size // most))
         parts = tuple(tuple(ordered[first : first + size].tolist()) for first in range(0, ordered.size, size))
-        run = RunSpec(replace(options, run_id=uuid.uuid4().hex, copied=copied), parts)
+        run = RunSpec(replace(options, run_id=uuid.uuid4().hex, purpose=Batch(keeps, copied)), parts)
         outcomes: list[Outcome] = []
         try:
             outcomes.extend(made for _, made in finished(graph, ResidentEngine(), run, progress))
@@ -167,7 +159,8 @@ class BatchResult(ManySources, Tabular):
         # ``Graph.bfs_batch`` names them. A measure's batch has up to n targets, whose ids are not needed.
         self.targets: tuple[Any, ...] = ()
         self.target_vertices, self.run_id = run.options.targets, run.options.run_id
-        self.keep = next((name for name in run.options.batch if name in {*KEPT[1:], *SWEPT}), KEPT[0])
+        self._keeps = batch_of(run.options).keeps
+        self.keep = next((name for name in self._keeps if name in {*KEPT[1:], *SWEPT}), KEPT[0])
         self.edges = sum(made.edges for made in outcomes)
         self.seconds = sum(made.seconds for made in outcomes)
         self.groups, self.version = len(outcomes), outcomes[0].version
@@ -182,7 +175,7 @@ class BatchResult(ManySources, Tabular):
         for first, made in zip(self._firsts.tolist(), outcomes, strict=False):
             for one in made.by_source:
                 counts[: len(one), first : first + one.shape[1]] += one
-        names = [name for name in run.options.batch if name != KEPT[0]]
+        names = [name for name in self._keeps if name != KEPT[0]]
         labels = [_labels_of(made) for made in outcomes]
         self._kept: list[dict[str, tuple[Any, ...]]] = []
         if names:
@@ -391,7 +384,7 @@ class BatchResult(ManySources, Tabular):
         )
 
     def _require(self, label: str) -> None:
-        if label not in self.spec.batch or label == "counts":
+        if label not in self._keeps or label == "counts":
             option = {"targets": "targets=", "nearest": "nearest=True"}.get(label, f"keep={label!r}")
             raise InvalidOptionError(f"the batch kept no {label}: call bfs_batch with {option}")
         if not self._kept:

@@ -39,7 +39,8 @@ from dbfs.graph.graph import Graph, R
 from dbfs.graph.html import Card
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
-from dbfs_workers.features.batches.storage import OF_ROWS, SWEPT_SOURCES
+from dbfs_workers.features.batches.purpose import OF_ROWS
+from dbfs_workers.features.batches.storage import SWEPT_SOURCES
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.serving import queries
 

@@ -17,6 +17,7 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.engines.resident import ResidentEngine
 from dbfs.graph.result import BFSResult
 from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.serving.reads.messages import KeptLabels
 
 if TYPE_CHECKING:
@@ -61,15 +62,16 @@ class LivingResult(BFSResult):
             self._repaired = False
             return self
         place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
-        spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
+        spec = replace(self.spec, run_id=uuid.uuid4().hex, purpose=None)
         self.graph.require_loaded()
-        graph, runner = self.graph, ResidentEngine()
-        runs = RunSpec.single(spec)
+        graph, runs = self.graph, RunSpec.single(replace(spec, purpose=Repair(place)))
         with graph.deletions.named():
-            (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)
+            (outcome,) = ResidentEngine().traverse(
+                graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions
+            )
         # Frees the labels of the version before, where the ranks have not repaired them in place.
         self.release()
-        self._take(replace(spec, repairs=None), "resident", outcome)
+        self._take(spec, "resident", outcome)
         self._repaired = True
         if self.version != self.graph.record.version:
             self.graph.refresh()

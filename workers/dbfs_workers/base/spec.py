@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Final, overload
+from typing import ClassVar, Final, NamedTuple, overload
 
 from dbfs_workers.base.errors import InvalidOptionError
 
@@ -11,6 +11,48 @@ DIRECTIONS: Final = ("auto", "top-down", "bottom-up")
 
 TraversalPlace = tuple[str, int]
 """Run id of a traversal, and its index in the run."""
+
+
+class RunBytes(NamedTuple):
+    """The memory of a rank for a run whose results are not the labels of traversals.
+
+    Attributes:
+        needed: bytes for the work, and for all that is kept.
+        what: what needs the bytes, as the subject of a sentence in the plural.
+        way: what a caller can do who is refused, as a clause.
+    """
+
+    needed: int
+    what: str
+    way: str
+
+
+class Purpose:
+    """What a run makes in the place of new traversals. Features subclass it, with frozen dataclasses that are pickled.
+
+    The parts of a rank's member make such runs: see ``search.members.part``.
+
+    Attributes:
+        by_source: whether each source is traversed from by itself, so that progress counts sources.
+    """
+
+    by_source: ClassVar[bool] = False
+
+    @property
+    def replaced(self) -> TraversalPlace | None:
+        """The earlier traversal whose labels the run replaces; None if it replaces none."""
+        return None
+
+    def nbytes(self, specs: "RunSpec", traversals: int, ranks: int, rows: int) -> RunBytes | None:  # noqa: ARG002
+        """Return the memory that a rank needs; None if the results are the labels of traversals.
+
+        Args:
+            specs: some traversals of the run.
+            traversals: number of traversals, those that follow included.
+            ranks: number of ranks.
+            rows: rows of each rank.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -25,15 +67,8 @@ class TraversalSpec:
         direction: one of ``DIRECTIONS``.
         max_depth: largest distance to label; None for no bound.
         targets: vertices, numbered as the sources; the traversal stops as soon as all of them are labelled. Empty for
-            no such stop. A batch keeps the distances of its targets, and does not stop.
-        strategy: a strategy of the laboratory with its options (``features.lab.strategies``); empty for the engine.
-        repairs: run id and index of an earlier traversal with the same options, whose labels are repaired; None for
-            a new traversal.
-        batch: what a batch keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``,
-            ``edge_betweenness`` and those of ``storage.batch.OF_ROWS``. Each of its sources is traversed from by
-            itself. Empty for a traversal from all sources at once.
-        copied: whether each rank copies the rows of all ranks, and traverses from its share of a batch's sources. Only
-            where the batch keeps counts alone.
+            no such stop.
+        purpose: what is made instead; None for a new traversal from all sources at once.
     """
 
     run_id: str
@@ -43,10 +78,7 @@ class TraversalSpec:
     direction: str = "auto"
     max_depth: int | None = None
     targets: tuple[int, ...] = ()
-    strategy: str = ""
-    repairs: tuple[str, int] | None = None
-    batch: tuple[str, ...] = ()
-    copied: bool = False
+    purpose: Purpose | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ are Dask data of the worker: clients fetch, count and free them like any task's 
 import asyncio
 import concurrent.futures
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import dask
@@ -31,6 +31,7 @@ from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
 from dbfs_workers.search.members.label_room import LabelRoom
 from dbfs_workers.search.members.member import Member, OwnedLabels
 from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.search.partition.labels import RankLabels, label_key
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
@@ -71,6 +72,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     Args:
         memory_share: largest share of the worker's memory limit, or of its GPU's memory, that labels may fill.
         features: what features add to the worker.
+        member_parts: returns what features keep in a member.
 
     Attributes:
         features: the same, once the plugin is set up.
@@ -81,9 +83,14 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     name = NAME
 
-    def __init__(self, memory_share: float, features: Sequence[type[WorkerFeature]]) -> None:
+    def __init__(
+        self,
+        memory_share: float,
+        features: Sequence[type[WorkerFeature]],
+        member_parts: Callable[[Member], list[MemberPart]],
+    ) -> None:
         self._memory_share = memory_share
-        self._feature_types = features
+        self._feature_types, self._member_parts = features, member_parts
         self.features: tuple[WorkerFeature, ...] = ()
         self.members: dict[str, Member] = {}
         # By graph id, the latest of the most recent graphs.
@@ -138,6 +145,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data.get(message.partition_key))
         self._take_epoch(message.graph_id, message.epoch)
         member = self._new_member(message, threads)
+        member.take_parts(self._member_parts(member))
         self._enter(message.graph_id, member)
         if message.backend == "cpu":
             return

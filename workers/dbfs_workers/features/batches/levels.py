@@ -25,7 +25,8 @@ from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
 from dbfs_workers.features.batches.operators import BatchOperators, Chosen, Shared
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
-from dbfs_workers.features.batches.storage import SWEPT, BatchScratch, RankBatch, batch_bytes, width_of, zeros_in_lines
+from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
+from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
 from dbfs_workers.features.batches.words import BatchWords, OwnWords, PackedWords
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cpu.row_threads import RowThreads
@@ -137,7 +138,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._pairs = len(spec.sources) * state.n
         self._shared = self._together
         self._sources, self._own = len(spec.sources), slice(0, len(spec.sources))
-        if spec.copied:
+        if batch_of(spec).copied:
             spec = self._move_to_copy(spec)
         if self.scratch.width not in (0, width_of(len(spec.sources), spec.backend)):
             self._words.close()
@@ -228,14 +229,14 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     def _move_to_copy(self, spec: TraversalSpec) -> TraversalSpec:
         """Take a share of the sources to the copy of all rows, and return the spec of the share."""
-        partition = self.scratch.partition
+        partition, stripe = self.scratch.partition, self.scratch.partition.stripe
         require_present(partition, spec.sources)
-        self._move(self._whole(batch_bytes(partition.stripe, spec, len(spec.sources))[0]))
-        count, p = len(spec.sources), partition.stripe.p
+        self._move(self._whole(batch_of(spec).bytes_of(spec, len(spec.sources), stripe.p, stripe.n_local)[0]))
+        count, p = len(spec.sources), stripe.p
         self._own = slice(count * partition.rank // p, count * (partition.rank + 1) // p)
         # The same number on all ranks, which decide by it.
         self._sources = -(-count // p)
-        ids: NDArray[np.int64] = partition.stripe.internal(np.array(spec.sources)[self._own])
+        ids: NDArray[np.int64] = stripe.internal(np.array(spec.sources)[self._own])
         return replace(spec, sources=tuple(ids.tolist()))
 
     def _averages(self, sums: list[int]) -> list[int]:
@@ -313,7 +314,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         kept, spec = self._kept, self._spec
         by_source: list[NDArray[np.int64]] = []
         state.reached = state.edges = 0
-        options = replace(spec, sources=(), batch=(), targets=())
+        options = replace(spec, sources=(), purpose=None, targets=())
         for place, made in enumerate(self._alone(RunSpec(options, tuple((source,) for source in spec.sources)))):
             kept.hold(made.largest, self._free_bytes)
             by_source.append(self._operators.take_labels(made.labels, place, kept, made.largest))

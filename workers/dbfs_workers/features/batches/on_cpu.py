@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels import batch as kernels
 from dbfs_workers.features.batches.operators import Chosen, Settled, Shared
-from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, width_of
+from dbfs_workers.features.batches.purpose import width_of
+from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr

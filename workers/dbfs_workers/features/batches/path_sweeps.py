@@ -17,7 +17,8 @@ import numpy as np
 
 from dbfs_workers.base.errors import NoRoomForLabelsError, TooManyPathsError
 from dbfs_workers.features.batches.operators import BatchOperators
-from dbfs_workers.features.batches.storage import OF_ROWS, RankBatch
+from dbfs_workers.features.batches.purpose import OF_ROWS
+from dbfs_workers.features.batches.storage import RankBatch
 from dbfs_workers.features.batches.words import BatchWords
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.state import State

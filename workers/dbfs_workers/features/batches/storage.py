@@ -9,30 +9,16 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.batches.purpose import OF_ROWS, SWEPT, WORD_SOURCES, batch_of, width_of
 from dbfs_workers.search.partition.labels import RankLabels, set_bits
 from dbfs_workers.search.partition.partition import Partition, on_host, require_present
 from dbfs_workers.search.partition.stripe import Stripe, own_rows
-
-WORD_SOURCES: Final = 64
-"""Sources of a word."""
-
-OF_ROWS: Final = ("betweenness", "betweenness_squares", "betweenness_reached")
-"""What is kept of the sweeps over the shortest paths by row: see ``RankBatch.sums``."""
-
-SWEPT: Final = frozenset({*OF_ROWS, "edge_betweenness"})
-"""What is kept of the sweeps: see ``levels.path_sweeps``."""
 
 SWEPT_SOURCES: Final = 16
 """Sources of a sweep. The numbers of a row fill two cache lines, which an edge reads at random."""
 
 # Rows whose distances are summed together, so that what a sum takes beside them stays small.
 _SUMMED_ROWS: Final = 2**10
-
-
-def width_of(sources: int, backend: str) -> int:
-    """Return the words of a vertex: on GPUs a power of two, since as many lanes of a warp take a vertex."""
-    words = max(1, -(-sources // WORD_SOURCES))
-    return words if backend == "cpu" else 1 << (words - 1).bit_length()
 
 
 def distance_type(largest: int) -> np.dtype[Any]:
@@ -106,23 +92,6 @@ def nearest_of(groups: Sequence[NDArray[np.int32]], firsts: NDArray[np.int64]) -
     return found
 
 
-def batch_bytes(stripe: Stripe, spec: TraversalSpec, sources: int) -> tuple[int, int]:
-    """Return the bytes of a rank's working memory for so many sources, and of what it keeps of them.
-
-    Distances are counted with a byte each: see ``RankBatch.hold``. What sweeps take is checked by
-    ``levels.path_sweeps``, and a copy of all rows by ``levels.copied_rows``.
-    """
-    if spec.copied:
-        stripe, sources = Stripe(stripe.p * stripe.n_local, 1), -(-sources // stripe.p)
-    n_local, ids, words = stripe.n_local, stripe.p * stripe.n_local, width_of(sources, spec.backend)
-    working = 8 * words * (n_local + 2 * ids) + 2 * ids // 8 + 8 * n_local * (spec.backend == "cuda")
-    each_row = 8 * words * ("reached" in spec.batch) + sources * ("distances" in spec.batch)
-    if SWEPT & set(spec.batch):
-        working += n_local * sources
-        each_row += 24
-    return working, n_local * (each_row + 8 * ("nearest" in spec.batch)) + 4 * len(spec.targets) * sources
-
-
 @dataclass
 class RankBatch(RankLabels):
     """What a rank keeps of a batch, padding included, on its device but for ``counts``. Arrays not kept are empty.
@@ -130,7 +99,7 @@ class RankBatch(RankLabels):
     Attributes:
         distances: [n_local, sources] of a type of ``distance_type``.
         sources: number of sources.
-        keeps: see ``TraversalSpec.batch``.
+        keeps: see ``purpose.Batch``.
         counts: int64[distances, sources], the rank's vertices at each distance; complete at the end.
         seen: uint64[n_local * width], the sources that have reached each row.
         target_rows: uint32, local ids of the rank's targets, ascending, each once.
@@ -157,7 +126,7 @@ class RankBatch(RankLabels):
     @classmethod
     def empty(cls, xp: Any, stripe: Stripe, rank: int, spec: TraversalSpec) -> "RankBatch":
         """Return what a rank keeps of a batch that has reached nothing, as arrays of ``xp`` (NumPy, CuPy)."""
-        sources, keeps, targets = len(spec.sources), spec.batch, own_rows(stripe, rank, spec.targets)
+        sources, keeps, targets = len(spec.sources), batch_of(spec).keeps, own_rows(stripe, rank, spec.targets)
 
         def rows(*names: str) -> int:
             return stripe.n_local if {*names} & {*keeps} else 0

@@ -230,6 +230,15 @@ class Fold:
         return bytes_sent
 
 
+FoldOf = Callable[[GridWorking, TraversalSpec], Fold]
+"""Returns what runs the levels of a traversal."""
+
+
+def engine_fold(working: GridWorking, spec: TraversalSpec) -> Fold:  # noqa: ARG001
+    """Return what runs the levels of a traversal by the engine."""
+    return Fold(working)
+
+
 class GridLevels(RankLevels[GridScratch]):
     """The levels of a rank of a 2-D partition.
 
@@ -241,9 +250,7 @@ class GridLevels(RankLevels[GridScratch]):
 
     _parents_in_bins = False
 
-    def __init__(
-        self, scratch: GridScratch, messages: GridExchange, fold_of: Callable[[GridWorking, TraversalSpec], Fold]
-    ) -> None:
+    def __init__(self, scratch: GridScratch, messages: GridExchange, fold_of: FoldOf = engine_fold) -> None:
         self._working = working = GridWorking(scratch, messages)
         super().__init__(scratch, messages.carrier, working)
         self._fold_of = fold_of

@@ -14,7 +14,7 @@ from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cuda import device_memory, failures, sizes
 from dbfs_workers.search.exchange.nccl import NcclExchange
-from dbfs_workers.search.members.gpu_versions import MemberOnGpu
+from dbfs_workers.search.members.gpu import MemberOnGpu
 from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.partition.labels import LabelPool, label_bytes
 from dbfs_workers.search.partition.partition import Partition
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dbfs_workers.features.grid.exchange import Carrier, GridExchange
     from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
+    from dbfs_workers.features.grid.levels import FoldOf
     from dbfs_workers.features.grid.scratch import GridScratch
     from dbfs_workers.search.levels.rank_levels import RankLevels
 
@@ -56,11 +57,17 @@ class GridMember(LoopMember):
 
         return GridExchange(self._carrier, stripe, backend)
 
-    def _levels(self, partition: Partition) -> "RankLevels[GridScratch]":
-        from dbfs_workers.features.grid.levels import GridLevels
-        from dbfs_workers.features.lab.on_grids import fold_of
+    def levels(self, partition: Partition) -> "RankLevels[GridScratch]":
+        """See ``LoopMember``."""
+        from dbfs_workers.features.grid.levels import engine_fold
 
-        scratch = self._scratch_of(partition)
+        return self.levels_with(partition, engine_fold)
+
+    def levels_with(self, partition: Partition, fold_of: "FoldOf") -> "RankLevels[GridScratch]":
+        """Return what runs the levels of the rank; arguments as of ``GridLevels``."""
+        from dbfs_workers.features.grid.levels import GridLevels
+
+        scratch = self.scratch_of(partition)
         assert self._messages is not None
         return GridLevels(scratch, self._messages, fold_of)
 

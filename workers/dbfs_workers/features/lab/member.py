@@ -7,7 +7,7 @@ from dbfs_workers.base.errors import DeadlineExceededError
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.lab import baselines, enact
 from dbfs_workers.features.lab.pages import LinkedPages
-from dbfs_workers.features.lab.strategies import parse
+from dbfs_workers.features.lab.purpose import strategy_of
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.partition.scratch import Scratch
@@ -34,7 +34,7 @@ class BaselineTraversal:
         partition, spec = self.scratch.partition, self._spec
         self._exchange.reset(spec.predecessors)
         labels = self.scratch.start(spec)
-        policy, source = parse(spec.strategy), spec.sources[0]
+        policy, source = strategy_of(spec).policy, spec.sources[0]
         self._result = baselines.traverse(partition.rows, source, policy, self._enter, labels, partition.version)
         return True
 
@@ -65,12 +65,12 @@ def traverse_on_gpu(
     """
 
     def watch(level: int, _frontier: int) -> None:
-        where = f"rank 0, level {level}, strategy {spec.strategy}"
+        where = f"rank 0, level {level}, strategy {strategy_of(spec).strategy}"
         raise_if_stopped(where)
         if time.monotonic() > deadline:
             raise DeadlineExceededError(f"run {spec.run_id}: {where}: the deadline passed")
 
-    policy, source = parse(spec.strategy), spec.sources[0]
+    policy, source = strategy_of(spec).policy, spec.sources[0]
     if isinstance(graph, LinkedPages):
         return enact.traverse(None, None, source, policy, watch, predecessors=spec.predecessors, pages=graph)
     return enact.traverse(

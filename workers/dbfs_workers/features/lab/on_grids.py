@@ -12,8 +12,8 @@ from dbfs_workers.features.grid.exchange import ID_BYTES
 from dbfs_workers.features.grid.levels import Fold, GridWorking
 from dbfs_workers.features.lab.device import Gpu
 from dbfs_workers.features.lab.enactor import policy_constants
+from dbfs_workers.features.lab.purpose import strategy_of
 from dbfs_workers.features.lab.radix_bins import RadixBins
-from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import Row, State
@@ -141,10 +141,8 @@ class SortedBins(Fold):
 
 
 def fold_of(working: GridWorking, spec: TraversalSpec) -> Fold:
-    """Return what runs the levels of a traversal: a strategy's, or the engine's if the strategy's name is empty."""
-    if not spec.strategy:
-        return Fold(working)
-    policy = parse(spec.strategy)
+    """Return what runs the levels of a traversal by a strategy."""
+    policy = strategy_of(spec).policy
     if policy.strategy == "row-scan":
         return RowScan(working)
     (edges,), rank, ranks = working.scratch.blocks.out, working.scratch.partition.rank, working.scratch.grid.columns

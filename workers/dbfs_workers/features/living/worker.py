@@ -16,6 +16,7 @@ from distributed.spill import SpillBuffer
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
+from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
@@ -61,7 +62,7 @@ class Updates(RankChanges):
         self._taken.pop(message.graph_id, None)
         src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
         partition = self._worker.data[member.partition_key]
-        keys = await member.in_thread(member.batch_keys, partition, src, dst, message.symmetrise)
+        keys = await member.in_thread(living_of(member).batch_keys, partition, src, dst, message.symmetrise)
         self._taken[message.graph_id] = message.run_id, keys
         size: int = keys[0].size
         return size
@@ -89,7 +90,7 @@ class Updates(RankChanges):
             raise StaleRunError(f"rank {member.rank}: the batch of run {run_id} is gone; send it again")
         else:
             edges = ()
-        updated = member.updated(partition, spec, *edges)
+        updated = living_of(member).updated(partition, spec, *edges)
         changes, stripe = updated.changes, updated.partition.stripe
         refused = spec.kind != "delete-vertices" and changes.refused > 0
         logged_edges = None
@@ -121,8 +122,9 @@ class Updates(RankChanges):
             await member.in_thread(_require_version, member, message.run_id, message.version)
             return
         # Otherwise without a wait for another thread, which may come late on busy cores.
-        if member.takes_over:
-            await member.in_thread(member.take_over, prepared.partition, message.totals, prepared.facts)
+        living = living_of(member)
+        if living.takes_over:
+            await member.in_thread(living.take_over, prepared.partition, message.totals, prepared.facts)
         self._put(member, prepared)
 
     def finish(self, member: Member, graph_id: str, run_id: str, totals: GraphTotals | None) -> None:
@@ -134,8 +136,9 @@ class Updates(RankChanges):
             prepared = self._take_prepared(graph_id, run_id)
             if prepared is None:
                 raise StaleRunError(f"rank {member.rank}: run {run_id} has prepared no version")
-            if member.takes_over:
-                member.take_over(prepared.partition, totals, prepared.facts)
+            living = living_of(member)
+            if living.takes_over:
+                living.take_over(prepared.partition, totals, prepared.facts)
             self._with_data(member, lambda: self._put(member, prepared))
 
     def _with_data(self, member: Member, work: Callable[[], T]) -> T:
@@ -154,7 +157,7 @@ class Updates(RankChanges):
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
-            member.log.add(prepared.changes, prepared.partition.m_local)
+            living_of(member).log.add(prepared.changes, prepared.partition.m_local)
 
     def _take_prepared(self, graph_id: str, run_id: str) -> _Prepared | None:
         prepared = self._prepared.get(graph_id)

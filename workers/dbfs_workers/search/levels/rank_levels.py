@@ -2,15 +2,14 @@
 
 from abc import ABC
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.base import compiling
 from dbfs_workers.base.jit import SMALL
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.batches.storage import BatchScratch
-from dbfs_workers.features.grid.scratch import GridScratch
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.exchange.nccl import NcclExchange
@@ -22,16 +21,74 @@ from dbfs_workers.search.levels.queued_levels import QueuedAbsorb, QueuedBottomU
 from dbfs_workers.search.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State, watch_target
 from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
 from dbfs_workers.search.levels.top_down_levels import TopDownLevels
+from dbfs_workers.search.levels.traversals import Frontier
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
-from dbfs_workers.search.partition.stripe import own_rows
+from dbfs_workers.search.partition.stripe import Stripe, own_rows
 
 # Places among the counts of the first crossing.
 _MAX_DEGREE, _WANTED = 3, 4
 # In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
 _STOP = -1
 
-S = TypeVar("S", Scratch, GridScratch, BatchScratch)
+
+class RankEdges(Protocol):
+    """What the levels ask of a rank's edges, of any layout: see ``Partition``."""
+
+    @property
+    def stripe(self) -> Stripe:
+        """How the vertices lie on the ranks."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """The rank."""
+        ...
+
+    @property
+    def m_local(self) -> int:
+        """Directed edges stored on the rank."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Number of the graph's version."""
+        ...
+
+
+class RankScratch(Frontier, Protocol):
+    """What the levels ask of a rank's working memory, of any layout: see ``Scratch``."""
+
+    @property
+    def partition(self) -> RankEdges:
+        """The rank's edges."""
+        ...
+
+    @property
+    def xp(self) -> Any:
+        """The module of all arrays, NumPy or CuPy."""
+        ...
+
+    @property
+    def max_degree(self) -> int:
+        """The largest degree of the rank's rows; 0 if the levels do without."""
+        ...
+
+    @property
+    def frontier_bits(self) -> NDArray[np.uint32] | None:
+        """The frontier as a bitmap; None without what bottom-up levels need."""
+        ...
+
+    def labels_for(self, spec: TraversalSpec) -> RankLabels:
+        """Return the labels that a traversal is to write."""
+        ...
+
+    def start(self, spec: TraversalSpec, labels: RankLabels) -> object:
+        """Label the sources, and make them the frontier."""
+        ...
+
+
+S = TypeVar("S", bound=RankScratch)
 
 
 class RankLevels(ABC, Generic[S]):

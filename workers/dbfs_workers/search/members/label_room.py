@@ -14,7 +14,6 @@ from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.memory_room import MemoryRoom, room_for
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.text import counted
-from dbfs_workers.features.batches.storage import batch_bytes
 from dbfs_workers.search.partition.labels import RankLabels, label_bytes
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -49,7 +48,7 @@ def require(
         pooled_bytes: returns the bytes of released labels that the process keeps for later ones. Called only then, too.
         kept: labels that the rank keeps.
         stripe: the graph's stripe.
-        specs: the traversals, or batches.
+        specs: the traversals.
         following: number of further ones.
         where: the rank and what it does, for the message.
 
@@ -57,11 +56,10 @@ def require(
         NoRoomForLabelsError: with the bytes needed and the bytes free.
     """
     options, traversals, held = specs.options, len(specs) + following, sum(labels.nbytes for labels in kept)
-    if options.batch:
-        most = max(map(len, specs.sources))
-        working, each = batch_bytes(stripe, options, most)
-        needed, what = working + traversals * each, f"the bits and results of {traversals:,} times {most:,} sources"
-        way = "make the batch of fewer sources, or keep less of it"
+    purpose = options.purpose
+    other = None if purpose is None else purpose.nbytes(specs, traversals, stripe.p, stripe.n_local)
+    if other is not None:
+        needed, what, way = other
     else:
         needed = traversals * label_bytes(stripe, predecessors=options.predecessors)
         what = f"the labels of {counted(traversals, 'traversal')}"
@@ -69,11 +67,11 @@ def require(
     if held + needed <= 2 * label_bytes(stripe, predecessors=True):
         return
     pooled = pooled_bytes()
-    labels_only = options.batch and options.backend == "cpu"
-    if needed <= pooled and not labels_only:
-        return
     # The pool of a CPU rank serves labels only.
-    free = room_for(needed, lambda: free_bytes() - (pooled if labels_only else 0))
+    pool_serves = other is None or options.backend != "cpu"
+    if needed <= pooled and pool_serves:
+        return
+    free = room_for(needed, lambda: free_bytes() - (0 if pool_serves else pooled))
     if needed > free:
         raise NoRoomForLabelsError(
             f"{where}: {what} need {needed:,} bytes, {max(0, free):,} bytes are free for labels; the rank keeps "

@@ -1,8 +1,8 @@
 """The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
 
 ``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
-implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. ``on_grid`` has the members of
-2-D partitions.
+implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. Runs with a purpose are made by
+the parts of a member (``part``), which features have.
 """
 
 import asyncio
@@ -14,27 +14,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dbfs_workers.base.errors import StaleRunError
-from dbfs_workers.base.spec import RunSpec, TraversalPlace
-from dbfs_workers.features.living.change_log import ChangeLog
-from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
+from dbfs_workers.base.spec import Purpose, RunSpec, TraversalPlace
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels.traversals import never
 from dbfs_workers.search.members import label_room
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.members.label_room import LabelRoom
+from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.search.partition.labels import RankLabels
-from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress, RankReport, RankRun
-
-if TYPE_CHECKING:
-    from dbfs_workers.features.living.versions import Updated
 
 T = TypeVar("T")
 
@@ -77,9 +70,9 @@ class Member(ABC):
         kept: labels of traversals, by run id and the traversal's index in the run.
         latest: the partition of the latest version that an update has made; None before the first update.
         fastest: least time of a traversal that reached about as many rows as any has, in seconds; infinite at first.
-        log: the changes that made the latest versions.
+        stops: returns whether the burst under way is to stop before its next traversal.
+        parts: what features keep in the member.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
-        takes_over: whether ``take_over`` has anything to do.
         awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
             levels of the ranks need the cores.
         burst_seconds: about how long a burst takes. Another client waits for the end of a burst, or for the end of a
@@ -94,7 +87,6 @@ class Member(ABC):
     awake_seconds = 0.0
     burst_seconds = 0.05
     answer_seconds = 0.0
-    takes_over = False
 
     def __init__(self, rank: int, partition_key: Any) -> None:
         self.rank = rank
@@ -106,13 +98,28 @@ class Member(ABC):
         self.number = 0
         self.closed = False
         self._following = 0
-        self._stops: Callable[[], bool] = never
+        self.stops: Callable[[], bool] = never
         # The run that was checked for room last, and how many of its later traversals that check counted.
         self._roomy = ("", 0)
         self._reached, self.fastest = 0, math.inf
         self.latest: Partition | None = None
-        self.log = ChangeLog()
+        self.parts: tuple[MemberPart, ...] = ()
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
+
+    def take_parts(self, parts: Iterable[MemberPart]) -> None:
+        """Take what features keep in the member: once, before anything else."""
+        self.parts = tuple(parts)
+
+    def part_for(self, purpose: Purpose) -> MemberPart:
+        """Return the part that makes the runs of a purpose.
+
+        Raises:
+            InvalidOptionError: there is none.
+        """
+        for part in self.parts:
+            if isinstance(purpose, part.purpose):
+                return part
+        raise InvalidOptionError(f"rank {self.rank} makes no {type(purpose).__name__}: its worker has no part for that")
 
     def make(self, partition: Partition) -> None:  # noqa: B027 - on CPUs the first run makes what it needs
         """Make ready to offer and to run. Called in the member's thread, once.
@@ -162,23 +169,25 @@ class Member(ABC):
         """
         end = time.monotonic() + burst.deadline
         self.number = burst.number
-        self._following, self._stops = burst.following, stops
+        self._following, self.stops = burst.following, stops
         self.drop(burst.dropped)
         try:
             options = burst.specs.options
+            purpose = options.purpose
+            replaced = None if purpose is None else purpose.replaced
             for index, run in enumerate(self.traverse(partition, burst.number, burst.specs, end), burst.first):
                 seconds = run.elapsed
-                if options.repairs is not None:
+                if replaced is not None:
                     seconds = run.traversal_seconds or seconds
-                    self.kept.pop(options.repairs, None)
-                elif options.max_depth is None and not options.targets and not options.batch:
+                    self.kept.pop(replaced, None)
+                elif purpose is None and options.max_depth is None and not options.targets:
                     self._note_speed(run)
                 self.kept[options.run_id, index] = OwnedLabels(
                     burst.client, run.labels, run.version, seconds, run.changed, run.depth
                 )
                 yield RankReport.of(run)
         finally:
-            self._following, self._stops = 0, never
+            self._following, self.stops = 0, never
 
     def _note_speed(self, run: RankRun) -> None:
         """Keep the least time of the traversals that reached about as much as any did: the first ones are slow."""
@@ -232,6 +241,11 @@ class Member(ABC):
         )
         self._roomy = specs.options.run_id, self._following
 
+    @property
+    def checked_run(self) -> str:
+        """Id of the run that was checked for room last."""
+        return self._roomy[0]
+
     def drop(self, dropped: Iterable[TraversalPlace]) -> None:
         """Release the labels of traversals."""
         for place in dropped:
@@ -263,44 +277,8 @@ class Member(ABC):
         Raises:
             DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.
             StaleRunError: the number is not greater than that of the last run, or a peer is in another run.
-            InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges.
+            InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges; or no part makes the run.
             NoRoomForLabelsError: the labels do not fit.
-        """
-
-    def updated(
-        self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
-        """Return the next version of the partition; see ``living.updated``. Called in the member's thread.
-
-        Raises:
-            GraphTooLargeError, InvalidVertexError: see there.
-        """
-        # Imported here, because the import compiles kernels, which takes the event loop's time once.
-        from dbfs_workers.features.living.versions import updated
-
-        return updated(partition, spec, edges, in_edges, self.free_bytes)
-
-    def batch_keys(
-        self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
-    ) -> tuple[Any, Any | None]:
-        """Return the keys of a batch's edges; see ``living.batch_keys``. Called in the member's thread.
-
-        Raises:
-            GraphTooLargeError: see there.
-        """
-        from dbfs_workers.features.living.versions import batch_keys
-
-        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self.free_bytes)
-
-    def take_over(  # noqa: B027 - most members read the partition of each run
-        self, partition: Partition, totals: GraphTotals, facts: Any
-    ) -> None:
-        """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
-
-        Args:
-            partition: the version.
-            totals: its counts over all ranks.
-            facts: see ``Updated``.
         """
 
     @abstractmethod

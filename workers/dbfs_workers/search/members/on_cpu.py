@@ -1,17 +1,15 @@
 """A rank on the CPU: the member that runs the level loop over an exchange of the host."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dbfs_workers.base import compiling
-from dbfs_workers.base.errors import NoRoomForLabelsError
-from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.errors import InvalidOptionError, NoRoomForLabelsError
+from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Team
-from dbfs_workers.features.lab.strategies import STRATEGIES, parse
 from dbfs_workers.search import backends
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.exchange.protocol import Cause, Exchange, GangExchange
-from dbfs_workers.search.levels.traversals import Watch, traverse_each
+from dbfs_workers.search.levels.traversals import Watch
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
 from dbfs_workers.search.partition.partition import Partition
@@ -30,11 +28,14 @@ class LoopMember(Member):
     Args:
         rank, partition_key: see ``Member``.
         exchange: see below.
-        threads: threads that share the rank's work.
+        threads: see below.
 
     Attributes:
         backend: name of the backend that runs the phases.
         exchange: this rank's end of the exchange in host memory. It takes aborts and the messages of peers.
+        loop_exchange: the exchange that the levels cross. ``StagedMember`` puts its own in front of ``exchange``.
+        threads: threads that share the rank's work.
+        watch: shows how far the run under way is.
     """
 
     backend = "cpu"
@@ -42,18 +43,16 @@ class LoopMember(Member):
 
     def __init__(self, rank: int, partition_key: Any, exchange: GangExchange, threads: int = 1) -> None:
         super().__init__(rank, partition_key)
-        self._threads = threads
+        self.threads = threads
         self._team: Team | None = None
-        self._row_threads = RowThreads(threads)
         self.exchange = exchange
-        # The exchange that the level loop crosses. ``StagedMember`` puts its own in front of ``exchange``.
-        self._loop_exchange: Exchange = exchange
+        self.loop_exchange: Exchange = exchange
         self._scratch: Any = None
         # The value of ``latest`` when the scratch was made.
         self._traversed: Partition | None = None
         # Pool for labels in the host's memory.
         self._pool: LabelPool | None = None
-        self._watch: Watch | None = None
+        self.watch = Watch(0)
 
     def offer(self) -> Any:
         """See ``Member``."""
@@ -65,21 +64,34 @@ class LoopMember(Member):
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``. The first traversal of a version allocates the scratch."""
+        purpose = specs.options.purpose
         try:
+            part = None if purpose is None else self.part_for(purpose)
             self.require_room(partition.stripe, specs)
-        except NoRoomForLabelsError as error:
+        except (NoRoomForLabelsError, InvalidOptionError) as error:
             # The peers would wait for this rank until the deadline.
             self.abort(number, Cause.FAILED, str(error))
             raise
         if self._pool is None and self._scratch is None:
             self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.room.total_bytes()))
-        self._watch = Watch(number)
-        return self._traverse_each(partition, specs, self._watch, deadline)
+        self.watch = Watch(number)
+        if part is None:
+            return self.traverse_levels(lambda: self.levels(partition), specs, deadline)
+        return [*part.traverse(partition, number, specs, deadline)]
+
+    def traverse_levels(
+        self, levels: Callable[[], "RankLevels[Any]"], specs: RunSpec, deadline: float
+    ) -> list[RankRun]:
+        """Make the traversals of a run by the loop, with the levels that a function returns."""
+        # Imported here because the import compiles kernels.
+        from dbfs_workers.search.levels.loop import traverse
+
+        return traverse(levels, specs, self.loop_exchange, watch=self.watch, deadline=deadline, stops=self.stops)
 
     def progress(self, number: int) -> RankProgress | None:
         """See ``Member``."""
-        watch = self._watch
-        return None if watch is None or watch.number != number else watch.progress()
+        watch = self.watch
+        return watch.progress() if watch.number == number else None
 
     def fetch(self, labels: RankLabels) -> RankLabels:
         """Return the labels as they are: NumPy arrays."""
@@ -107,7 +119,7 @@ class LoopMember(Member):
 
         return Scratch(partition, backends.get(self.backend).xp, pool)
 
-    def _scratch_of(self, partition: Any) -> Any:
+    def scratch_of(self, partition: Any) -> Any:
         """Return the scratch of a version."""
         if self._scratch is None:
             self._scratch = self._make_scratch(partition, self._pool)
@@ -121,80 +133,29 @@ class LoopMember(Member):
         """Return the threads that share the work on a version; None if no level is large enough for several."""
         from dbfs_workers.search.cpu.team_calls import LEAST_EDGES, LEAST_ROWS
 
-        if self._threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
+        if self.threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
             return None
         if self._team is None and compiling.TEAM.ready():
             # Imported here because the import compiles kernels.
             from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
 
-            self._team = Team(self._threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
+            self._team = Team(self.threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
         return self._team
 
-    def _levels(self, partition: Any) -> "RankLevels[Any]":
+    def levels(self, partition: Any) -> "RankLevels[Any]":
         """Return what runs the levels of the rank."""
         from dbfs_workers.search.levels.rank_levels import StripeLevels
 
-        scratch = self._scratch_of(partition)
-        return StripeLevels(backends.get(self.backend), scratch, self._loop_exchange, self.room.free_bytes)
-
-    def _batch_levels(self, partition: Any) -> "RankLevels[Any]":
-        """Return what runs the levels of batches."""
-        from dbfs_workers.features.batches.levels import levels_of_batches
-
-        backend = backends.get(self.backend)
-        if self.backend == "cpu":
-            # Few graphs have batches, so that the first batch compiles.
-            compiling.prepare(compiling.BATCHES)
-        # Not ``self.free_bytes``: the pool of a CPU rank serves labels only.
-        free_bytes = self.room.free_bytes if self.backend == "cpu" else self.free_bytes
-        exchange = self._loop_exchange
-        return levels_of_batches(self._levels(partition), backend, exchange, free_bytes, self._row_threads)
-
-    def _traverse_each(self, partition: Partition, specs: RunSpec, watch: Watch, deadline: float) -> list[RankRun]:
-        # Imported here because the import compiles kernels.
-        from dbfs_workers.search.levels.loop import LevelLoop, traverse
-
-        if specs.options.strategy and not STRATEGIES[parse(specs.options.strategy).strategy].grid:
-            from dbfs_workers.features.lab.member import BaselineTraversal
-
-            laboratory_scratch = self._scratch_of(partition)
-            return traverse_each(
-                lambda some: [BaselineTraversal(laboratory_scratch, spec, self._loop_exchange) for spec in some],
-                *(specs, self._loop_exchange),
-                watch=watch,
-                deadline=deadline,
-                stops=self._stops,
-            )
-        exchange = self._loop_exchange
-        if specs.options.repairs is None:
-            levels = self._batch_levels if specs.options.batch else self._levels
-            return traverse(
-                *(lambda: levels(partition), specs, exchange), watch=watch, deadline=deadline, stops=self._stops
-            )
-        from dbfs_workers.features.living.repair import Earlier, RepairLoop
-
-        def repair(spec: TraversalSpec) -> RepairLoop:
-            kept, earlier = self.kept.get(spec.repairs or ("", 0)), None
-            if kept is not None:
-                versions = kept.version, partition.version
-                earlier = Earlier(
-                    kept.labels,
-                    self.log.count(*versions),
-                    lambda: self.log.between(*versions),
-                    min(kept.seconds, self.fastest),
-                    kept.depth,
-                    lambda: self.kept.pop(spec.repairs or ("", 0)),
-                )
-            return RepairLoop(partition, spec, exchange, earlier, lambda: LevelLoop(self._levels(partition), spec))
-
-        return traverse_each(lambda some: [*map(repair, some)], specs, exchange, watch=watch, deadline=deadline)
+        scratch = self.scratch_of(partition)
+        return StripeLevels(backends.get(self.backend), scratch, self.loop_exchange, self.room.free_bytes)
 
     def _free(self) -> None:
         self.exchange.close()
         if self._team is not None:
             self._team.close()
-        self._row_threads.close()
-        self._loop_exchange = self.exchange
+        for part in self.parts:
+            part.free()
+        self.loop_exchange = self.exchange
         self._scratch = self._traversed = None
         if self._pool is not None:
             self._pool.close()

@@ -5,7 +5,6 @@ cross the bus twice, once at the sender and once at the receiver, and no kernel 
 may share a GPU. NCCL moves bins between GPUs, each of which has one rank only.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from dbfs_workers.search.exchange import nccl, staged
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.exchange.staged import StagedExchange
-from dbfs_workers.search.members.gpu_versions import MemberOnGpu
+from dbfs_workers.search.members.gpu import MemberOnGpu
 from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.partition import scratch
 from dbfs_workers.search.partition.partition import Partition
@@ -42,14 +41,12 @@ class StagedMember(MemberOnGpu, LoopMember):
         device_memory.require(nbytes(partition, self._exchange_bytes(partition.stripe)), where)
         with failures.typed_errors(where):
             self._scratch = Scratch(partition, backends.get(self.backend).xp)
-            self._loop_exchange = self._allocate_exchange(partition.stripe)
+            self.loop_exchange = self._allocate_exchange(partition.stripe)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         """See ``Member``."""
         with failures.typed_errors(f"rank {self.rank}"):
-            anew = replace(specs, options=replace(specs.options, repairs=None))
-            runs = super().traverse(partition, number, anew, deadline)
-            return [self._of_version(run, spec, partition) for run, spec in zip(runs, specs, strict=False)]
+            return super().traverse(partition, number, specs, deadline)
 
     def _exchange_bytes(self, stripe: Stripe) -> int:
         """Return the bytes of the exchange's arrays on the GPU."""

@@ -1,0 +1,204 @@
+"""Batches on a GPU whose resident kernels make traversals. Their kernels are launched level by level.
+
+The ranks cross on the host, by a barrier of their own. What the peers have mapped of a batch stays between runs, since
+mapping takes longer than a batch; it goes if a rank needs the memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dbfs_workers.base.errors import NoRoomForLabelsError
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.batches.purpose import Batch
+from dbfs_workers.features.batches.words import MappedMemory
+from dbfs_workers.search.exchange.protocol import Cause
+from dbfs_workers.search.levels.traversals import Watch
+from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import RankProgress, RankRun
+
+if TYPE_CHECKING:
+    from dbfs_workers.features.batches.levels import BatchLevels
+    from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+
+# Of the memory that is free, what batches may keep beside other runs.
+_SHARE: Final = 1 / 4
+# Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
+_BARRIER_ENTRIES: Final = 2**11
+
+
+class ResidentBatches(MemberPart):
+    """The batches of a member: see ``MemberPart``.
+
+    Args:
+        member: the member.
+
+    Attributes:
+        barrier: this rank's end of the barrier; None before the first batch of a rank alone.
+        levels: what has run the levels of the last batch; None after its memory was freed.
+    """
+
+    purpose = Batch
+
+    def __init__(self, member: CudaMember) -> None:
+        self._member = member
+        self.barrier: SharedMemoryExchange | None = None
+        self.levels: BatchLevels | None = None
+        # What peers map.
+        self._memory = MappedMemory()
+        # The run whose aborts reach the barrier, guarded by the member's lock.
+        self._watch: Watch | None = None
+        # The end of the batch under way.
+        self._deadline = 0.0
+
+    def make(self, partition: Partition) -> None:
+        """See ``MemberPart``."""
+        if partition.stripe.p > 1:
+            self.barrier = barrier_of(partition.stripe, self._member.rank, self._member.graph_id)
+
+    def offer(self) -> Any:
+        """Return this rank's end of the barrier, which a rank alone does not offer."""
+        self._memory.unmap()
+        return None if self.barrier is None else self.barrier.offer()
+
+    def connect(self, offers: Sequence[Any]) -> None:
+        """See ``MemberPart``."""
+        self.levels = None
+        self._memory.free()
+        if self.barrier is not None:
+            self.barrier.connect(offers)
+
+    def disconnect(self) -> None:
+        """See ``MemberPart``."""
+        self._memory.unmap()
+
+    def progress(self, number: int) -> RankProgress | None:
+        """See ``MemberPart``."""
+        watch = self._watch
+        return None if watch is None or watch.number != number else watch.progress()
+
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None) -> None:
+        """See ``MemberPart``."""
+        if self.barrier is not None and self._watch is not None and self._watch.number == number:
+            self.barrier.abort(number, cause, message, rank)
+
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
+        """See ``MemberPart``."""
+        from dbfs_workers.search.levels.loop import traverse
+
+        member = self._member
+        if self.barrier is None:
+            self.barrier = barrier_of(partition.stripe, member.rank, member.graph_id)
+            self.barrier.connect([self.barrier.offer()])
+        watch = self._watch_run(number)
+        self._deadline = deadline
+        try:
+            runs = traverse(
+                lambda: self._levels(partition, specs),
+                specs,
+                self.barrier,
+                watch=watch,
+                deadline=deadline,
+                stops=member.stops,
+            )
+        except BaseException:
+            if self.levels is not None:
+                self.levels.reset()
+            raise
+        for run in runs:
+            run.version = partition.version
+        return runs
+
+    def make_room(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:
+        """Free what the batches before have left, on all ranks together, if a rank needs the memory."""
+        levels = self.levels
+        if levels is None or self.barrier is None or self._stays(levels, partition, specs):
+            return
+        self._watch_run(number)
+        self.barrier.begin(specs.options.run_id, number, deadline)
+        self._free_if_wanted(levels, partition, specs, levels.nbytes > _SHARE * self._member.free_bytes())
+        self._watch = None
+
+    def free(self) -> None:
+        """See ``MemberPart``."""
+        self.levels = None
+        self._memory.unmap()
+        self._memory.free()
+        if self.barrier is not None:
+            self.barrier.close()
+
+    def _watch_run(self, number: int) -> Watch:
+        """Let aborts of the run reach the barrier from now on."""
+        with self._member.lock:
+            self._member.raise_if_stopped(number, f"rank {self._member.rank}, before its first level")
+            self._watch = Watch(number)
+        return self._watch
+
+    def _stays(self, levels: "BatchLevels", partition: Partition, specs: RunSpec) -> bool:
+        """Return whether all ranks keep the memory without asking: they ask each other before a run's first burst."""
+        return specs.options.run_id == self._member.checked_run and not _is_of_before(levels, partition)
+
+    def _free_if_wanted(self, levels: "BatchLevels", partition: Partition, specs: RunSpec, large: bool) -> None:
+        """Cross; free the memory if a rank wants that. A rank also wants it if the run has no room, or is ``large``."""
+        assert self.barrier is not None
+        wanted = large or _is_of_before(levels, partition)
+        try:
+            self._member.require_room(partition.stripe, specs)
+        except NoRoomForLabelsError:
+            wanted = True
+        if self.barrier.cross(0, "memory of a batch", (int(wanted), 0, 0, 0, 0), sliced=False)[0]:
+            levels.close()
+            self.levels = None
+
+    def _levels(self, partition: Partition, specs: RunSpec) -> "BatchLevels":
+        """Return what runs the levels of batches. The run has begun to cross."""
+        if self.levels is not None and not self._stays(self.levels, partition, specs):
+            self._free_if_wanted(self.levels, partition, specs, large=False)
+        self._member.require_room(partition.stripe, specs)
+        levels = self.levels or self._new_levels(partition)
+        levels.scratch.partition = partition
+        self.levels = levels if partition.stripe.p > 1 else None
+        return levels
+
+    def _new_levels(self, partition: Partition) -> "BatchLevels":
+        import cupy
+
+        from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
+        from dbfs_workers.features.batches.storage import BatchScratch
+        from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
+        from dbfs_workers.search import backends
+        from dbfs_workers.search.cpu.row_threads import RowThreads
+
+        def alone(specs: RunSpec) -> Iterator[Alone]:
+            for run in self._member.traverse_all(self._member.number, specs, self._deadline):
+                yield Alone(run.labels.distances, run.depth, run.reached, run.edges)
+
+        assert self.barrier is not None
+        barrier, memory = self.barrier, self._memory
+
+        def place(part: Partition) -> Placed:
+            operators, mapped = backends.get("cuda").batch(RowThreads(1)), part.stripe.p > 1
+            zeros = memory.zeros if mapped else cupy.zeros
+            scratch = BatchScratch(part, cupy, zeros, in_edges=part.parents is not None, together=True)
+            words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)
+            return Placed(scratch, operators, words)
+
+        return BatchLevels(place(partition), place, barrier, self._member.free_bytes, alone, together=True)
+
+
+def _is_of_before(levels: "BatchLevels", partition: Partition) -> bool:
+    """Return whether the last batch was of another version."""
+    # Versions are those of all ranks, where a partition may be another object on one of them.
+    return levels.scratch.partition.version != partition.version
+
+
+def barrier_of(stripe: Stripe, rank: int, graph_id: str) -> "SharedMemoryExchange":
+    """Return a rank's end of the barrier at which the ranks of one host cross in batches."""
+    from dbfs_workers.base import compiling
+
+    compiling.prepare(("dbfs_workers.search.exchange.kernels.barrier",))
+    from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+
+    return SharedMemoryExchange(stripe, rank, graph_id, entries=_BARRIER_ENTRIES)

@@ -1,0 +1,72 @@
+"""Strategies of the laboratory, and linked pages, on a GPU whose resident kernels make other traversals."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.lab import linked
+from dbfs_workers.features.lab import member as laboratory
+from dbfs_workers.features.lab.pages import LinkedPages
+from dbfs_workers.features.lab.purpose import ByStrategy, strategy_of
+from dbfs_workers.features.living.gpu_parts import ResidentLiving, RowsForm
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.versions import Updated
+from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.reports import RankRun
+
+
+class ResidentStrategies(MemberPart, RowsForm):
+    """The strategies of a member, and the linked pages of its living graph: see ``MemberPart`` and ``RowsForm``.
+
+    Args:
+        member: the member.
+        living: its part for living graphs, which learns of the pages.
+    """
+
+    purpose = ByStrategy
+
+    def __init__(self, member: CudaMember, living: ResidentLiving) -> None:
+        self._member = member
+        self._pages: LinkedPages | None = None
+        living.form = self
+
+    def make(self, partition: Partition) -> None:
+        """See ``MemberPart``."""
+        if isinstance(partition, linked.LinkedPartition):
+            self._pages = partition.out_pages.latest.pages
+
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterator[RankRun]:
+        """See ``MemberPart``."""
+        member = self._member
+        member.require_room(partition.stripe, specs)
+        for spec in specs:
+            pages = self._pages if strategy_of(spec).policy.storage == "pages" else None
+            run = laboratory.traverse_on_gpu(
+                pages or member.graph(), spec, deadline, lambda where: member.raise_if_stopped(number, where)
+            )
+            run.version = partition.version
+            yield run
+
+    def free(self) -> None:
+        """See ``MemberPart``."""
+        self._pages = None
+
+    def makes(self, partition: Partition, spec: UpdateSpec) -> bool:
+        """See ``RowsForm``."""
+        return spec.kind == "link" or isinstance(partition, linked.LinkedPartition)
+
+    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> Updated:
+        """See ``RowsForm``."""
+        return linked.updated(partition, spec, edges, where)
+
+    def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> bool:
+        """See ``RowsForm``. The engines read a copy of the pages, made for the next run that needs it."""
+        if not isinstance(partition, linked.LinkedPartition):
+            return False
+        member = self._member
+        self._pages = linked.commit(partition, facts)
+        if member.unread or facts.batch or member.graph().stripe != partition.stripe:
+            member.read(partition, totals, None)
+        return True

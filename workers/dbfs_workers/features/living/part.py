@@ -1,0 +1,113 @@
+"""A living graph in a rank's member: the log of its versions, updates and repairs; here on a member of CPU cores."""
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.living.change_log import ChangeLog
+from dbfs_workers.features.living.purpose import Repair, place_of
+from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.levels.traversals import traverse_each
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.partition.partition import GraphTotals, Partition
+from dbfs_workers.search.reports import RankRun
+
+if TYPE_CHECKING:
+    from dbfs_workers.features.living.repair import RepairLoop
+    from dbfs_workers.features.living.versions import Updated
+
+M = TypeVar("M", bound=Member)
+
+
+class Living(MemberPart, Generic[M]):
+    """What a member keeps of a living graph: see ``MemberPart``. ``worker.Updates`` calls the methods below.
+
+    Args:
+        member: the member.
+
+    Attributes:
+        log: the changes that made the latest versions.
+        takes_over: whether ``take_over`` has anything to do.
+    """
+
+    purpose = Repair
+    takes_over = False
+
+    def __init__(self, member: M) -> None:
+        self._member = member
+        self.log = ChangeLog()
+
+    def updated(
+        self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
+    ) -> "Updated":
+        """Return the next version of the partition; see ``versions.updated``. Called in the member's thread.
+
+        Raises:
+            GraphTooLargeError, InvalidVertexError: see there.
+        """
+        # Imported here, because the import compiles kernels, which takes the event loop's time once.
+        from dbfs_workers.features.living.versions import updated
+
+        return updated(partition, spec, edges, in_edges, self._member.free_bytes)
+
+    def batch_keys(
+        self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
+    ) -> tuple[Any, Any | None]:
+        """Return the keys of a batch's edges; see ``versions.batch_keys``. Called in the member's thread.
+
+        Raises:
+            GraphTooLargeError: see there.
+        """
+        from dbfs_workers.features.living.versions import batch_keys
+
+        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
+
+    def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
+        """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
+
+        Args:
+            partition: the version.
+            totals: its counts over all ranks.
+            facts: see ``Updated``.
+        """
+
+
+class LoopLiving(Living[LoopMember]):
+    """A living graph on CPU cores: see ``Living``."""
+
+    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
+        """See ``MemberPart``."""
+        from dbfs_workers.features.living.repair import Earlier, RepairLoop
+        from dbfs_workers.search.levels.loop import LevelLoop
+
+        member = self._member
+
+        def repair(spec: TraversalSpec) -> "RepairLoop":
+            place = place_of(spec.purpose)
+            kept, earlier = member.kept.get(place), None
+            if kept is not None:
+                versions = kept.version, partition.version
+                earlier = Earlier(
+                    kept.labels,
+                    self.log.count(*versions),
+                    lambda: self.log.between(*versions),
+                    min(kept.seconds, member.fastest),
+                    kept.depth,
+                    lambda: member.kept.pop(place),
+                )
+            return RepairLoop(
+                partition, spec, member.loop_exchange, earlier, lambda: LevelLoop(member.levels(partition), spec)
+            )
+
+        return traverse_each(
+            lambda some: [*map(repair, some)], specs, member.loop_exchange, watch=member.watch, deadline=deadline
+        )
+
+
+def living_of(member: Member) -> Living[Member]:
+    """Return a member's part for living graphs."""
+    return next(part for part in member.parts if isinstance(part, Living))
