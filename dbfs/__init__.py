@@ -23,7 +23,7 @@ This package is the side of the client and the scheduler; the workers' side is t
 from importlib.metadata import version
 
 from dbfs import config, errors, lab
-from dbfs.building.build import BuildOptions, estimate
+from dbfs.building.build import estimate
 from dbfs.building.memory import Estimate
 from dbfs.cluster.connect import connect
 from dbfs.display.state import ClusterState, cluster_state
@@ -45,6 +45,7 @@ from dbfs.edges.generate import (
 )
 from dbfs.edges.readers import from_file
 from dbfs.features.batches.batch import BatchResult
+from dbfs.features.grid.layout import BuildOptions
 from dbfs.features.living.living import Update
 from dbfs.features.validation.validate import Labels, Validation, validate
 from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph

@@ -77,9 +77,11 @@ class EdgeList(ABC):
         told: whether the log has named all of these already.
         id_kinds: kind of each part of an id; one part, unless ids are tuples.
         kernels: modules of the CPU kernels by which pieces are read.
+        in_stripes: whether the edges lie in the layout ``1d`` already, so that ranks may take them as they are.
     """
 
     kernels: ClassVar[tuple[str, ...]] = ()
+    in_stripes: ClassVar[bool] = False
 
     name: str
     n: int | None

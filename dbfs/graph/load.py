@@ -16,9 +16,9 @@ from dbfs import config
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
-from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, EXCHANGES_OF_GRIDS, BuildProgress, GraphRecord
+from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, GraphRecord
 from dbfs.base.units import format_bytes
-from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable
+from dbfs.building.build import AUTO, IDS, build, choose_layout, require_changeable
 from dbfs.cluster.awaiting import awaitable
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import bounded, of_call
@@ -28,7 +28,7 @@ from dbfs.cluster.local import ends_with_process
 from dbfs.edges.edge_list import EdgeList, tell_left_out
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
-from dbfs.features.grid.layout import choose_layout
+from dbfs.features.grid.layout import BuildOptions
 from dbfs.features.living.living import Updates
 from dbfs.features.saved.building import with_mapping
 from dbfs.graph.asynchronous import AsyncGraph
@@ -207,7 +207,7 @@ def load(
                 infos=built.infos,
                 backend=chosen,
                 exchange=config.choice("exchange", EXCHANGES),
-                grid=options.grid(gang.p),
+                layout=options.laid_out(gang.p),
                 created=time.time(),
                 read_seconds=built.read_seconds,
                 build_seconds=built.seconds,
@@ -314,9 +314,10 @@ def _laid_out(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, 
         logger.info("%s: layout %s, since %s", edges.name, taken.layout, taken.why)
         options = replaced(options, layout=taken.layout)
     require_changeable(edges, options, mutable)
-    if options.grid(gang.p) is not None:
+    laid_out = options.laid_out(gang.p)
+    if laid_out is not None:
         words = f"layout={options.layout!r} with backend={backend!r}"
-        _require_exchange(words, EXCHANGES_OF_GRIDS[backend], config.choice("exchange", EXCHANGES))
+        _require_exchange(words, laid_out.exchanges(backend), config.choice("exchange", EXCHANGES))
     return options
 
 

@@ -133,7 +133,7 @@ class BFSResult(StaysHere, Tabular):
         place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
         spec = replace(self.spec, run_id=uuid.uuid4().hex, repairs=place)
         self.graph.require_loaded()
-        graph, runner = self.graph, engines.choose("resident", self.graph.record.layout)
+        graph, runner = self.graph, engines.choose("resident", self.graph.record.layout_name)
         runs = RunSpec.single(spec)
         with graph.living.named():
             (outcome,) = runner.traverse(graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions)

@@ -47,7 +47,7 @@ def traverse(
         plain = max_depth is None and not targets and direction == "auto"
         strategy = require_strategy(graph, strategy, len(source_sets[0]), plain=plain, engine=engine)
         engine = _ENGINE
-    runner = engines.choose(engine, graph.record.layout)
+    runner = engines.choose(engine, graph.record.layout_name)
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),

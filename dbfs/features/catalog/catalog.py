@@ -25,7 +25,7 @@ import yaml
 from dbfs import config
 from dbfs.base.records import BACKENDS
 from dbfs.base.units import format_seconds
-from dbfs.building.build import AUTO, IDS, LAYOUTS, ORDERS
+from dbfs.building.build import AUTO, IDS, ORDERS
 from dbfs.cluster.deadline import limit
 from dbfs.cluster.gang import joined_workers
 from dbfs.edges.readers import from_file
@@ -41,6 +41,7 @@ from dbfs.errors import (
     SchedulerLostError,
     UnreadableFileError,
 )
+from dbfs.features.grid.layout import LAYOUTS
 from dbfs.features.saved.reader import SavedEdges
 from dbfs.graph.load import load, open  # noqa: A004 - dbfs.open reads well
 from dbfs.service.listing import graphs

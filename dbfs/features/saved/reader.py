@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ SUFFIX: Final = ".dbfs"
 @dataclass(frozen=True)
 class SavedEdges(EdgeList):
     """The edges of a saved graph: the kept input edges, or else the edges of its partitions."""
+
+    in_stripes: ClassVar[bool] = True
 
     folder: Folder
     manifest: Manifest

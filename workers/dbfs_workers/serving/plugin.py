@@ -24,7 +24,6 @@ from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.base.memory_room import start_returning, stop_returning
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.building import delivering
-from dbfs_workers.features.grid.grid import bin_entries
 from dbfs_workers.features.living.worker import Updates
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
@@ -148,8 +147,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def _new_member(self, message: JoinGang, threads: int) -> Member:
         """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
         graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
-        on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.grid
-        if mapped and grid is None:
+        on_gpu, mapped, layout = message.backend == "cuda", message.exchange == "cuda_ipc", message.layout
+        if mapped and layout is None:
             from dbfs_workers.search.members.on_gpu import CudaMember
 
             return CudaMember(rank, key, graph_id)
@@ -165,14 +164,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         from dbfs_workers.search.exchange.across_hosts import end_of
 
         # A level on GPUs has one crossing, so their bins hold all rows.
-        entries = bin_entries(stripe, grid) if grid else stripe.n_local if on_gpu else None
+        entries = layout.bin_entries(stripe) if layout else stripe.n_local if on_gpu else None
         exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
-        if grid:
-            from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
-
-            if on_gpu:
-                return GridMemberOnGpu(rank, key, exchange, graph_id if mapped else None)
-            return GridMember(rank, key, exchange, threads)
+        if layout and on_gpu:
+            return layout.member_on_gpu(rank, key, exchange, graph_id if mapped else None)
+        if layout:
+            return layout.member(rank, key, exchange, threads)
         if on_gpu:
             from dbfs_workers.search.members.staged import StagedMember
 
@@ -328,17 +325,18 @@ def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
 
     hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
-        grid, mutable = message.grid is not None, message.mutable
+        layout, mutable = message.layout, message.mutable
         size = message.stripe.n_local + (0 if partition is None else partition.m_local)
-        if size <= SMALL and p == 1 and not grid and not mutable:
+        if size <= SMALL and p == 1 and layout is None and not mutable:
             # Python runs the kernels of the first traversals.
             return
-        needed, optional = compiling.needed(p, hosts=hosts, grid=grid, mutable=mutable), compiling.faster(p, threads)
+        needed = (*compiling.needed(p, hosts=hosts, mutable=mutable), *(layout.kernels(threads) if layout else ()))
+        optional = () if layout else compiling.faster(p, threads)
         later = [name for kernels in optional if not kernels.ready() for name in kernels.wanted]
         compiling.prepare((*needed, *later) if size > _LARGE else needed)
         if later and size <= _LARGE:
             compiling.begin(later)
-    elif message.exchange == "host" or message.grid:
+    elif message.exchange == "host" or message.layout:
         compiling.prepare(
             ("dbfs_workers.search.exchange.kernels.barrier", *(compiling.ACROSS_HOSTS if hosts > 1 else ()))
         )

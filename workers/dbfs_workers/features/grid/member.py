@@ -8,11 +8,12 @@ that several ranks may share a GPU.
 from typing import TYPE_CHECKING, Any
 
 from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.base.team import Tasks
 from dbfs_workers.features.grid.grid import GridPartition
-from dbfs_workers.features.grid.grid import nbytes as partition_nbytes
+from dbfs_workers.features.grid.sizes import run_on_gpu
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cuda import device_memory, failures, sizes
+from dbfs_workers.search.cuda import device_memory, failures
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.members.gpu_versions import MemberOnGpu
 from dbfs_workers.search.members.on_cpu import LoopMember
@@ -35,7 +36,7 @@ class GridMember(LoopMember):
 
     Args:
         rank, partition_key: see ``Member``.
-        carrier: this rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
+        carrier: this rank's end of an exchange with bins of ``Grid.bin_entries`` entries.
         threads: see ``LoopMember``.
     """
 
@@ -53,8 +54,15 @@ class GridMember(LoopMember):
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         from dbfs_workers.features.grid.exchange import GridExchange
+        from dbfs_workers.features.grid.operators import operators_of
 
-        return GridExchange(self._carrier, stripe, backend)
+        return GridExchange(self._carrier, stripe, backend, operators_of(backend))
+
+    def _team_tasks(self) -> Tasks:
+        """See ``LoopMember``. The gang formed with the kernels compiled."""
+        from dbfs_workers.features.grid.kernels.team_tasks import TASKS
+
+        return TASKS
 
     def _levels(self, partition: Partition) -> "RankLevels[GridScratch]":
         from dbfs_workers.features.grid.levels import GridLevels
@@ -126,8 +134,9 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
         if self._graph_id is None:
             return super()._make_messages(stripe, backend)
         from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
+        from dbfs_workers.features.grid.operators import operators_of
 
-        self._mapped = MappedGridExchange(self._carrier, stripe, backend, self._graph_id)
+        self._mapped = MappedGridExchange(self._carrier, stripe, backend, operators_of(backend), self._graph_id)
         return self._mapped
 
     def _free(self) -> None:
@@ -142,6 +151,6 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
 def nbytes_on_gpu(partition: GridPartition) -> int:
     """Return the bytes that a rank takes on its GPU, with the labels of one traversal."""
     stripe, grid, bottom_up = partition.stripe, partition.grid, partition.blocks.into is not None
-    kept = sum(partition_nbytes(stripe, grid, partition.m_local, bottom_up=bottom_up).values())
-    kept += sum(sizes.grid_member(stripe, grid, bottom_up=bottom_up).values())
+    kept = sum(grid.partition_bytes(stripe, partition.m_local, bottom_up=bottom_up).values())
+    kept += sum(run_on_gpu(stripe, grid, bottom_up=bottom_up).values())
     return kept + label_bytes(stripe, predecessors=True)

@@ -11,6 +11,7 @@ import numpy as np
 from dbfs_workers.base.errors import DeadlineExceededError, FormatError
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.building.gpu_data import DeviceEdges
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.reading import require_room, require_wanted
 from dbfs_workers.features.saved import parts, writing
 from dbfs_workers.features.saved.blocks import Content, thread_count
@@ -18,7 +19,7 @@ from dbfs_workers.features.saved.manifest import SavedFile, SavedRank, SavedTabl
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.ids.table import IdTable
 from dbfs_workers.search.partition.ordering import DegreeOrder
-from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
+from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo, RankEdges
 from dbfs_workers.search.partition.partition import describe as partition_info
 from dbfs_workers.search.partition.shared_rows import share
 from dbfs_workers.search.partition.stripe import Stripe
@@ -120,6 +121,16 @@ def describe(partition: Partition) -> PartitionInfo:
         return partition_info(partition)
 
 
+def out_part(layout: Layout, edges: RankEdges, owner: int) -> Csr:
+    """Return the edges on a rank that start in the rows of ``owner``: see ``Layout.out_part``."""
+    return layout.out_part(edges, owner)
+
+
+def in_part(layout: Layout, edges: RankEdges, owner: int) -> Csr:
+    """Return the edges on a rank that end in the rows of ``owner``: see ``Layout.in_part``."""
+    return layout.in_part(edges, owner)
+
+
 def join_parts(
     stripe: Stripe,
     rank: int,
@@ -131,19 +142,19 @@ def join_parts(
     memory_share: float,
     name: str,
 ) -> Partition:
-    """Return a rank's 1-D partition; see ``grid_building.join``.
+    """Return a rank's 1-D partition; see ``joining.join``.
 
     Args:
-        stripe, rank, out, into, input_edges, directed, hub_first: as of ``grid_building.join``.
+        stripe, rank, out, into, input_edges, directed, hub_first: as of ``joining.join``.
         memory_share: share of the worker's memory limit that the worker's process may reach.
         name: the graph's name, for errors.
 
     Errors as for ``save_rank``.
     """
-    from dbfs_workers.features.grid import building as grid_building
+    from dbfs_workers.features.saved import joining
 
-    require_room(grid_building.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
-    return grid_building.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
+    require_room(joining.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
+    return joining.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
 
 
 class _Watch:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dbfs_workers.building.gpu_data import GpuResident
 from dbfs_workers.features.batches.storage import in_type
-from dbfs_workers.features.grid.grid import GridPartition, parts_of
 from dbfs_workers.features.validation.validation import (
     EdgeCheck,
     Levels,
@@ -28,7 +27,7 @@ from dbfs_workers.features.validation.validation import (
     pack_labels,
     partition_edges,
 )
-from dbfs_workers.search.partition.partition import InputEdges, Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import InputEdges, RankEdges, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.rpc import NAME
 
@@ -132,12 +131,12 @@ class OrderOnGpu(GpuResident):
     vertex: Any
 
 
-def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPartition) -> DegreeOrder | OrderOnGpu:
+def place_order(order: DegreeOrder, edges: list[InputEdges] | RankEdges) -> DegreeOrder | OrderOnGpu:
     """Return the order where a rank's edges are, on the host or on its GPU. Errors as for ``pack_kept``."""
     if isinstance(edges, list):
         xp = array_module(edges[0][0]) if edges else np
     else:
-        xp = array_module(next(iter(parts_of(edges))).columns)
+        xp = array_module(next(edges.parts()).columns)
     if xp is np:
         return order
     with typed_errors(xp, "placing the degree order"):
@@ -180,7 +179,7 @@ def check_input(
 
 
 def check_partition(
-    partition: Partition | GridPartition,
+    edges: RankEdges,
     packed: list[PackedLabels],
     predecessors: bool,
     directed: bool,
@@ -190,13 +189,13 @@ def check_partition(
 
     Errors as for ``partition_edges`` and ``failures.typed_errors``.
     """
-    parts = list(parts_of(partition))
+    parts = list(edges.parts())
     xp = array_module(parts[0].columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    stripe, rank = partition.stripe, partition.rank
+    stripe, rank = edges.stripe, edges.rank
     with typed_errors(xp, f"rank {rank}, checking its edges"):
-        edges = chain.from_iterable(partition_edges(part) for part in parts)
-        return check_edges(stripe, rank, edges, packed, None, xp, **options)
+        pairs = chain.from_iterable(partition_edges(part) for part in parts)
+        return check_edges(stripe, rank, pairs, packed, None, xp, **options)
 
 
 def levels_of_rank(levels: Levels, rank: int) -> NDArray[np.int32]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
-from dbfs_workers.base.team import Team
+from dbfs_workers.base.team import Tasks, Team
 from dbfs_workers.features.lab.strategies import STRATEGIES, parse
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.row_threads import RowThreads
@@ -123,12 +123,19 @@ class LoopMember(Member):
 
         if self._threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
             return None
-        if self._team is None and compiling.TEAM.ready():
-            # Imported here because the import compiles kernels.
-            from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
-
-            self._team = Team(self._threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
+        if self._team is None:
+            tasks = self._team_tasks()
+            self._team = None if tasks is None else Team(self._threads, tasks)
         return self._team
+
+    def _team_tasks(self) -> Tasks | None:
+        """Return the tasks that the threads share; None until their kernels are compiled."""
+        if not compiling.TEAM.ready():
+            return None
+        # Imported here because the import compiles kernels.
+        from dbfs_workers.search.cpu.kernels.team_tasks import TASKS
+
+        return TASKS
 
     def _levels(self, partition: Any) -> "RankLevels[Any]":
         """Return what runs the levels of the rank."""
