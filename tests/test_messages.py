@@ -341,6 +341,9 @@ def test_fields_of_records_in_messages_are_checked() -> None:
         {"created": "now"},
         {"named": 1},
         {"addresses": ["tcp://a:1"]},
+        {"layout": "2d"},
+        # Of a class that derives from the field's.
+        {"layout": Grid("2", 2)},  # type: ignore[arg-type]
     ]
     for field in wrong:
         with pytest.raises(InvalidOptionError, match="operation: record must be GraphRecord"):

@@ -142,10 +142,7 @@ def estimate(
         return of(options.layout)
     assert options.layouts is not None
     chosen = options.layouts.choose(
-        *(listed, options, backend, of_ranks, lambda name: of(name).fits is not False),
-        n=listed.n,
-        m=listed.m,
-        mutable=mutable,
+        listed, options, backend, of_ranks, lambda name: of(name).fits is not False, mutable=mutable
     )
     return replace(of(chosen.layout), why=chosen.why)
 
@@ -219,9 +216,7 @@ def choose_layout(edges: EdgeList, gang: Gang, options: BuildOptions, backend: s
         return True
 
     assert options.layouts is not None
-    return options.layouts.choose(
-        *(edges, options, backend, hosts_of(gang), fits), n=edges.n, m=edges.m, mutable=mutable
-    )
+    return options.layouts.choose(edges, options, backend, hosts_of(gang), fits, mutable=mutable)
 
 
 def build(

@@ -205,8 +205,6 @@ class Layouts(ABC):
         hosts: Hosts,
         fits: Callable[[str], bool],
         *,
-        n: int | None,
-        m: int | None,
         mutable: bool,
     ) -> LayoutChoice:
         """Return the layout that ``auto`` takes.
@@ -216,8 +214,7 @@ class Layouts(ABC):
             options: all but the layout.
             backend: ``cpu`` or ``cuda``.
             hosts: the ranks' hosts.
-            fits: returns whether a layout fits the ranks.
-            n, m: numbers of vertices and of input edges; None if they are known only after reading.
+            fits: returns whether a layout fits the ranks, if the numbers of vertices and edges are known.
             mutable: whether updates may change the graph.
         """
 

@@ -85,15 +85,13 @@ def faster_layout(n: int, directed_edges: int, hosts: Hosts, *, bottom_up: bool)
     return LayoutChoice("2d" if seconds["2d"] <= _LARGEST_SHARE * seconds["1d"] else "1d", times)
 
 
-def settled_layout(
-    edges: EdgeList, backend: str, n: int | None, m: int | None, *, mutable: bool
-) -> LayoutChoice | None:
+def settled_layout(edges: EdgeList, backend: str, *, mutable: bool) -> LayoutChoice | None:
     """Return what ``layout="auto"`` takes of a graph that has no choice; None for all others."""
     reasons = {
         "on GPUs 1-D has resident kernels, and 2-D has none": backend != "cpu",
         "blocks of the 2-D partition have no pages for updates": mutable,
         "saved graphs are in 1-D": edges.in_stripes,
-        "the numbers of vertices and edges are known only after reading": n is None or m is None,
+        "the numbers of vertices and edges are known only after reading": edges.n is None or edges.m is None,
         "the 2-D partition lacks the exchange that dbfs.exchange names": (
             config.choice("exchange", EXCHANGES) not in ("auto", "shared_memory")
         ),
@@ -151,14 +149,13 @@ class Grids(Layouts):
         hosts: Hosts,
         fits: Callable[[str], bool],
         *,
-        n: int | None,
-        m: int | None,
         mutable: bool,
     ) -> LayoutChoice:
         """See ``Layouts``."""
-        settled = settled_layout(edges, backend, n, m, mutable=mutable)
+        settled = settled_layout(edges, backend, mutable=mutable)
         if settled is not None:
             return settled
+        n, m = edges.n, edges.m
         assert n is not None
         assert m is not None
         bottom_up = has_bottom_up(edges, options)

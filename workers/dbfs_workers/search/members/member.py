@@ -1,8 +1,8 @@
 """The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
 
 ``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
-implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. ``on_grid`` has the members of
-2-D partitions.
+implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. A ``Layout`` makes
+its own members.
 """
 
 import asyncio
