@@ -180,14 +180,14 @@ def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> 
 
     def parts(function: Callable[..., Any], what: str, peers: Sequence[int], owner: int) -> list[Ref]:
         return [
-            plan.add(peer, (f"save-{what}-{token}", owner * stripe.p + peer), function, layout, found[peer], owner)
+            plan.add(peer, (f"save-{what}-{token}", owner * stripe.p + peer), function, found[peer], owner)
             for peer in peers
         ]
 
     joined = []
     for rank in range(stripe.p):
-        out = parts(tasks.out_part, "out", layout.out_holders(rank), rank)
-        into = parts(tasks.in_part, "in", layout.in_holders(rank), rank) if in_edges else None
+        out = parts(layout.out_part, "out", layout.out_holders(rank), rank)
+        into = parts(layout.in_part, "in", layout.in_holders(rank), rank) if in_edges else None
         options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
         joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join_parts, stripe, rank, out, into, *options))
     return joined

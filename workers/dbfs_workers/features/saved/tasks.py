@@ -11,7 +11,6 @@ import numpy as np
 from dbfs_workers.base.errors import DeadlineExceededError, FormatError
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.building.gpu_data import DeviceEdges
-from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.reading import require_room, require_wanted
 from dbfs_workers.features.saved import parts, writing
 from dbfs_workers.features.saved.blocks import Content, thread_count
@@ -19,7 +18,7 @@ from dbfs_workers.features.saved.manifest import SavedFile, SavedRank, SavedTabl
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.ids.table import IdTable
 from dbfs_workers.search.partition.ordering import DegreeOrder
-from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo, RankEdges
+from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.search.partition.partition import describe as partition_info
 from dbfs_workers.search.partition.shared_rows import share
 from dbfs_workers.search.partition.stripe import Stripe
@@ -119,16 +118,6 @@ def describe(partition: Partition) -> PartitionInfo:
     device = "cpu" if isinstance(partition.columns, np.ndarray) else "cuda"
     with _on(device, f"describing the partition of rank {partition.rank}"):
         return partition_info(partition)
-
-
-def out_part(layout: Layout, edges: RankEdges, owner: int) -> Csr:
-    """Return the edges on a rank that start in the rows of ``owner``: see ``Layout.out_part``."""
-    return layout.out_part(edges, owner)
-
-
-def in_part(layout: Layout, edges: RankEdges, owner: int) -> Csr:
-    """Return the edges on a rank that end in the rows of ``owner``: see ``Layout.in_part``."""
-    return layout.in_part(edges, owner)
 
 
 def join_parts(
