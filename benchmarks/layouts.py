@@ -17,8 +17,8 @@ from benchmarks import options, runner
 from benchmarks.runner import Column, Results, Started, begun, connect, milliseconds
 from dbfs.base import progress
 from dbfs.base.units import format_bytes
-from dbfs.building.build import LAYOUTS, BuildOptions
 from dbfs.errors import EdgeInputError
+from dbfs.features.grid.layout import LAYOUTS, BuildOptions
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.grid.grid import Grid
 

@@ -28,10 +28,10 @@ from benchmarks.layouts import LayoutCost, bytes_text, read
 from benchmarks.level_counts import Level, LevelCounts
 from benchmarks.runner import Column, Results, table
 from dbfs.base.units import format_bytes
-from dbfs.building.build import LAYOUTS, BuildOptions
 from dbfs.building.memory import Estimate, estimate_bytes
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.errors import InvalidOptionError
+from dbfs.features.grid.layout import LAYOUTS, BuildOptions
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -189,7 +189,7 @@ def memory(scale: int, ranks: int, layout: str) -> Estimate:
     """Return the estimate of a Kronecker graph's bytes on each rank, as ``dbfs.estimate`` has it, of any size."""
     stripe, edges = _AnySizeStripe(2**scale, ranks), 2 * EDGE_FACTOR * 2**scale
     return estimate_bytes(
-        stripe, edges, 0, in_edges=layout == "2d", ordered=False, grid=BuildOptions(layout=layout).grid(ranks)
+        stripe, edges, 0, in_edges=layout == "2d", ordered=False, layout=BuildOptions(layout=layout).laid_out(ranks)
     )
 
 

@@ -25,6 +25,7 @@ from dbfs.features.batches.batch import BatchesResult
 from dbfs.features.batches.graph import BatchesGraph
 from dbfs.features.components.asynchronous import AsyncComponentsGraph
 from dbfs.features.components.components import ComponentsGraph
+from dbfs.features.grid.layout import BuildOptions
 from dbfs.features.lab.strategy import chosen_by
 from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResult, AsyncWatch
 from dbfs.features.living.graph import LivingGraph
@@ -397,6 +398,7 @@ def load(
         layout=layout,
         backend=backend,
         deadline=deadline,
+        build_options=BuildOptions,
         added=features,
         progress=progress,
     )

@@ -214,7 +214,7 @@ def record(backend: str, exchange: str = "auto") -> GraphRecord:
         infos=(),
         backend=backend,
         exchange=exchange,
-        grid=None,
+        layout=None,
         created=0.0,
         read_seconds=0.0,
         build_seconds=0.0,
@@ -383,7 +383,7 @@ def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
 
 
 def test_a_grid_on_gpus_maps_messages_or_exchanges_by_nccl_or_through_the_host() -> None:
-    grid = replace(record("cuda"), grid=Grid(1, 2))
+    grid = replace(record("cuda"), layout=Grid(1, 2))
     gang = Gang(sharing=True)
     assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "cuda_ipc")
     assert gang.joined == ["cuda_ipc"] * 2

@@ -17,9 +17,10 @@ from click.testing import CliRunner
 from scipy.sparse.csgraph import connected_components
 
 import dbfs
-from dbfs.building.build import BuildOptions
+from dbfs.building import builder
 from dbfs.cli import main
 from dbfs.errors import DbfsError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError, ValidationError
+from dbfs.features.grid.layout import BuildOptions
 from dbfs_workers.features.grid.member import nbytes_on_gpu
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, oracle
@@ -182,6 +183,8 @@ def test_what_2d_has_not_is_refused(client: distributed.Client) -> None:
             dbfs.load(path, client=client, ranks=4, layout=layout)
         with pytest.raises(InvalidOptionError, match=words):
             dbfs.estimate(path, 4, BuildOptions(layout=layout))
+    with pytest.raises(InvalidOptionError, match="unknown layout '2d'; there is 1d alone"):
+        builder.BuildOptions(layout="2d")
     with pytest.raises(InvalidOptionError, match="mutable=True does not go with layout='2d'"):
         dbfs.load(path, client=client, layout="2d", mutable=True)
     with dbfs.load(path, client=client, layout="2d") as graph:

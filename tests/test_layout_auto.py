@@ -10,10 +10,13 @@ from click.testing import CliRunner
 
 import dbfs
 from benchmarks.level_counts import LevelCounts
+from dbfs.building.builder import LayoutChoice
+from dbfs.building.on_cpu import HostBuilder
 from dbfs.cli import main
 from dbfs.errors import GraphTooLargeError, InvalidOptionError
 from dbfs.features.grid import layout as rule
-from dbfs.features.grid.layout import LayoutChoice, faster_layout, fitting_layout, traversal_seconds
+from dbfs.features.grid.building import GridBuilder
+from dbfs.features.grid.layout import faster_layout, fitting_layout, traversal_seconds
 from dbfs_workers.search.exchange.hosts import Hosts
 from tests.support.graphs import random
 
@@ -94,7 +97,7 @@ def test_what_is_loaded(nine: distributed.Client, tmp_path: Path, monkeypatch: p
 
     assert loaded() == "1d"
     with monkeypatch.context() as patched:
-        patched.setattr(rule, "hosts_of", lambda gang: Hosts.apart(gang.p))
+        patched.setattr("dbfs.building.build.hosts_of", lambda gang: Hosts.apart(gang.p))
         patched.setattr(rule, "_CROSSING", 0.0)
         patched.setattr(rule, "_EDGE", 0.0)
         assert loaded() == "2d"
@@ -112,8 +115,8 @@ def test_what_is_loaded(nine: distributed.Client, tmp_path: Path, monkeypatch: p
     def refuse(*_: object) -> None:
         raise GraphTooLargeError("too large")
 
-    monkeypatch.setattr(rule.HostBuilder, "require_fit", refuse)
-    monkeypatch.setattr(rule.GridBuilder, "require_fit", lambda *_: None)
+    monkeypatch.setattr(HostBuilder, "require_fit", refuse)
+    monkeypatch.setattr(GridBuilder, "require_fit", lambda *_: None)
     assert loaded() == "2d"
 
 

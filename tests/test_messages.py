@@ -107,7 +107,7 @@ RECORD = GraphRecord(
     infos=(PartitionInfo(0, 3, 100, 0, 0, 3, 2, True),),
     backend="cpu",
     exchange="auto",
-    grid=None,
+    layout=None,
     created=1.5,
     read_seconds=0.0,
     build_seconds=2.0,
@@ -344,6 +344,9 @@ def test_fields_of_records_in_messages_are_checked() -> None:
         {"created": "now"},
         {"named": 1},
         {"addresses": ["tcp://a:1"]},
+        {"layout": "2d"},
+        # Of a class that derives from the field's.
+        {"layout": Grid("2", 2)},  # type: ignore[arg-type]
     ]
     for field in wrong:
         with pytest.raises(InvalidOptionError, match="operation: record must be GraphRecord"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from dbfs.base.units import format_bytes, format_seconds
 from dbfs_workers.base.text import LONGEST_NAME, Identifier, ShownText, printable
-from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.ids.table import INTEGERS, IdType
 from dbfs_workers.search import backends
 from dbfs_workers.search.partition.partition import PartitionInfo
@@ -78,7 +78,7 @@ class GraphRecord:
         infos: the partitions' counts, by rank.
         backend: the device of the ranks and of their partitions: ``cpu`` or ``cuda``.
         exchange: the requested exchange, one of ``EXCHANGES``.
-        grid: the grid of the ranks of a 2-D partition; None in ``1d``.
+        layout: how the edges lie on the ranks; None in ``1d``.
         created: time of loading, in seconds since the epoch.
         read_seconds: time of reading, if reading finished before building; else 0.
         build_seconds: time of reading and building.
@@ -102,7 +102,7 @@ class GraphRecord:
     infos: tuple[PartitionInfo, ...]
     backend: str
     exchange: str
-    grid: Grid | None
+    layout: Layout | None
     created: float
     read_seconds: float
     build_seconds: float
@@ -111,9 +111,9 @@ class GraphRecord:
     updated: int = 0
 
     @property
-    def layout(self) -> str:
-        """How the edges lie on the ranks: ``1d`` or ``2d``."""
-        return "1d" if self.grid is None else "2d"
+    def layout_name(self) -> str:
+        """The layout's name: ``1d`` for stripes."""
+        return "1d" if self.layout is None else self.layout.name
 
     @property
     def keys(self) -> list[Hashable]:

@@ -13,18 +13,23 @@ import distributed
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.records import BuildProgress
-from dbfs.building.builder import AUTO, IDS, LAYOUTS, ORDERS, BuildOptions, Built, Making
+from dbfs.building.builder import AUTO, IDS, ORDERS, STRIPES, Builder, BuildOptions, Built, LayoutChoice, Making
 from dbfs.building.built_before import BuiltBefore
-from dbfs.building.memory import Estimate, assumed_ids, usable_bytes, with_updates
-from dbfs.building.on_cpu import GridBuilder, GridOnGpuBuilder, HostBuilder
+from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes, with_updates
+from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.resolve import edge_list
-from dbfs.errors import EdgeInputError, ExchangeUnavailableError, InvalidOptionError, InvalidOptionTypeError
-from dbfs.features.grid.layout import count_stored, faster_layout, fitting_layout, has_bottom_up, settled_layout
+from dbfs.errors import (
+    EdgeInputError,
+    ExchangeUnavailableError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    InvalidOptionTypeError,
+)
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import CountBuildTasks, Stage
 from dbfs_workers.base import gpus
@@ -37,12 +42,12 @@ if TYPE_CHECKING:
     from dbfs_workers.search.partition.stripe import Stripe
 
 
-__all__ = ["AUTO", "IDS", "LAYOUTS", "ORDERS", "BuildOptions", "Built", "build", "estimate"]
+__all__ = ["AUTO", "IDS", "ORDERS", "STRIPES", "BuildOptions", "Built", "build", "estimate"]
 
 logger = logging.getLogger(__name__)
 
 _AS_GIVEN = BuildOptions()
-_BUILDERS: dict[str, type[HostBuilder] | type[CudaBuilder]] = {"cpu": HostBuilder, "cuda": CudaBuilder}
+_BUILDERS: dict[str, type[Builder]] = {"cpu": HostBuilder, "cuda": CudaBuilder}
 
 
 @public
@@ -135,11 +140,10 @@ def estimate(
 
     if options.layout != AUTO:
         return of(options.layout)
-    chosen = settled_layout(listed, backend, mutable=mutable)
-    if chosen is None:
-        bottom_up = has_bottom_up(listed, options)
-        faster = faster_layout(n, count_stored(listed, m), of_ranks, bottom_up=bottom_up)
-        chosen = fitting_layout(faster, lambda name: of(name).fits is not False)
+    assert options.layouts is not None
+    chosen = options.layouts.choose(
+        listed, options, backend, of_ranks, lambda name: of(name).fits is not False, mutable=mutable
+    )
     return replace(of(chosen.layout), why=chosen.why)
 
 
@@ -166,12 +170,7 @@ def _estimate(
         as_it_was = edges.estimate_as_it_was(stripe.p, options, backend, usable, hosts)
         if as_it_was is not None:
             return as_it_was
-    builder = _builder(backend, options)
-    if issubclass(builder, GridOnGpuBuilder):
-        return builder.estimate_on_gpu(edges, stripe, m, options, usable)
-    if issubclass(builder, HostBuilder):
-        return builder.estimate(edges, stripe, m, options, usable, hosts=hosts, ids=ids)
-    return builder.estimate(edges, stripe, m, options, usable)
+    return _builder(backend, options).estimate(edges, stripe, m, options, usable, hosts=hosts, ids=ids)
 
 
 def _changeable(
@@ -204,6 +203,22 @@ def check_fit(edges: EdgeList, n: int, m: int, gang: Gang, options: BuildOptions
     Errors as for ``build``.
     """
     _builder(backend, options)(edges, gang, options).require_fit(n, m)
+
+
+def choose_layout(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, *, mutable: bool) -> LayoutChoice:
+    """Return the layout that ``layout="auto"`` takes for a gang's workers."""
+
+    def fits(layout: str) -> bool:
+        assert edges.n is not None
+        assert edges.m is not None
+        try:
+            check_fit(edges, edges.n, edges.m, gang, replace(options, layout=layout), backend)
+        except GraphTooLargeError:
+            return False
+        return True
+
+    assert options.layouts is not None
+    return options.layouts.choose(edges, options, backend, hosts_of(gang), fits, mutable=mutable)
 
 
 def build(
@@ -276,11 +291,12 @@ def _build(
         return _run(builder(*arguments, through_host=True), progress)
 
 
-def _builder(backend: str, options: BuildOptions) -> type[HostBuilder] | type[CudaBuilder]:
+def _builder(backend: str, options: BuildOptions) -> type[Builder]:
     """Return the builder of a backend and a layout."""
-    if options.in_grid:
-        return GridOnGpuBuilder if backend == "cuda" else GridBuilder
-    return _BUILDERS[backend]
+    if options.layout == STRIPES:
+        return _BUILDERS[backend]
+    assert options.layouts is not None
+    return options.layouts.builder(backend)
 
 
 def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) -> None:
@@ -290,7 +306,7 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
     if not mutable:
         if options.room:
             raise InvalidOptionError("room= is for graphs that updates may change: it needs mutable=True")
-    elif options.in_grid:
+    elif options.layout != STRIPES:
         raise InvalidOptionError(f"mutable=True does not go with layout={options.layout!r}, whose blocks have no pages")
     elif options.keep_edges:
         raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")

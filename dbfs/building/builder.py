@@ -6,14 +6,13 @@ keeps its edges: the graph is then built of the kept edges. Only counts travel t
 """
 
 import logging
-import re
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import distributed
 
@@ -27,21 +26,21 @@ from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.edges.readers.source import require_readable
 from dbfs.edges.tables.dask import DelayedPiece
 from dbfs.errors import EdgeInputError, InvalidOptionError
-from dbfs.lab import CHOICES
 from dbfs_workers.base.text import counted
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import GeneratedPiece, Piece
-from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.partition.partition import PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
 
 logger = logging.getLogger(__name__)
 
+STORAGES = ("csr", "pages")
+"""What ``load`` takes as ``storage``."""
 ORDERS = ("given", "degree")
 IDS = ("given", "dense")
-LAYOUTS = ("1d", "2d")
+STRIPES = "1d"
 AUTO = "auto"
-# A grid by its rows and columns, of which ``p`` is the number of ranks.
-_SHAPE = re.compile("2d:([1-9][0-9]{0,5}|p)x([1-9][0-9]{0,5}|p)")
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,8 @@ class BuildOptions:
         layout: ``1d``: each rank has the edges of its own vertices. ``2d``: the ranks form a grid, and each has the
             edges from the vertices of its column to those of its row. The grid is as square as the number of ranks
             allows; ``2d:1x4`` has one row of 4 columns, ``2d:1xp`` one row of all ranks. ``auto``, in an estimate only,
-            for the one that ``load`` would take: see ``building.layout``.
+            for the one that ``load`` would take.
+        layouts: the layouts that there are beside ``1d``; None without any.
 
         storage: ``pages`` keeps the rows on linked pages on one GPU: see ``load``.
 
@@ -141,42 +141,25 @@ class BuildOptions:
     keep_edges: bool = False
     ids: str = "given"
     room: int = 0
-    layout: str = "1d"
+    layout: str = STRIPES
     storage: str = "csr"
+    layouts: ClassVar["Layouts | None"] = None
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):
             raise InvalidOptionError(f"unknown order {self.order!r}; choose one of {', '.join(ORDERS)}")
         if self.ids not in IDS:
             raise InvalidOptionError(f"unknown ids {self.ids!r}; choose one of {', '.join(IDS)}")
-        if self.layout not in (*LAYOUTS, AUTO) and not _SHAPE.fullmatch(self.layout):
-            raise InvalidOptionError(
-                f"unknown layout {self.layout!r}; choose one of {', '.join((*LAYOUTS, AUTO))}, or the rows and columns "
-                "of a grid, such as 2d:1x4"
-            )
-        if self.storage not in CHOICES["storage"]:
-            raise InvalidOptionError(f"unknown storage {self.storage!r}; choose one of {', '.join(CHOICES['storage'])}")
+        if self.layouts is not None:
+            self.layouts.require(self.layout)
+        elif self.layout != STRIPES:
+            raise InvalidOptionError(f"unknown layout {self.layout!r}; there is {STRIPES} alone")
+        if self.storage not in STORAGES:
+            raise InvalidOptionError(f"unknown storage {self.storage!r}; choose one of {', '.join(STORAGES)}")
 
-    @property
-    def in_grid(self) -> bool:
-        """Whether the partition is a 2-D one."""
-        return self.layout.startswith("2d")
-
-    def grid(self, p: int) -> Grid | None:
-        """Return the grid of p ranks; None in ``1d``. Raise ``InvalidOptionError`` if the shape does not fit p."""
-        if not self.in_grid:
-            return None
-        shape = _SHAPE.fullmatch(self.layout)
-        if shape is None:
-            return Grid.of(p)
-        found = Grid(*(p if size == "p" else int(size) for size in shape.groups()))
-        if found.rows * found.columns != p:
-            fitting = ", ".join(f"2d:{grid}" for grid in Grid.shapes(p))
-            raise InvalidOptionError(
-                f"layout={self.layout!r} is for {counted(found.rows * found.columns, 'rank')}, and the graph has {p}; "
-                f"choose 2d, or one of {fitting}"
-            )
-        return found
+    def laid_out(self, p: int) -> Layout | None:
+        """Return the layout of p ranks; None in ``1d``. Errors as for ``Layouts.of``."""
+        return None if self.layout == STRIPES or self.layouts is None else self.layouts.of(self.layout, p)
 
     def stripe(self, n: int, p: int) -> Stripe:
         """Return the stripe of n vertices on p ranks, with the room."""
@@ -190,6 +173,57 @@ class BuildOptions:
         """Return how often a build in ``turns`` turns generates or reads all edges, if their number is known before."""
         # Kept edges are read once; degrees are counted, and rows are built, from the kept ones.
         return 1 if self.keep_edges else turns + (self.order == "degree")
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """What ``layout="auto"`` takes.
+
+    Attributes:
+        layout: a layout's name.
+        why: the reason, a clause.
+    """
+
+    layout: str
+    why: str
+
+
+class Layouts(ABC):
+    """Layouts beside ``1d``, by the names that ``BuildOptions.layout`` takes."""
+
+    @abstractmethod
+    def require(self, name: str) -> None:
+        """Raise ``InvalidOptionError`` unless a name is that of a layout, ``1d`` and ``auto`` included."""
+
+    @abstractmethod
+    def of(self, name: str, p: int) -> Layout:
+        """Return the layout of p ranks. Raise ``InvalidOptionError`` if there is none of so many ranks."""
+
+    @abstractmethod
+    def builder(self, backend: str) -> type["Builder"]:
+        """Return what builds graphs in such a layout for a backend."""
+
+    @abstractmethod
+    def choose(
+        self,
+        edges: EdgeList,
+        options: BuildOptions,
+        backend: str,
+        hosts: Hosts,
+        fits: Callable[[str], bool],
+        *,
+        mutable: bool,
+    ) -> LayoutChoice:
+        """Return the layout that ``auto`` takes.
+
+        Args:
+            edges: the edges of the graph.
+            options: all but the layout.
+            backend: ``cpu`` or ``cuda``.
+            hosts: the ranks' hosts.
+            fits: returns whether a layout fits the ranks, if the numbers of vertices and edges are known.
+            mutable: whether updates may change the graph.
+        """
 
 
 @dataclass(frozen=True)
@@ -286,7 +320,7 @@ class Builder(Making):
         added = self.add_tasks(graph, dealt, stripe)
         info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
-            graph.add(rank, info_keys[rank], self.describe, partition)
+            graph.add(rank, info_keys[rank], self.tasks.describe, partition)
         partition_keys = [partition.key for partition in added.partitions]
         order_keys = [] if added.order is None else [added.order.key]
         futures = self._submit(graph, [*partition_keys, *info_keys, *order_keys, *added.awaited, *added.held])
@@ -311,15 +345,28 @@ class Builder(Making):
         self.held -= set(built.futures)
         return built
 
-    @property
-    def describe(self) -> Callable[[Any], PartitionInfo]:
-        """The task that returns a partition's counts."""
-        found: Callable[[Any], PartitionInfo] = self.tasks.describe
-        return found
-
     def cut(self) -> Sequence[Piece]:
         """Cut the edges into pieces."""
         return self.edges.cut(self.piece_edges(self.edges.m, self.gang.p))
+
+    @classmethod
+    @abstractmethod
+    def estimate(
+        cls,
+        edges: EdgeList,
+        stripe: Stripe,
+        m: int,
+        options: BuildOptions,
+        memory: int | None = None,
+        *,
+        hosts: Hosts | None = None,
+        ids: DistinctIds | None = None,
+    ) -> Estimate:
+        """Estimate the bytes of a rank's device, which may take ``memory`` bytes (None: unknown).
+
+        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks share
+        memory, and ``ids`` are those to number. Both are of the workers' memory.
+        """
 
     @staticmethod
     @abstractmethod

@@ -20,10 +20,8 @@ from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
 from dbfs_workers.base.memory_room import free_bytes, usable_share
 from dbfs_workers.base.text import counted
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import batches_of
-from dbfs_workers.features.grid import grid as grids
-from dbfs_workers.features.grid import scratch as grid_scratch
-from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.lab import pages as linked
 from dbfs_workers.features.living import row_versions
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
@@ -173,7 +171,7 @@ def estimate_bytes(
     kept_edges: int = 0,
     table_bytes: int = 0,
     hosts: Hosts | None = None,
-    grid: Grid | None = None,
+    layout: Layout | None = None,
 ) -> Estimate:
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
@@ -182,33 +180,30 @@ def estimate_bytes(
         directed_edges: number of edges stored; an undirected edge counts twice.
         pieces_edges: edges of the pieces that a rank reads and bins at once.
         held_bytes: bytes of input data that a rank holds when the build begins; they are freed piece by piece.
-        in_edges: whether each edge is stored a second time, by its end: a directed graph's in-edges, and all edges of a
-            2-D partition with bottom-up levels.
+        in_edges: whether each edge is stored a second time, by its end: a directed graph's in-edges, and in some
+            layouts all edges, for bottom-up levels.
         ordered: whether vertices are numbered by degree.
         kept_edges: number of input edges that are kept as they were read.
         table_bytes: bytes of the tables of ids of all ranks.
         hosts: which ranks are on one host, and so share memory. None for one host.
-        grid: the grid of a 2-D partition; None in ``1d``.
+        layout: how the edges lie on the ranks; None in ``1d``.
     """
     m_local = -(-directed_edges // stripe.p)
     rows, copies = stripe.n_local, 2 if in_edges else 1
     columns = copies * 4 * m_local
     partition = {"row offsets": copies * 8 * (rows + 1), "columns": columns}
-    # An edge takes 16 bytes of ids. The 2-D partition also takes those of both directions, sorted by block.
+    # The ids of an edge.
     edge_bytes = 16
     run = {
         "state": scratch.nbytes(stripe, bottom_up=True),
         "bins": segment.resident_nbytes(stripe, predecessors=True),
     }
-    if grid is not None:
-        partition = grids.nbytes(stripe, grid, m_local, bottom_up=in_edges)
-        edge_bytes = 48
-        run = {
-            "state": grid_scratch.nbytes(stripe, grid, bottom_up=in_edges),
-            "bins": grids.message_nbytes(stripe, grid),
-        }
+    if layout is not None:
+        partition = layout.partition_bytes(stripe, m_local, bottom_up=in_edges)
+        edge_bytes = layout.binned_bytes
+        run = layout.run_bytes(stripe, bottom_up=in_edges)
     if hosts is not None and hosts.count > 1:
-        run["frames"] = _envoy_bytes(stripe, hosts, grid)
+        run["frames"] = _envoy_bytes(stripe, hosts, layout)
     run["levels"] = level_table.nbytes(stripe.n)
     # The rank's int32 distances and predecessors, and int64 predecessors as vertex ids for the client.
     run["labels"] = (4 + 4 + 8) * rows
@@ -272,17 +267,6 @@ def estimate_device_bytes(
         run["validation"] = _validation(stripe)
     share = float(config.get("build.memory-share"))
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
-
-
-def estimate_grid_on_gpu(stripe: Stripe, grid: Grid, directed_edges: int, *, in_edges: bool) -> Estimate:
-    """Estimate the bytes of a rank's GPU memory for a 2-D partition; arguments as of ``estimate_bytes``.
-
-    The partition is built in the memory of the workers, where kept edges stay, and validation is.
-    """
-    run = {**sizes.grid_member(stripe, grid, bottom_up=in_edges), "labels": sizes.labels(stripe)}
-    partition = grids.nbytes(stripe, grid, -(-directed_edges // stripe.p), bottom_up=in_edges)
-    share = float(config.get("build.memory-share"))
-    return Estimate(partition, {}, run, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
 def with_updates(
@@ -408,14 +392,14 @@ def hosts_of(gang: Gang) -> Hosts:
     return Hosts.by_identity([host_of(address) for address in gang.addresses])
 
 
-def _envoy_bytes(stripe: Stripe, hosts: Hosts, grid: Grid | None) -> int:
+def _envoy_bytes(stripe: Stripe, hosts: Hosts, layout: Layout | None) -> int:
     """Return the most bytes that the lowest rank of a host takes for the ranks of other hosts.
 
     They are the bins and slices of those ranks in the host's segment, and a frame to and from each host. Large frames
     are received in the segment, and sent from there.
     """
-    if grid is not None:
-        remote = grids.remote_nbytes(stripe, grid, hosts.of_ranks)
+    if layout is not None:
+        remote = layout.remote_bytes(stripe, hosts.of_ranks)
     else:
         owned = [len(hosts.ranks(host)) for host in range(hosts.count)]
         remote = max(segment.remote_nbytes(stripe, own, predecessors=True) for own in owned)

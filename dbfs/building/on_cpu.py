@@ -3,14 +3,10 @@
 A piece's task reads the piece on the rank that it was dealt to, bins its edges by owner, and delivers the bins: it ends
 when the owners have stored them. So a rank reads as many pieces at once as its worker has threads. An owner makes its
 partition of the bins of all pieces.
-
-Ranks of a 2-D partition bin by rank and adjacency list, and count degrees over columns. Ranks on GPUs copy such
-partitions to their GPUs when they join the gang; the partitions stay on the host as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
@@ -18,20 +14,16 @@ from dbfs.building.memory import (
     Estimate,
     edge_bytes,
     estimate_bytes,
-    estimate_grid_on_gpu,
     hosts_of,
     numbering_bytes,
     require_fit,
-    require_fit_gpus,
 )
 from dbfs.cluster.gang import Ref, TaskGraph
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs_workers.base.text import counted
 from dbfs_workers.building import delivering
 from dbfs_workers.building import on_cpu as tasks
-from dbfs_workers.features.grid.grid import Grid, count_stores, describe
 from dbfs_workers.search.exchange.hosts import Hosts
-from dbfs_workers.search.partition.partition import PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.queries import same_value
 
@@ -62,13 +54,28 @@ class HostBuilder(Builder):
         memory: int | None = None,
         *,
         hosts: Hosts | None = None,
+        ids: DistinctIds | None = None,
+    ) -> Estimate:
+        """See ``Builder``."""
+        return cls.estimate_on_host(edges, stripe, m, options, memory, hosts=hosts, ids=ids)
+
+    @classmethod
+    def estimate_on_host(
+        cls,
+        edges: EdgeList,
+        stripe: Stripe,
+        m: int,
+        options: BuildOptions,
+        memory: int | None = None,
+        *,
+        hosts: Hosts | None = None,
         held: int = 0,
         ids: DistinctIds | None = None,
     ) -> Estimate:
-        """Estimate the bytes of a rank, which may take ``memory`` bytes (None: unknown).
+        """Estimate the bytes of a worker's memory; arguments as of ``estimate``, and:
 
-        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks share
-        memory, ``held`` is the bytes of edges that a rank holds when the build begins, and ``ids`` are those to number.
+        Args:
+            held: bytes of edges that a rank holds when the build begins.
         """
         largest = edges.largest_batch(cls.piece_edges(m, stripe.p), m)
         table_bytes, numbering = 0, dict[str, int]()
@@ -90,7 +97,7 @@ class HostBuilder(Builder):
             kept_edges=m if options.keep_edges else 0,
             table_bytes=table_bytes,
             hosts=hosts,
-            grid=options.grid(stripe.p),
+            layout=options.laid_out(stripe.p),
         )
         if edges.reader_bytes:
             needed.build["reading"] = edges.reader_bytes
@@ -101,7 +108,9 @@ class HostBuilder(Builder):
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = self.options.stripe(n, self.gang.p)
         held, ids = (0, None) if read is None else (read.edge_bytes * -(-m // stripe.p), read.distinct)
-        needed = self.estimate(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), held=held, ids=ids)
+        needed = self.estimate_on_host(
+            self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), held=held, ids=ids
+        )
         # The ids are numbered by now.
         needed = replace(needed, numbering={})
         held += needed.partition.get("ids", 0)
@@ -187,73 +196,8 @@ class HostBuilder(Builder):
                 edges.name,
                 order,
                 self.deadline.remaining,
-                self.options.grid(stripe.p),
+                self.options.laid_out(stripe.p),
             )
             arguments = (dealt.source(index), collections[rank], opened, self.gang.addresses, *options)
             binned[rank].append(graph.add(rank, self._key("bin-edges", index), tasks.bin_piece, *arguments))
         return binned
-
-
-class GridBuilder(HostBuilder):
-    """A build of a 2-D partition in the memory of the workers; arguments as of ``Builder``."""
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the gang's ranks."""
-        found = self.options.grid(self.gang.p)
-        assert found is not None
-        return found
-
-    @property
-    def describe(self) -> Callable[[Any], PartitionInfo]:
-        """See ``Builder``."""
-        return describe
-
-    @staticmethod
-    def stores_twice(edges: EdgeList, options: BuildOptions) -> bool:
-        """See ``HostBuilder``. The reverse of an undirected edge is mostly on another rank."""
-        return options.in_edges or not edges.directed
-
-    def count_stores(self) -> int:
-        """See ``HostBuilder``."""
-        return count_stores(self.grid, bottom_up=self.stores_twice(self.edges, self.options))
-
-    def add_partitions(
-        self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int
-    ) -> list[Ref]:
-        """See ``HostBuilder``."""
-        edges, ordered = self.edges, self.options.order == "degree"
-        blocks = []
-        for rank, collection in enumerate(collections):
-            arguments = (stripe, self.grid, rank, collection, read, ordered, edges.name, m, edges.paired)
-            blocks.append(graph.add(rank, self._key("blocks", rank), tasks.make_blocks, *arguments))
-        partitions = []
-        for rank, own in enumerate(blocks):
-            row = rank // self.grid.columns
-            keys = {peer: self._key("row-degrees", rank, peer) for peer in self.grid.column_of(rank)}
-            degrees = [graph.add(peer, key, tasks.row_degrees, blocks[peer], row) for peer, key in keys.items()]
-            options = (stripe, self.grid, rank, own, degrees, edges.directed)
-            partitions.append(graph.add(rank, self._key("partition", rank), tasks.make_grid_partition, *options))
-        return partitions
-
-
-class GridOnGpuBuilder(GridBuilder):
-    """A build of a 2-D partition whose ranks traverse it on GPUs; arguments as of ``Builder``."""
-
-    @classmethod
-    def estimate_on_gpu(
-        cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, memory: int | None = None
-    ) -> Estimate:
-        """Estimate the bytes of a rank's GPU; arguments as of ``CudaBuilder.estimate``."""
-        stored = m * (2 if edges.symmetrise else 1)
-        grid = options.grid(stripe.p)
-        assert grid is not None
-        needed = estimate_grid_on_gpu(stripe, grid, stored, in_edges=cls.stores_twice(edges, options))
-        return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
-
-    def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:
-        """Raise ``GraphTooLargeError`` if the build won't fit the workers, or the partition the free GPU memory."""
-        super().require_fit(n, m, read)
-        stripe = self.options.stripe(n, self.gang.p)
-        needed = self.estimate_on_gpu(self.edges, stripe, m, self.options)
-        require_fit_gpus(self.gang, stripe, needed, self.edges.name)

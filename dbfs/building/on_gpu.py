@@ -17,9 +17,10 @@ from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_turns, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
-from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs_workers.building import on_gpu as tasks
 from dbfs_workers.building.pieces import GeneratedPiece, Piece
+from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.partition.stripe import Stripe
 
 # A generated piece takes about 100 bytes an edge for a short time. All keys of the rank take 8 bytes a directed edge,
@@ -79,12 +80,17 @@ class CudaBuilder(Builder):
 
     @classmethod
     def estimate(
-        cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, memory: int | None = None
+        cls,
+        edges: EdgeList,
+        stripe: Stripe,
+        m: int,
+        options: BuildOptions,
+        memory: int | None = None,
+        *,
+        hosts: Hosts | None = None,  # noqa: ARG003 - of the host
+        ids: DistinctIds | None = None,  # noqa: ARG003 - of the host
     ) -> Estimate:
-        """Estimate bytes of a rank's GPU in the fewest turns that fit ``memory`` bytes (None: in one turn).
-
-        Arguments as of ``building.build.estimate``; ``m`` counts input edges.
-        """
+        """See ``Builder``: bytes of a rank's GPU in the fewest turns that fit ``memory`` bytes (None: in one turn)."""
         return fewest_turns([cls.in_turns(edges, stripe, m, options, turns) for turns in _TURNS], memory)
 
     @classmethod

@@ -28,7 +28,7 @@ from rich.text import Text
 import dbfs
 from dbfs.base.progress import bar
 from dbfs.base.records import BACKENDS
-from dbfs.building.build import AUTO, LAYOUTS, ORDERS, BuildOptions
+from dbfs.building.build import AUTO, ORDERS
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.corpus import CORPUS, TODLING
@@ -36,6 +36,7 @@ from dbfs.edges.generate.specs import GENERATORS
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, MissingFileError, OutputError
+from dbfs.features.grid.layout import LAYOUTS, BuildOptions
 from dbfs.lab import CHOICES
 from dbfs_workers.base.text import printable
 from dbfs_workers.ids.table import INTEGER, IdType

@@ -7,7 +7,6 @@ from rich.console import Console
 
 import dbfs
 from dbfs.base.units import format_bytes
-from dbfs.building.build import BuildOptions
 from dbfs.cli.common import (
     GRAPH_HELP,
     GraphCommand,
@@ -88,7 +87,7 @@ def estimate(
       dbfs estimate follows.parquet --ranks 4 --vertices 50000000
       dbfs estimate web.txt --ranks 4 --vertices 1000000
     """
-    options = BuildOptions(in_edges, order, room=room, layout=layout, storage=storage)
+    options = dbfs.BuildOptions(in_edges, order, room=room, layout=layout, storage=storage)
     needed = dbfs.estimate(
         edges_of(graph, reading, directed),
         ranks,

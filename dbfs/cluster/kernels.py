@@ -31,6 +31,7 @@ KERNELS: Final = (
     "dbfs_workers.search.cpu.kernels.team_tasks",
     "dbfs_workers.features.grid.kernels.grid",
     "dbfs_workers.features.grid.kernels.team",
+    "dbfs_workers.features.grid.kernels.team_tasks",
     "dbfs_workers.features.batches.kernels.sweeps",
     "dbfs_workers.features.components.kernels.components",
     "dbfs_workers.features.validation.kernels.validation",

@@ -22,8 +22,8 @@ class GraphCounts:
         self.build_seconds = record.build_seconds
         self.backend = formed.backend
         self.exchange = formed.exchange
-        self.layout = record.layout
-        self.grid = record.grid
+        self.layout = record.layout_name
+        self.grid = record.layout
 
     @property
     def record(self) -> GraphRecord:

@@ -119,8 +119,9 @@ def neighbours(graph: StripedGraph, vertex: int) -> NDArray[np.int64]:
     Errors as for ``Graph.neighbors``.
     """
     (position,) = graph.numbering.positions([vertex])
-    # In a 2-D partition several ranks have a part of the vertex's edges.
-    ranks = range(graph.ranks) if graph.record.layout == "2d" else [graph.stripe.owner(position)]
+    # In another layout than 1d, several ranks may have a part of the vertex's edges.
+    layout, owner = graph.record.layout, graph.stripe.owner(position)
+    ranks = [owner] if layout is None else layout.out_holders(owner)
     keys, name = graph.record.partition_keys, graph.record.name
     messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
     with graph.deletions.named():

@@ -230,9 +230,10 @@ class Graph(StripedGraph, Generic[R]):
 
     def __repr__(self) -> str:
         state = " (unloaded)" if self._unloaded else ""
-        grid = "" if self.grid is None else f" in a {self.grid} grid"
+        layout = self.record.layout
+        shape = "" if layout is None else f" in {layout.in_words}"
         return (
             f"<dbfs.Graph {self.name}: {vertices_in_words(self)}, {edges_in_words(self)}, "
-            f"{counted(self.ranks, 'rank')}{grid}, "
+            f"{counted(self.ranks, 'rank')}{shape}, "
             f"{format_bytes(sum(self.nbytes))}{state}>"
         )

@@ -17,7 +17,7 @@ from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
 from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, Formed, GraphRecord
 from dbfs.base.units import format_bytes
-from dbfs.building.build import AUTO, IDS, BuildOptions, build, require_changeable, require_storage
+from dbfs.building.build import AUTO, IDS, BuildOptions, build, choose_layout, require_changeable, require_storage
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, release
@@ -26,7 +26,6 @@ from dbfs.cluster.local import ends_with_process
 from dbfs.edges.edge_list import EdgeList, tell_left_out
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import DbfsError, GraphTooLargeError, InvalidOptionError, MissingFileError
-from dbfs.features.grid.layout import choose_layout
 from dbfs.graph.graph import Graph
 from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
@@ -90,6 +89,7 @@ def load_as(
     layout: str = "1d",
     backend: str = "auto",
     deadline: float | str | None = None,
+    build_options: type[BuildOptions] = BuildOptions,
     added: Sequence[LoadOption] = (),
     progress: ProgressOption[BuildProgress] = None,
 ) -> G:
@@ -98,6 +98,7 @@ def load_as(
     Args:
         made: makes the graph of its record.
         edges: see ``dbfs.load``, as for all other arguments and the errors.
+        build_options: the class of the build's options, with all layouts.
         added: options of features.
     """
     _require_replacement(name, replace)
@@ -112,7 +113,7 @@ def load_as(
         for option in added:
             listed = option.take_edges(listed, shared=client.cluster is None)
         given = "given" if ids == "string" else ids
-        options = BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
+        options = build_options(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
         gang = Gang(client, roster(client, ranks, timeout=deadline))
         chosen = choose_backend(gang, backend)
         options = _laid_out(listed, gang, options, chosen, mutable=mutable)
@@ -141,7 +142,7 @@ def load_as(
                 infos=built.infos,
                 backend=chosen,
                 exchange=config.choice("exchange", EXCHANGES),
-                grid=options.grid(gang.p),
+                layout=options.laid_out(gang.p),
                 created=time.time(),
                 read_seconds=built.read_seconds,
                 build_seconds=built.seconds,

@@ -41,7 +41,7 @@ def traverse(
     ``purpose`` is what is made instead: see ``TraversalSpec``. Other arguments and the errors are as of ``Graph.bfs``.
     """
     require_options(graph, direction, max_depth)
-    runner = engines.choose(graph.engines, engine, graph.record.layout)
+    runner = engines.choose(graph.engines, engine, graph.record.layout_name)
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),

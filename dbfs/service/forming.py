@@ -41,20 +41,20 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
     On CPUs that is shared memory within each host, and streams between hosts. On GPUs it is GPU memory mapped by the
-    peers, else NCCL, else the same as on CPUs, through the host.
+    peers, else NCCL, else the same as on CPUs, through the host. A ``Layout`` may lack some of these.
 
     Raises:
         BackendUnavailableError: the graph is on GPUs, and a worker has no GPU any more.
         ExchangeUnavailableError: the ranks can't exchange as requested.
         GraphTooLargeError: a rank's part does not fit in its GPU.
     """
-    p, wanted = record.stripe.p, record.exchange
+    p, wanted, layout = record.stripe.p, record.exchange, record.layout
     gpus = await require_gpus(record.addresses, call) if record.backend == "cuda" else []
     hosts = Hosts.apart(p)
     if wanted not in ("tcp", "nccl"):
         hosts = Hosts.by_identity(await all_answers(call, record.addresses, itertools.repeat(GetHost())))
-    slower, alone = "", record.layout == "2d" and p == 1
-    for exchange in ("cuda_ipc", "nccl") if gpus and not alone else ():
+    slower, between_gpus = "", ("cuda_ipc", "nccl") if layout is None else layout.between_gpus()
+    for exchange in between_gpus if gpus else ():
         if wanted not in ("auto", exchange):
             continue
         try:
@@ -89,7 +89,7 @@ async def attempt(addresses: Sequence[str], exchange: str, call: WorkerCall) -> 
         infos=(),
         backend="cpu",
         exchange=exchange,
-        grid=None,
+        layout=None,
         created=0.0,
         read_seconds=0.0,
         build_seconds=0.0,
@@ -159,7 +159,7 @@ async def connect(record: GraphRecord, call: WorkerCall) -> None:
 def _lacking(record: GraphRecord, exchange: str, hosts: Hosts, gpus: Sequence[str]) -> str:
     """Return why GPUs can't exchange in a way; an empty string if they may try."""
     # Two kernels that wait for each other can't share a GPU: resident ones, and NCCL's.
-    if (record.layout == "1d" or exchange == "nccl") and (shared := _shared_gpu(record.addresses, gpus)):
+    if (record.layout is None or exchange == "nccl") and (shared := _shared_gpu(record.addresses, gpus)):
         return shared
     if exchange == "cuda_ipc" and hosts.count > 1:
         return f"{record.name} has ranks on several hosts, which map no GPU memory"
@@ -203,7 +203,7 @@ async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCa
             addresses=record.addresses,
             backend=record.backend,
             exchange=exchange,
-            grid=record.grid,
+            layout=record.layout,
             hosts=hosts.of_ranks,
             epoch=epoch,
             mutable=record.mutable,

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches import on_gpu as batch_cuda
+from dbfs_workers.features.batches import operators as batch_operators
 from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
 from dbfs_workers.features.batches.on_gpu import CudaBatch
 from dbfs_workers.features.batches.operators import BatchOperators
@@ -33,13 +34,6 @@ from tests.support.batches import Levels, assert_looks_are_counted, assert_right
 from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
 from tests.support.gang import levels_of
 from tests.support.gpus import on_gpu
-
-
-class EmulatedBatches(EmulatedBackend):
-    """The backend whose phases of batches are emulated."""
-
-    def batch(self, threads: RowThreads) -> BatchOperators:
-        return EmulatedBatch(self.library, self)
 
 
 class EmulatedBatch(CudaBatch):
@@ -63,6 +57,12 @@ class EmulatedSweeps(CudaSweeps):
         return emulated(self._library, "sweeps")
 
 
+def operators_of(backend: Backend) -> BatchOperators:
+    if isinstance(backend, EmulatedBackend):
+        return EmulatedBatch(backend.library, backend)
+    return batch_operators.operators_of(backend, RowThreads(1))
+
+
 def emulated(library: ctypes.PyDLL, kind: str) -> Callable[..., None]:
     """Return what launches the emulated kernels of a kind."""
 
@@ -76,7 +76,7 @@ def emulated(library: ctypes.PyDLL, kind: str) -> Callable[..., None]:
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     if request.param == "gpu":
         return backends.get("cuda")
-    return EmulatedBatches(compiled(tmp_path_factory.mktemp("batch"), "batch"))
+    return EmulatedBackend(compiled(tmp_path_factory.mktemp("batch"), "batch"))
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
         exchange = end if mapped else StagedExchange(end, part.stripe, backend)
 
         def place(part: Partition) -> Placed:
-            operators, zeros = backend.batch(RowThreads(1)), memory.zeros if mapped and part.stripe.p > 1 else xp.zeros
+            operators, zeros = operators_of(backend), memory.zeros if mapped and part.stripe.p > 1 else xp.zeros
             scratch = BatchScratch(part, xp, zeros, in_edges=part.parents is not None, together=True)
             words: BatchWords = OwnWords(scratch)
             if part.stripe.p > 1:
@@ -128,7 +128,7 @@ def test_ranks_that_map_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, direction: str, directed: bool
 ) -> None:
     standin.install(monkeypatch, mapped=True)
-    emulated = EmulatedBatches(compiled(tmp_path, "batch"))
+    emulated = EmulatedBackend(compiled(tmp_path, "batch"))
     levels, sources = levels_on(emulated, mapped=True), list(range(0, 300, 4))
     options: dict[str, Any] = {"directed": directed, "direction": direction, "levels": levels, "backend": "cuda"}
     assert_right(graphs.random(300, 900, 3), sources, p, entries=1024, small_frontiers=True, **options)

@@ -16,6 +16,7 @@ import pytest
 from dbfs_workers.features.grid import on_gpu as grid_cuda
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.grid.on_gpu import CudaGrid
+from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.partition.stripe import Stripe
@@ -33,7 +34,7 @@ class EmulatedPhases(EmulatedBackend):
     def __init__(self, library: ctypes.PyDLL) -> None:
         super().__init__(library)
         self._kernels = {"mark": launcher(library, "mark")}
-        self.grid = EmulatedGrid(library, self)
+        self.operators = EmulatedGrid(library, self)
 
 
 class EmulatedGrid(CudaGrid):
@@ -54,10 +55,14 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return emulated(tmp_path_factory.mktemp("grid")) if request.param == "emulated" else backends.get("cuda")
 
 
+def operators_of(backend: Backend) -> GridOperators | None:
+    return backend.operators if isinstance(backend, EmulatedPhases) else None
+
+
 def check(backend: Backend, p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool) -> None:
     n, src, dst = arrays
     stripe, specs = Stripe(n, p), every_spec(sources)
-    with grids.gang(grids.build(stripe, src, dst, directed=directed), backend) as gang:
+    with grids.gang(grids.build(stripe, src, dst, directed=directed), backend, operators_of(backend)) as gang:
         assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
 
 
@@ -113,7 +118,8 @@ def test_ranks_that_map_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     standin.install(monkeypatch, mapped=True)
     arrays = n, src, dst = graphs.random(n, m, 3)
     stripe, specs = Stripe(n, p), every_spec([n // 3])
-    with grids.gang(grids.build(stripe, src, dst, directed=False), emulated(tmp_path), mapped=True) as gang:
+    backend = emulated(tmp_path)
+    with grids.gang(grids.build(stripe, src, dst, directed=False), backend, backend.operators, mapped=True) as gang:
         for _ in range(2):
             assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
         # The host's bins would answer as well.
@@ -127,7 +133,7 @@ def test_ranks_that_map_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_targets_and_depths(backend: Backend, p: int) -> None:
     n, src, dst = graphs.GRAPHS["cycle"]()
     matrix = oracle.adjacency(n, src, dst, directed=False)
-    with grids.gang(grids.build(Stripe(n, p), src, dst, directed=False), backend) as gang:
+    with grids.gang(grids.build(Stripe(n, p), src, dst, directed=False), backend, operators_of(backend)) as gang:
         for targets, depth in (((0,), 0), ((1, 39), 1), ((7, 36), 7), ((0, 20), None)):
             answer = gang.run(spec(0, targets=targets))[0]
             np.testing.assert_array_equal(answer.distances(gang.stripe), oracle.distances(matrix, [0], depth))

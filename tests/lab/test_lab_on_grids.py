@@ -226,8 +226,9 @@ def test_a_gang_in_a_row_against_scipy(monkeypatch: pytest.MonkeyPatch, ranks: i
     ]
     made = grids.build(stripe, src, dst, directed=directed, grid=Grid(1, ranks))
     # One row has no use for the kernels of a grid.
-    backend: Any = EmulatedBackend(None)  # type: ignore[arg-type]
-    with grids.gang(made, backend, mapped=ranks > 1) as gang:
+    backend, unused = EmulatedBackend(None), object()  # type: ignore[arg-type]
+    operators: Any = unused
+    with grids.gang(made, backend, operators, mapped=ranks > 1) as gang:
         for _ in range(2):
             for each in specs:
                 assert_scipys([each], gang.run(each), arrays, stripe, directed=directed)

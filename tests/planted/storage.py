@@ -59,8 +59,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/features/grid/grid.py",
-        "    return max(stripe.words_local, -(-stripe.n_local // (2 * grid.columns)))",
-        "    return -(-stripe.n_local // (2 * grid.columns))",
+        "        return max(stripe.words_local, -(-stripe.n_local // (2 * self.columns)))",
+        "        return -(-stripe.n_local // (2 * self.columns))",
         ("tests/workers/test_grid_levels.py::test_a_bin_has_room_for_a_bitmap_however_many_columns",),
     ),
     Fault(
@@ -164,14 +164,14 @@ FAULTS = (
     ),
     Fault(
         "dbfs/building/memory.py",
-        '        run["frames"] = _envoy_bytes(stripe, hosts, grid)',
+        '        run["frames"] = _envoy_bytes(stripe, hosts, layout)',
         '        run["frames"] = stream.nbytes(hosts.count - 1)',
         ("tests/test_estimate.py::test_ranks_on_several_hosts_take_memory_for_each_other",),
     ),
     Fault(
-        "dbfs/building/memory.py",
-        "partition = grids.nbytes(stripe, grid, -(-directed_edges // stripe.p), bottom_up=in_edges)\n    share",
-        "partition = grids.nbytes(stripe, grid, -directed_edges // stripe.p, bottom_up=in_edges)\n    share",
+        "dbfs/features/grid/building.py",
+        "partition = grid.partition_bytes(stripe, -(-directed_edges // stripe.p), bottom_up=in_edges)\n    share",
+        "partition = grid.partition_bytes(stripe, -directed_edges // stripe.p, bottom_up=in_edges)\n    share",
         ("tests/test_estimate.py::test_a_grid_on_gpus_has_the_partition_of_a_grid_on_cpus",),
     ),
     Fault(

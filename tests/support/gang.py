@@ -66,7 +66,7 @@ class Worker:
         from dbfs_workers.base.team import Team
         from dbfs_workers.search import backends
         from dbfs_workers.search.cpu import team_calls as cpu_team_calls
-        from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
+        from dbfs_workers.search.cpu.kernels.team_tasks import TASKS
         from dbfs_workers.search.exchange.staged import StagedExchange
         from dbfs_workers.search.partition.scratch import Scratch
         from dbfs_workers.search.partition.shared_rows import share
@@ -77,7 +77,7 @@ class Worker:
         if team and self.team is None:
             # The threads share all levels, however small.
             cpu_team_calls.LEAST_EDGES = cpu_team_calls.LEAST_ROWS = cpu_team_calls.LEAST_ENTRIES = 1  # type: ignore[misc]
-            self.team = Team(team, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
+            self.team = Team(team, TASKS)
         self.scratch = Scratch(partition, self.backend.xp)
         self.scratch.team = self.team
         self.end = StagedExchange(self.exchange, partition.stripe, self.backend) if staged else self.exchange

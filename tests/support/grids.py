@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.building.edge_bins import BinStore
-from dbfs_workers.features.grid.building import bin_blocks, build_blocks, row_degrees
+from dbfs_workers.features.grid.building import bin_blocks, build_blocks
 from dbfs_workers.features.grid.exchange import GridExchange
 from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
-from dbfs_workers.features.grid.grid import Grid, GridPartition, bin_entries, count_stores
+from dbfs_workers.features.grid.grid import Grid, GridPartition
+from dbfs_workers.features.grid.kernels.team_tasks import TASKS
 from dbfs_workers.features.grid.levels import GridLevels, engine_fold
+from dbfs_workers.features.grid.operators import GridOperators, operators_of
 from dbfs_workers.features.grid.scratch import GridScratch
+from dbfs_workers.features.grid.tasks import row_degrees
 from dbfs_workers.features.lab.on_grids import fold_of
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.levels import loop
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
@@ -52,7 +54,7 @@ def build(
     pieces = zip(np.array_split(src, cuts), np.array_split(dst, cuts), strict=True)
     options: dict[str, Any] = {"symmetrise": not directed, "bottom_up": bottom_up, "name": "test"}
     bins = [bin_blocks(*piece, stripe, grid, **options) for piece in pieces]
-    stores = count_stores(grid, bottom_up=bottom_up)
+    stores = grid.count_stores(bottom_up=bottom_up)
     blocks = []
     for rank in range(stripe.p):
         collected = [BinStore.of(stripe, (piece[rank][store] for piece in bins)) for store in range(stores)]
@@ -77,16 +79,25 @@ class GridGang:
     """
 
     def __init__(
-        self, partitions: Sequence[GridPartition], backend: Backend, *, mapped: bool, by_nccl: bool, threads: int
+        self,
+        partitions: Sequence[GridPartition],
+        backend: Backend,
+        operators: GridOperators,
+        *,
+        mapped: bool,
+        by_nccl: bool,
+        threads: int,
     ) -> None:
         self.stripe = stripe = partitions[0].stripe
         self.pool = ThreadPoolExecutor(stripe.p)
         self.network, self.messenger = Network(), Messenger()
-        entries = bin_entries(stripe, partitions[0].grid)
+        entries = partitions[0].grid.bin_entries(stripe)
         self.carriers: list[Any] = [] if by_nccl else shared_memory(stripe, "grid", entries)
-        self.exchanges: list[GridExchange] = [GridExchange(carrier, stripe, backend) for carrier in self.carriers]
+        self.exchanges: list[GridExchange] = [
+            GridExchange(carrier, stripe, backend, operators) for carrier in self.carriers
+        ]
         if mapped:
-            mapping = [MappedGridExchange(carrier, stripe, backend, "grid") for carrier in self.carriers]
+            mapping = [MappedGridExchange(carrier, stripe, backend, operators, "grid") for carrier in self.carriers]
             connect(mapping)
             self.exchanges = [*mapping]
         if by_nccl:
@@ -96,13 +107,10 @@ class GridGang:
                 carrier = NcclExchange(stripe, rank, self.messenger.send, library, entries)
                 carrier.allocate(NumpyMessages(stripe, rank, stream))
                 self.carriers.append(carrier)
-                self.exchanges.append(NcclGridExchange(carrier, stripe, backend))
+                self.exchanges.append(NcclGridExchange(carrier, stripe, backend, operators))
             self.messenger.ends = dict(enumerate(self.carriers))
             self.connect_by_nccl()
-        self.teams = [
-            Team(threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end) if threads > 1 else None
-            for _ in partitions
-        ]
+        self.teams = [Team(threads, TASKS) if threads > 1 else None for _ in partitions]
         self.scratches = [
             GridScratch(partition, LabelPool(stripe.n_local, 0) if backend.xp is np else None, backend.xp)
             for partition in partitions
@@ -142,6 +150,7 @@ class GridGang:
 def gang(
     partitions: Sequence[GridPartition],
     backend: Backend | None = None,
+    operators: GridOperators | None = None,
     *,
     mapped: bool = False,
     by_nccl: bool = False,
@@ -149,11 +158,14 @@ def gang(
 ) -> Iterator[GridGang]:
     """Start the ranks of a graph, by default on the CPU, and close their exchange in the end.
 
-    ``mapped`` says whether they map each other's messages, which processes with a GPU can, and stand-ins; ``by_nccl``
-    whether a stand-in for NCCL has the messages. ``threads`` of a rank share its large levels.
+    ``operators`` are the backend's, if left out. ``mapped`` says whether they map each other's messages, which
+    processes with a GPU can, and stand-ins; ``by_nccl`` whether a stand-in for NCCL has the messages. ``threads`` of a
+    rank share its large levels.
     """
     chosen = backend or backends.get("cpu")
-    ranks = GridGang(partitions, chosen, mapped=mapped, by_nccl=by_nccl, threads=threads)
+    ranks = GridGang(
+        partitions, chosen, operators or operators_of(chosen), mapped=mapped, by_nccl=by_nccl, threads=threads
+    )
     try:
         yield ranks
     finally:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbfs_workers.features.grid import building as grid_building
+from dbfs_workers.features.saved import joining
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, partitions
 from tests.support.graphs import random
@@ -22,10 +22,10 @@ def test_joined_partitions_are_the_built_ones(p: int, directed: bool, hub_first:
     built = partitions.build(stripe, src, dst, directed=directed, in_edges=directed, hub_first=hub_first)
     grid = blocks[0].grid
     for rank, expected in enumerate(built):
-        out = [grid_building.out_part(blocks[peer], rank) for peer in grid.column_of(rank)]
-        into = [grid_building.in_part(blocks[peer], rank) for peer in grid.row_of(rank)] if directed else None
+        out = [grid.out_part(blocks[peer], rank) for peer in grid.out_holders(rank)]
+        into = [grid.in_part(blocks[peer], rank) for peer in grid.in_holders(rank)] if directed else None
         options = {"input_edges": src.size, "directed": directed, "hub_first": hub_first}
-        joined = grid_building.join(stripe, rank, out, into, **options)
+        joined = joining.join(stripe, rank, out, into, **options)
         pairs = [(joined.row_offsets, expected.row_offsets), (joined.columns, expected.columns)]
         if directed:
             assert joined.in_edges is not None
@@ -35,4 +35,4 @@ def test_joined_partitions_are_the_built_ones(p: int, directed: bool, hub_first:
         for found, wanted in pairs:
             np.testing.assert_array_equal(found, wanted)
         assert (joined.self_loops, joined.duplicates) == (expected.self_loops, expected.duplicates)
-        assert joined.nbytes <= grid_building.nbytes(out, into)
+        assert joined.nbytes <= joining.nbytes(out, into)

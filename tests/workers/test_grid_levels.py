@@ -14,7 +14,7 @@ from dbfs_workers.base.errors import InvalidOptionError, InvalidVertexError, Run
 from dbfs_workers.base.spec import DIRECTIONS
 from dbfs_workers.features.grid import scratch as grid_scratch
 from dbfs_workers.features.grid.building import bin_blocks
-from dbfs_workers.features.grid.grid import Grid, bin_entries, message_nbytes, nbytes, remote_nbytes
+from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.grid.levels import GridLevels
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels import loop
@@ -209,12 +209,12 @@ def test_memory_for_bitmaps_and_lists_falls_with_the_square_root_of_the_ranks() 
 
 def test_the_bytes_of_messages_are_those_of_bins_that_are_used() -> None:
     stripe, grid = Stripe(2**20, 4), Grid.of(4)
-    bitmap, parents = 4 * stripe.words_local, 4 * bin_entries(stripe, grid)
-    assert message_nbytes(stripe, grid) == 2 * (bitmap + parents)
+    bitmap, parents = 4 * stripe.words_local, 4 * grid.bin_entries(stripe)
+    assert grid.run_bytes(stripe, bottom_up=True)["bins"] == 2 * (bitmap + parents)
     # By either parity: a bitmap of each rank below, or above, for each rank of the host.
-    assert remote_nbytes(stripe, grid, (0, 0, 1, 1)) == 2 * 2 * bitmap
-    assert remote_nbytes(stripe, grid, (0, 1, 0, 1)) == 2 * 2 * parents
-    assert remote_nbytes(stripe, grid, (0, 1, 1, 1)) == 2 * (bitmap + parents)
+    assert grid.remote_bytes(stripe, (0, 0, 1, 1)) == 2 * 2 * bitmap
+    assert grid.remote_bytes(stripe, (0, 1, 0, 1)) == 2 * 2 * parents
+    assert grid.remote_bytes(stripe, (0, 1, 1, 1)) == 2 * (bitmap + parents)
 
 
 @pytest.mark.parametrize("largest", [1, 1000, 33_000])
@@ -232,7 +232,7 @@ def test_the_estimate_of_a_partition_is_its_bytes() -> None:
     n, src, dst = graphs.random(5000, 40_000, 2)
     for p in (1, 6, 16):
         for partition in grids.build(Stripe(n, p), src, dst, directed=False):
-            needed = nbytes(partition.stripe, partition.grid, partition.m_local, bottom_up=True)
+            needed = partition.grid.partition_bytes(partition.stripe, partition.m_local, bottom_up=True)
             assert partition.nbytes == sum(needed.values())
 
 
@@ -240,5 +240,5 @@ def test_the_estimate_of_a_partition_is_its_bytes() -> None:
 def test_a_bin_has_room_for_a_bitmap_however_many_columns(p: int) -> None:
     stripe = Stripe(1_000_000, p)
     for grid in Grid.shapes(p):
-        assert bin_entries(stripe, grid) >= stripe.words_local
-        assert bin_entries(stripe, grid) * 2 * grid.columns >= stripe.n_local
+        assert grid.bin_entries(stripe) >= stripe.words_local
+        assert grid.bin_entries(stripe) * 2 * grid.columns >= stripe.n_local

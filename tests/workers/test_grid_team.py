@@ -7,32 +7,30 @@ import pytest
 
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.grid import team as grid_team
+from dbfs_workers.features.grid.kernels.team_tasks import TASKS
 from dbfs_workers.features.grid.scratch import GridScratch
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu import team_calls as cpu_team_calls
-from dbfs_workers.search.cpu.kernels import team_tasks as tasks
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids
 from tests.support.answers import assert_scipys, every_spec
 
-SHARED = {tasks.GRID_EXPAND, tasks.GRID_SEARCH, tasks.GRID_CONTRACT}
-
 
 @pytest.fixture
-def kinds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def kinds(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     """Have the threads share all levels, however small; return the kinds of the tasks, as they come."""
     for size in ("LEAST_ROWS", "LEAST_EDGES", "LEAST_ENTRIES"):
         monkeypatch.setattr(cpu_team_calls, size, 1)
-    seen: list[int] = []
-    original = tasks.lead
-    monkeypatch.setattr(tasks, "lead", lambda *task: seen.append(task[-1]) or original(*task))
+    seen: list[type] = []
+    original = cpu_team_calls.run
+    monkeypatch.setattr(cpu_team_calls, "run", lambda team, task: seen.append(type(task)) or original(team, task))
     return seen
 
 
 @pytest.fixture(scope="module")
 def team() -> Iterator[Team]:
-    team = Team(3, tasks.serve, tasks.end)
+    team = Team(3, TASKS)
     yield team
     team.close()
 
@@ -42,7 +40,7 @@ def team() -> Iterator[Team]:
 @pytest.mark.parametrize("threads", [2, 4])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 @pytest.mark.parametrize("name", ["hub", "dense random", "isolated vertices", "larger random"])
-def test_labels_are_scipys(kinds: list[int], name: str, directed: bool, threads: int, p: int) -> None:
+def test_labels_are_scipys(kinds: list[type], name: str, directed: bool, threads: int, p: int) -> None:
     """Every direction, with and without predecessors."""
     arrays = graphs.random(5000, 60_000, 7) if name == "larger random" else graphs.GRAPHS[name]()
     n, src, dst = arrays
@@ -50,7 +48,7 @@ def test_labels_are_scipys(kinds: list[int], name: str, directed: bool, threads:
     stripe, specs = Stripe(n, p), every_spec([0, 10])
     with grids.gang(grids.build(stripe, src, dst, directed=directed), threads=threads) as gang:
         assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
-    assert set(kinds) == SHARED
+    assert set(kinds) == set(TASKS.kinds)
 
 
 def test_every_vertex_is_found_once_where_lists_are_full(team: Team) -> None:
@@ -100,7 +98,7 @@ def test_every_entry_is_contracted_once(team: Team) -> None:
 
 
 def test_small_levels_stay_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "lead", lambda *task: pytest.fail(f"task {task[-1]}"))
+    monkeypatch.setattr(cpu_team_calls, "run", lambda _, task: pytest.fail(f"task {task}"))
     n, src, dst = graphs.GRAPHS["dense random"]()
     specs = every_spec([3])
     with grids.gang(grids.build(Stripe(n, 2), src, dst, directed=False), backends.get("cpu"), threads=2) as gang:

@@ -2,15 +2,18 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dbfs
 from dbfs_workers.base.team import Team
+from dbfs_workers.features.grid.kernels.team import GridContraction, GridExpansion, GridSearch
 from dbfs_workers.search.cpu import team as cpu_team
 from dbfs_workers.search.cpu import team_calls as cpu_team_calls
-from dbfs_workers.search.cpu.kernels import team_tasks as tasks
+from dbfs_workers.search.cpu.kernels.team import Expansion, Search
+from dbfs_workers.search.cpu.kernels.team_tasks import TASKS
 from dbfs_workers.search.partition.labels import RankLabels
 from tests.support import graphs, oracle
 
@@ -22,7 +25,7 @@ def helpers() -> set[threading.Thread]:
 def test_every_entry_of_a_bin_is_contracted_once() -> None:
     rows = np.random.default_rng(3).integers(0, 1 << 16, 1 << 18).astype(np.uint32)
     distinct = np.unique(rows)
-    team = Team(3, tasks.serve, tasks.end)
+    team = Team(3, TASKS)
     try:
         for room in (1 << 16, distinct.size):
             # With as many places as vertices, threads find the list full, and leave entries over.
@@ -37,7 +40,7 @@ def test_every_entry_of_a_bin_is_contracted_once() -> None:
 
 
 def test_a_task_ends_without_the_helpers_that_never_come() -> None:
-    team = Team(3, lambda *_: None, tasks.end)
+    team = Team(3, replace(TASKS, serve=lambda *_: None))
     labels, found = RankLabels(np.full(64, -1, np.int32), None), np.zeros(64, np.uint32)
     rows = np.arange(0, 64, 2, dtype=np.uint32)
     assert cpu_team.contract(team, rows, None, np.zeros(2, np.uint32), 7, labels, found) == rows.size
@@ -46,7 +49,7 @@ def test_a_task_ends_without_the_helpers_that_never_come() -> None:
 
 def test_short_tasks_one_after_another_are_done_once() -> None:
     """Helpers join some tasks, come late to others, and may still be at work when the leader has finished its part."""
-    team = Team(4, tasks.serve, tasks.end)
+    team = Team(4, TASKS)
     try:
         for size in np.random.default_rng(6).integers(1, 2000, 3000).tolist():
             rows = np.arange(size, dtype=np.uint32)
@@ -61,10 +64,10 @@ def test_short_tasks_one_after_another_are_done_once() -> None:
 def test_a_team_that_is_closed_or_forgotten_ends_its_threads() -> None:
     # Helpers of earlier tests may be about to end.
     before = helpers()
-    team = Team(3, tasks.serve, tasks.end)
+    team = Team(3, TASKS)
     assert len(helpers() - before) == 2
     team.close()
-    forgotten = Team(2, tasks.serve, tasks.end)
+    forgotten = Team(2, TASKS)
     del forgotten
     end = time.monotonic() + 60
     while helpers() - before and time.monotonic() < end:
@@ -82,9 +85,9 @@ def test_labels_of_workers_with_threads_are_scipys(
     monkeypatch.setattr(cpu_team_calls, "LEAST_ROWS", 1)
     monkeypatch.setattr(cpu_team_calls, "LEAST_EDGES", 1)
     monkeypatch.setattr(cpu_team_calls, "LEAST_ENTRIES", 1)
-    shared: list[int] = []
-    original = tasks.lead
-    monkeypatch.setattr(tasks, "lead", lambda *task: shared.append(task[-1]) or original(*task))
+    shared: list[type] = []
+    original = cpu_team_calls.run
+    monkeypatch.setattr(cpu_team_calls, "run", lambda team, task: shared.append(type(task)) or original(team, task))
     arrays = [graphs.GRAPHS[name]() for name in ("hub", "dense random", "isolated vertices")]
     with dbfs.connect(
         n_workers=ranks, threads_per_worker=3, backend="cpu", dashboard_address=None, processes=False
@@ -99,5 +102,5 @@ def test_labels_of_workers_with_threads_are_scipys(
                     np.testing.assert_array_equal(result.distances(), expected)
                     oracle.assert_valid_parents(matrix, expected, result.predecessors(), [10])
                     assert result.reached == (expected >= 0).sum()
-    by_layout = {"1d": {tasks.EXPAND, tasks.SEARCH}, "2d": {tasks.GRID_EXPAND, tasks.GRID_SEARCH, tasks.GRID_CONTRACT}}
+    by_layout = {"1d": {Expansion, Search}, "2d": {GridExpansion, GridSearch, GridContraction}}
     assert set(shared) >= by_layout[layout]

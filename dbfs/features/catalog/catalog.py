@@ -25,7 +25,7 @@ import yaml
 from dbfs import config
 from dbfs.base.records import BACKENDS
 from dbfs.base.units import format_seconds
-from dbfs.building.build import AUTO, IDS, LAYOUTS, ORDERS
+from dbfs.building.build import AUTO, IDS, ORDERS
 from dbfs.cluster.deadline import limit
 from dbfs.cluster.gang import joined_workers
 from dbfs.edges.readers import from_file
@@ -41,6 +41,7 @@ from dbfs.errors import (
     SchedulerLostError,
     UnreadableFileError,
 )
+from dbfs.features.grid.layout import LAYOUTS, BuildOptions
 from dbfs.features.saved.edges import Mapped, SavedEdges
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import Made, load_as, open_as
@@ -223,7 +224,16 @@ def _attempt(entry: Entry, client: distributed.Client, seconds: float, made: Mad
         options = dict(entry.options) | {"ranks": entry.ranks, "replace": "first" if lost else False}
         added = [Mapped(options.pop("mapped", None))]
         with limit(seconds):
-            graph = load_as(made, entry.edges, client=client, name=entry.name, deadline=seconds, added=added, **options)
+            graph = load_as(
+                made,
+                entry.edges,
+                client=client,
+                name=entry.name,
+                deadline=seconds,
+                build_options=BuildOptions,
+                added=added,
+                **options,
+            )
     except NameTakenError as error:
         # Another client builds the graph, or has a graph without a name that is listed under this one.
         return Step(entry.name, WAITS, f"waits: {error}")

@@ -18,19 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from dbfs import config
 from dbfs.base.records import EXCHANGES
-from dbfs.building.builder import BuildOptions
+from dbfs.building.builder import AUTO, STRIPES, LayoutChoice, Layouts
+from dbfs.building.builder import BuildOptions as CoreOptions
 from dbfs.building.built_before import BuiltBefore
-from dbfs.building.memory import hosts_of
-from dbfs.building.on_cpu import GridBuilder, HostBuilder
-from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
-from dbfs.errors import GraphTooLargeError
+from dbfs.errors import InvalidOptionError
+from dbfs.features.grid.building import GridBuilder, GridOnGpuBuilder, grid_of, is_shape
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.search.exchange.hosts import Hosts
+
+LAYOUTS = (STRIPES, Grid.name)
 
 # Roads have 2.4 edges a vertex, meshes 4 to 6, Kronecker graphs 32.
 _LEAST_DEGREE = 8.0
@@ -43,19 +43,6 @@ _SEARCHED_SHARE = 0.08
 _CROSSING, _BYTE, _EDGE = 1.2e-4, 0.8e-9, 0.8e-9
 # The model's median error is 22 % on the points that it was fitted to.
 _LARGEST_SHARE = 0.75
-
-
-@dataclass(frozen=True)
-class LayoutChoice:
-    """What ``layout="auto"`` takes.
-
-    Attributes:
-        layout: ``1d`` or ``2d``.
-        why: the reason, a clause.
-    """
-
-    layout: str
-    why: str
 
 
 def traversal_seconds(n: int, directed_edges: int, hosts: Hosts, *, bottom_up: bool) -> dict[str, float]:
@@ -126,28 +113,7 @@ def fitting_layout(faster: LayoutChoice, fits: Callable[[str], bool]) -> LayoutC
     return LayoutChoice(other, f"{first[0]}-D does not fit the workers' memory, and {other[0]}-D does")
 
 
-def choose_layout(edges: EdgeList, gang: Gang, options: BuildOptions, backend: str, *, mutable: bool) -> LayoutChoice:
-    """Return the layout that ``layout="auto"`` takes for a gang's workers."""
-    settled = settled_layout(edges, backend, mutable=mutable)
-    if settled is not None:
-        return settled
-    n, m = edges.n, edges.m
-    assert n is not None
-    assert m is not None
-
-    def fits(layout: str) -> bool:
-        builder = GridBuilder if layout == "2d" else HostBuilder
-        try:
-            builder(edges, gang, replace(options, layout=layout)).require_fit(n, m)
-        except GraphTooLargeError:
-            return False
-        return True
-
-    bottom_up = has_bottom_up(edges, options)
-    return fitting_layout(faster_layout(n, count_stored(edges, m), hosts_of(gang), bottom_up=bottom_up), fits)
-
-
-def has_bottom_up(edges: EdgeList, options: BuildOptions) -> bool:
+def has_bottom_up(edges: EdgeList, options: CoreOptions) -> bool:
     """Return whether a graph built with these options has bottom-up levels."""
     return options.in_edges or not edges.directed
 
@@ -155,3 +121,48 @@ def has_bottom_up(edges: EdgeList, options: BuildOptions) -> bool:
 def count_stored(edges: EdgeList, m: int) -> int:
     """Return the directed edges of ``m`` input edges."""
     return m * (2 if edges.symmetrise else 1)
+
+
+class Grids(Layouts):
+    """Grids of ranks: ``2d``, or one by its rows and columns."""
+
+    def require(self, name: str) -> None:
+        """See ``Layouts``."""
+        if name not in (*LAYOUTS, AUTO) and not is_shape(name):
+            raise InvalidOptionError(
+                f"unknown layout {name!r}; choose one of {', '.join((*LAYOUTS, AUTO))}, or the rows and columns of a "
+                "grid, such as 2d:1x4"
+            )
+
+    def of(self, name: str, p: int) -> Grid:
+        """See ``Layouts``."""
+        return grid_of(name, p)
+
+    def builder(self, backend: str) -> type[GridBuilder]:
+        """See ``Layouts``."""
+        return GridOnGpuBuilder if backend == "cuda" else GridBuilder
+
+    def choose(
+        self,
+        edges: EdgeList,
+        options: CoreOptions,
+        backend: str,
+        hosts: Hosts,
+        fits: Callable[[str], bool],
+        *,
+        mutable: bool,
+    ) -> LayoutChoice:
+        """See ``Layouts``."""
+        settled = settled_layout(edges, backend, mutable=mutable)
+        if settled is not None:
+            return settled
+        n, m = edges.n, edges.m
+        assert n is not None
+        assert m is not None
+        bottom_up = has_bottom_up(edges, options)
+        return fitting_layout(faster_layout(n, count_stored(edges, m), hosts, bottom_up=bottom_up), fits)
+
+
+class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
+    __doc__ = CoreOptions.__doc__
+    layouts = Grids()

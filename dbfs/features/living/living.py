@@ -280,8 +280,9 @@ class Updates:
         record = self._record
         if kind != "thaw":
             require_mutable(record)
-        elif record.layout == "2d":
-            raise InvalidOptionError(f"{record.name} is loaded with layout='2d', whose blocks have no pages")
+        elif record.layout is not None:
+            name = record.layout.name
+            raise InvalidOptionError(f"{record.name} is loaded with layout={name!r}, whose blocks have no pages")
         elif record.input_edge_keys:
             raise InvalidOptionError(f"{record.name} keeps the edges as they were read, which updates leave behind")
 

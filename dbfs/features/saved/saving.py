@@ -10,7 +10,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace as replaced
 from importlib.metadata import version
@@ -171,17 +171,14 @@ def _write(
 
 
 def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
-    """Return the 1-D partitions by rank; of a graph in a 2-D partition, add the tasks that join them."""
-    found, grid = [Ref(key) for key in record.partition_keys], record.grid
-    if grid is None:
+    """Return the 1-D partitions by rank; of a graph in another layout, add the tasks that join them."""
+    found, layout = [Ref(key) for key in record.partition_keys], record.layout
+    if layout is None:
         return found
-    # Loads Numba.
-    from dbfs_workers.features.grid import building as grid_building
-
     stripe, ordered = record.stripe, record.order_key is not None
     in_edges = _has_in_edges(record)
 
-    def parts(function: Callable[..., Any], what: str, peers: range, owner: int) -> list[Ref]:
+    def parts(function: Callable[..., Any], what: str, peers: Sequence[int], owner: int) -> list[Ref]:
         return [
             plan.add(peer, (f"save-{what}-{token}", owner * stripe.p + peer), function, found[peer], owner)
             for peer in peers
@@ -189,8 +186,8 @@ def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> 
 
     joined = []
     for rank in range(stripe.p):
-        out = parts(grid_building.out_part, "out", grid.column_of(rank), rank)
-        into = parts(grid_building.in_part, "in", grid.row_of(rank), rank) if in_edges else None
+        out = parts(layout.out_part, "out", layout.out_holders(rank), rank)
+        into = parts(layout.in_part, "in", layout.in_holders(rank), rank) if in_edges else None
         options = (record.infos[0].input_edges, record.directed, ordered, share, record.name)
         joined.append(plan.add(rank, (f"save-join-{token}", rank), tasks.join_parts, stripe, rank, out, into, *options))
     return joined

@@ -58,9 +58,6 @@ NUMBERING: Final = {
 BATCHES: Final = ("dbfs_workers.features.batches.kernels.batch", "dbfs_workers.features.batches.kernels.sweeps")
 """Kernels of batches."""
 
-GRID: Final = ("dbfs_workers.features.grid.kernels.grid", "dbfs_workers.features.grid.kernels.team")
-"""Kernels of the layout 2d."""
-
 UPDATING: Final = (
     "dbfs_workers.features.living.kernels.pages",
     "dbfs_workers.features.living.kernels.repair",
@@ -118,20 +115,18 @@ TEAM: Final = Optional("dbfs_workers.search.cpu.kernels.team", "dbfs_workers.sea
 """Kernels by which several threads share a rank's work."""
 
 
-def needed(p: int, *, hosts: int = 1, grid: bool = False, mutable: bool = False) -> tuple[str, ...]:
+def needed(p: int, *, hosts: int = 1, mutable: bool = False) -> tuple[str, ...]:
     """Return the kernels without which a rank can't traverse a graph on the CPU.
 
     Args:
         p: ranks of the gang.
         hosts: hosts of the gang.
-        grid: whether the layout is 2d.
         mutable: whether updates may change the graph.
     """
     return (
         *TRAVERSING,
         *(BARRIER if p > 1 else ()),
         *(ACROSS_HOSTS if hosts > 1 else ()),
-        *(GRID if grid else ()),
         *(UPDATING if mutable else ()),
     )
 

@@ -70,6 +70,8 @@ def _fits(value: Any, hint: Any) -> bool:
     kind = _class_of(origin or hint)
     if not isinstance(value, kind):
         return False
+    # A value may be of a class that derives from the field's.
+    kind = kind if dataclasses.is_dataclass(kind) else type(value)
     return not dataclasses.is_dataclass(kind) or _fields_fit(value, kind)
 
 

@@ -2,13 +2,14 @@
 
 The work is a kernel that runs on all threads at once. A thread that begins a call from Python needs the GIL: with 16
 threads, one after another, that took 1.5 ms. So the helpers wait inside a kernel, which does the work without a
-return to Python: see ``backends.cpu_team_task_kernels``.
+return to Python: see ``search.cpu.kernels.team_tasks``.
 """
 
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,23 +39,47 @@ class Helper(Protocol):
         """Take part in tasks as one of the threads."""
 
 
+class Leader(Protocol):
+    """The kernel in which the calling thread runs a task, until all that joined have finished."""
+
+    def __call__(
+        self, control: NDArray[np.int64], task: NDArray[np.int64], results: NDArray[np.int64], kind: int
+    ) -> None:
+        """Run the task of a kind."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The kernels by which a team shares tasks of some kinds.
+
+    Attributes:
+        serve, lead: see ``Helper`` and ``Leader``.
+        end: ends the helpers, given ``control``.
+        kinds: the number of each kind of task, by the class of its fields.
+    """
+
+    serve: Helper
+    lead: Leader
+    end: Callable[[NDArray[np.int64]], None]
+    kinds: Mapping[type[NamedTuple], int]
+
+
 class Team:
     """Some threads, the calling one included. ``close`` ends the others.
 
     Args:
         threads: number of threads, at least 2.
-        serve: see ``Helper``.
-        end: ends the helpers, given ``control``.
+        tasks: what the threads can share.
 
     Attributes:
-        threads: see above.
+        threads, tasks: see above.
         control: see above.
         task: int64[TASK], the task's fields.
         results: int64[threads * RESULTS], what the kernel returned, by thread.
     """
 
-    def __init__(self, threads: int, serve: Helper, end: Callable[[NDArray[np.int64]], None]) -> None:
-        self.threads = threads
+    def __init__(self, threads: int, tasks: Tasks) -> None:
+        self.threads, self.tasks = threads, tasks
         self.control = np.zeros(CONTROL, np.int64)
         self.control[TIMEOUT] = 1
         self.task = np.zeros(TASK, np.int64)
@@ -62,8 +87,8 @@ class Team:
         for thread in range(1, threads):
             # The helpers hold the arrays, not the team: so a forgotten team ends its helpers too.
             arguments = (self.control, self.task, self.results, thread)
-            threading.Thread(target=serve, args=arguments, name=f"dbfs-team-{thread}", daemon=True).start()
-        self._end = weakref.finalize(self, end, self.control)
+            threading.Thread(target=tasks.serve, args=arguments, name=f"dbfs-team-{thread}", daemon=True).start()
+        self._end = weakref.finalize(self, tasks.end, self.control)
 
     def close(self) -> None:
         """End the helpers."""

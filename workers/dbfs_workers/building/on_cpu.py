@@ -18,9 +18,9 @@ from dbfs_workers.base.errors import FormatError
 from dbfs_workers.base.text import counted
 from dbfs_workers.building import degree_order as ordering
 from dbfs_workers.building.delivering import Bins, Collection, deliver
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import Edges, IdEdges, Piece, batches_of, check_ids
-from dbfs_workers.building.symmetry import MODULUS, imbalance
-from dbfs_workers.features.grid.grid import Blocks, Grid, GridPartition, count_stores
+from dbfs_workers.building.symmetry import imbalance
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import InputEdges, Partition
@@ -87,7 +87,7 @@ def bin_piece(
     name: str,
     order: DegreeOrder | None,
     timeout: float,
-    grid: Grid | None = None,
+    layout: Layout | None = None,
 ) -> int:
     """Bin a piece's edges, reading the piece if needed, and deliver the bins; return the number of edges read.
 
@@ -98,13 +98,12 @@ def bin_piece(
         collection: this rank's collection; a second store takes the reversed edges.
         addresses: the workers' addresses, by rank. All of them have opened their collections.
         timeout: seconds that the delivery may take.
-        grid: the grid of a 2-D partition.
+        layout: how the edges lie on the ranks; None in ``1d``.
         stripe, symmetrise, name: see ``building.bin_edges``.
 
     Errors as for ``building.bin_edges`` and ``delivering.deliver``.
     """
     from dbfs_workers.building.partitions import bin_edges
-    from dbfs_workers.features.grid.building import bin_blocks
 
     count = 0
     bins: Sequence[Bins]
@@ -113,9 +112,8 @@ def bin_piece(
             count += src.size
             if order is not None:
                 src, dst = order.relabel(src, dst)
-            if grid is not None:
-                bottom_up = len(collection.stores) > count_stores(grid, bottom_up=False)
-                bins = bin_blocks(src, dst, stripe, grid, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
+            if layout is not None:
+                bins = layout.bins(src, dst, stripe, len(collection.stores), symmetrise=symmetrise, name=name)
             else:
                 ways = [(src, dst), (dst, src)][: len(collection.stores)]
                 binned = [bin_edges(*ends, stripe, symmetrise=symmetrise, name=name) for ends in ways]
@@ -200,44 +198,3 @@ def _narrowed(src: NDArray[np.int64], dst: NDArray[np.int64]) -> Edges | InputEd
 def _int64(edges: Edges | IdEdges | InputEdges) -> Edges:
     src, dst = edges
     return src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
-
-
-def make_blocks(
-    stripe: Stripe,
-    grid: Grid,
-    rank: int,
-    collection: Collection,
-    read: list[int],
-    hub_first: bool,
-    name: str,
-    m: int,
-    paired: bool,
-) -> Blocks:
-    """Return the rank's blocks, made of the bins that the rank collected; see ``make_partition``."""
-    from dbfs_workers.features.grid.building import build_blocks
-
-    try:
-        require_promised(read, m, name)
-        threads = distributed.get_worker().state.nthreads
-        blocks = build_blocks(
-            stripe, grid, rank, collection.stores, input_edges=sum(read), hub_first=hub_first, threads=threads
-        )
-        owners = enumerate(grid.column_of(rank)) if paired else ()
-        parts = [imbalance(blocks.out[at], owner * stripe.n_local, threads) for at, owner in owners]
-        return replace(blocks, imbalance=sum(parts) % MODULUS)
-    finally:
-        collection.close()
-
-
-def row_degrees(blocks: Blocks, row: int) -> NDArray[np.int64]:
-    """Return this rank's edges from each row of a rank of its column; see ``grid_building.row_degrees``."""
-    from dbfs_workers.features.grid.building import row_degrees
-
-    return row_degrees(blocks, row)
-
-
-def make_grid_partition(
-    stripe: Stripe, grid: Grid, rank: int, blocks: Blocks, degrees: list[NDArray[np.int64]], directed: bool
-) -> GridPartition:
-    """Return the rank's partition. ``degrees`` are the counts of all ranks of its column."""
-    return GridPartition(stripe, grid, rank, blocks, np.sum(degrees, axis=0), directed)

@@ -8,9 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.team import Team
-from dbfs_workers.features.batches.operators import BatchOperators
-from dbfs_workers.features.grid.operators import GridOperators
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr, Partition, host_bytes
 from dbfs_workers.search.partition.scratch import Scratch
@@ -74,20 +71,10 @@ class Backend(Protocol):
     Attributes:
         name: the name that ``backends.get`` takes.
         xp: the device's array module, NumPy or CuPy.
-        grid: the operators of a level of a 2-D partition.
     """
 
     name: str
     xp: Any
-
-    @property
-    def grid(self) -> GridOperators:
-        """See the class."""
-        ...
-
-    def batch(self, threads: RowThreads) -> BatchOperators:
-        """Return operators of the levels of a batch, for one scratch; on a CPU the threads share the rows."""
-        ...
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Gather the neighbours of a frontier of local ids; ``first_id`` is the internal id of row 0."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbfs_workers.base.spec import TraversalPlace
-from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress
@@ -51,7 +51,7 @@ class JoinGang(WorkerMessage[None]):
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``cuda_ipc``, ``nccl``, or ``host``: shared memory on each host, with streams between hosts if there
             are several.
-        grid: the grid of a 2-D partition; None in ``1d``.
+        layout: how the edges lie on the ranks; None in ``1d``.
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
         mutable: whether updates may change the graph.
@@ -69,7 +69,7 @@ class JoinGang(WorkerMessage[None]):
     addresses: tuple[str, ...]
     backend: str
     exchange: str
-    grid: Grid | None
+    layout: Layout | None
     hosts: tuple[int, ...]
     epoch: int
     mutable: bool = False

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs_workers.building.gpu_data import GpuResident
-from dbfs_workers.features.grid.grid import GridPartition, parts_of
-from dbfs_workers.search.partition.partition import InputEdges, Partition, array_module
+from dbfs_workers.search.partition.partition import InputEdges, RankEdges, array_module
 
 if TYPE_CHECKING:
     from dbfs_workers.search.partition.ordering import DegreeOrder
@@ -23,13 +22,13 @@ class OrderOnGpu(GpuResident):
     vertex: Any
 
 
-def place_order(order: DegreeOrder, edges: list[InputEdges] | Partition | GridPartition) -> DegreeOrder | OrderOnGpu:
+def place_order(order: DegreeOrder, edges: list[InputEdges] | RankEdges) -> DegreeOrder | OrderOnGpu:
     """Return the order where a rank's edges are, on the host or on its GPU. A GPU's errors are
     dbfs's, which a client without CuPy can read."""
     if isinstance(edges, list):
         xp = array_module(edges[0][0]) if edges else np
     else:
-        xp = array_module(next(iter(parts_of(edges))).columns)
+        xp = array_module(next(edges.parts()).columns)
     if xp is np:
         return order
     from dbfs_workers.search.cuda.failures import typed_errors

@@ -25,7 +25,6 @@ from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.base.memory_room import start_returning, stop_returning
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.building import delivering
-from dbfs_workers.features.grid.grid import bin_entries
 from dbfs_workers.search.exchange.hosts import Hosts, identity
 from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
 from dbfs_workers.search.members.label_room import LabelRoom
@@ -158,11 +157,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     def _new_member(self, message: JoinGang, threads: int) -> Member:
         """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
         graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
-        on_gpu, mapped, grid = message.backend == "cuda", message.exchange == "cuda_ipc", message.grid
-        entries = bin_entries(stripe, grid) if grid else None
-        if grid:
-            from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
-        if mapped and grid is None:
+        on_gpu, mapped, layout = message.backend == "cuda", message.exchange == "cuda_ipc", message.layout
+        entries = layout.bin_entries(stripe) if layout else None
+        if mapped and layout is None:
             from dbfs_workers.search.members.on_gpu import CudaMember
 
             return CudaMember(rank, key, graph_id)
@@ -174,17 +171,17 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             stay_on_loopback(self.worker.address)
             transport = DaskTransport(self.worker, graph_id, message.addresses)
             by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send, entries)
-            return GridMemberOnGpu(rank, key, by_nccl, None) if grid else NcclMember(rank, key, by_nccl)
+            return layout.member_on_gpu(rank, key, by_nccl, None) if layout else NcclMember(rank, key, by_nccl)
         from dbfs_workers.search.exchange.across_hosts import end_of
 
-        if on_gpu and not grid:
+        if on_gpu and layout is None:
             # A level on GPUs has one crossing, so their bins hold all rows.
             entries = stripe.n_local
         exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
-        if grid:
-            if on_gpu:
-                return GridMemberOnGpu(rank, key, exchange, graph_id if mapped else None)
-            return GridMember(rank, key, exchange, threads)
+        if layout and on_gpu:
+            return layout.member_on_gpu(rank, key, exchange, graph_id if mapped else None)
+        if layout:
+            return layout.member(rank, key, exchange, threads)
         if on_gpu:
             from dbfs_workers.search.members.staged import StagedMember
 
@@ -342,17 +339,18 @@ def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
 
     hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
-        grid, mutable = message.grid is not None, message.mutable
+        layout, mutable = message.layout, message.mutable
         size = message.stripe.n_local + (0 if partition is None else partition.m_local)
-        if size <= SMALL and p == 1 and not grid and not mutable:
+        if size <= SMALL and p == 1 and layout is None and not mutable:
             # Python runs the kernels of the first traversals.
             return
-        needed, optional = compiling.needed(p, hosts=hosts, grid=grid, mutable=mutable), compiling.faster(p, threads)
+        needed = (*compiling.needed(p, hosts=hosts, mutable=mutable), *(layout.kernels(threads) if layout else ()))
+        optional = () if layout else compiling.faster(p, threads)
         later = [name for kernels in optional if not kernels.ready() for name in kernels.wanted]
         compiling.prepare((*needed, *later) if size > _LARGE else needed)
         if later and size <= _LARGE:
             compiling.begin(later)
-    elif message.exchange == "host" or message.grid:
+    elif message.exchange == "host" or message.layout:
         compiling.prepare(
             ("dbfs_workers.search.exchange.kernels.barrier", *(compiling.ACROSS_HOSTS if hosts > 1 else ()))
         )

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.features.grid.grid import GridPartition, parts_of
 from dbfs_workers.ids.table import IdTable, nbytes
-from dbfs_workers.search.partition.partition import Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host
 
 if TYPE_CHECKING:
     pass
@@ -34,21 +33,21 @@ def table_bytes(table: IdTable) -> int:
     return nbytes(table.ids)
 
 
-def rows_with_neighbours(partition: Partition | GridPartition, rows: NDArray[np.int64]) -> NDArray[np.bool]:
+def rows_with_neighbours(edges: RankEdges, rows: NDArray[np.int64]) -> NDArray[np.bool]:
     """Return for each of the given rows whether an edge leads from it to another vertex (self-loops do not count)."""
     # A self-loop is on the owner's own rank: its two ends have one owner.
-    own = next(part for part in parts_of(partition) if part.rank == partition.rank)
+    own = next(part for part in edges.parts() if part.rank == edges.rank)
     xp = array_module(own.columns)
     places = xp.asarray(rows)
     starts, ends = own.row_offsets[places], own.row_offsets[places + 1]
     # Equal columns stand side by side, so that a row of self-loops begins and ends with one.
     some = xp.flatnonzero(ends > starts)
-    ids = partition.rank * partition.stripe.n_local + places[some]
+    ids = edges.rank * edges.stripe.n_local + places[some]
     others = xp.zeros(rows.size, bool)
     others[some] = (own.columns[starts[some]] != ids) | (own.columns[ends[some] - 1] != ids)
-    found: NDArray[np.bool] = on_host(others)
-    # The other blocks of a grid have no self-loop of the rank's rows.
-    return found | (partition.degrees[rows] > on_host(ends - starts)) if isinstance(partition, GridPartition) else found
+    # Edges of these rows on other ranks lead to other vertices.
+    found: NDArray[np.bool] = on_host(others) | (edges.degrees_of(rows) > on_host(ends - starts))
+    return found
 
 
 def rows_on_shortest_path(
@@ -58,20 +57,20 @@ def rows_on_shortest_path(
     return np.flatnonzero((from_one == near) & (from_other == far))
 
 
-def degree_counts(partition: Partition | GridPartition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def degree_counts(edges: RankEdges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the degrees that occur on a rank, ascending, and the number of rows of each: two int64 arrays."""
-    found = _degrees(partition)
+    found = _degrees(edges)
     degrees, counts = np.unique(found[found >= 0], return_counts=True)
     return degrees, counts
 
 
-def edge_digest(partition: Partition | GridPartition) -> int:
+def edge_digest(edges: RankEdges) -> int:
     """Return the sum, modulo 2^64, of a digest of each of a rank's edges: two graphs with other edges have others.
 
-    The sum over all ranks is the same for any number of ranks, and for both layouts.
+    The sum over all ranks is the same for any number of ranks, and for any layout.
     """
     # Each edge by the numbers of its ends, which no number of ranks changes.
-    return sum(int(_mixed(_mixed(source) + target).sum()) for source, target in _edges(partition)) % 2**64
+    return sum(int(_mixed(_mixed(source) + target).sum()) for source, target in _edges(edges)) % 2**64
 
 
 def edge_ends(partition: Partition) -> NDArray[np.uint32]:
@@ -80,11 +79,11 @@ def edge_ends(partition: Partition) -> NDArray[np.uint32]:
     return np.concatenate(parts, axis=1)
 
 
-def _edges(partition: Partition | GridPartition) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+def _edges(edges: RankEdges) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
     """Yield the sources and the targets of a rank's edges, some edges after others."""
-    stripe = partition.stripe
+    stripe = edges.stripe
     n_local = np.uint64(stripe.n_local)
-    for part in parts_of(partition):
+    for part in edges.parts():
         rows = part.on(np)
         for first in range(0, rows.columns.size, _DIGESTED):
             columns = rows.columns[first : first + _DIGESTED].astype(np.uint64)
@@ -101,9 +100,9 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
-def largest_degree(partition: Partition | GridPartition) -> tuple[int, int]:
+def largest_degree(edges: RankEdges) -> tuple[int, int]:
     """Return the largest degree of a rank and the first row that has it; (-1, any) on a rank without vertices."""
-    degrees = _degrees(partition)
+    degrees = _degrees(edges)
     return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)
 
 
@@ -112,12 +111,11 @@ def deleted_vertices(partition: Partition) -> tuple[int, NDArray[np.int64]]:
     return partition.version, partition.deleted
 
 
-def _degrees(partition: Partition | GridPartition) -> NDArray[np.int64]:
+def _degrees(edges: RankEdges) -> NDArray[np.int64]:
     """Return the degree of each row of a rank, -1 for a deleted vertex."""
-    owned = partition.stripe.owned(partition.rank)
-    if isinstance(partition, GridPartition):
-        return partition.degrees[:owned]
-    degrees: NDArray[np.int64] = np.diff(on_host(partition.row_offsets[: owned + 1]))
-    gone = partition.deleted
-    degrees[partition.stripe.row(gone[partition.stripe.owner(gone) == partition.rank])] = -1
+    stripe, rank = edges.stripe, edges.rank
+    degrees = edges.degrees_of(slice(stripe.owned(rank)))
+    for part in edges.parts():
+        if part.deleted.size and part.rank == rank:
+            degrees[stripe.row(part.deleted[stripe.owner(part.deleted) == rank])] = -1
     return degrees

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
-from dbfs_workers.features.batches.operators import BatchOperators, Chosen, Shared
+from dbfs_workers.features.batches.operators import BatchOperators, Chosen, Shared, operators_of
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
@@ -354,7 +354,7 @@ def levels_of_batches(
 
     def place(part: Any) -> Placed:
         scratch = BatchScratch(part, xp, zeros, in_edges=in_edges, together=together)
-        operators = backend.batch(threads)
+        operators = operators_of(backend, threads)
         words = OwnWords(scratch) if part.stripe.p == 1 else PackedWords(scratch, operators, exchange)
         return Placed(scratch, operators, words)
 

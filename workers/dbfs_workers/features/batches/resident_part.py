@@ -166,6 +166,7 @@ class ResidentBatches(MemberPart):
         import cupy
 
         from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
+        from dbfs_workers.features.batches.operators import operators_of
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
         from dbfs_workers.search import backends
@@ -179,7 +180,7 @@ class ResidentBatches(MemberPart):
         barrier, memory = self.barrier, self._memory
 
         def place(part: Partition) -> Placed:
-            operators, mapped = backends.get("cuda").batch(RowThreads(1)), part.stripe.p > 1
+            operators, mapped = operators_of(backends.get("cuda"), RowThreads(1)), part.stripe.p > 1
             zeros = memory.zeros if mapped else cupy.zeros
             scratch = BatchScratch(part, cupy, zeros, in_edges=part.parents is not None, together=True)
             words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.features.grid.grid import GridPartition, parts_of
-from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.partition import RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
 Forest = NDArray[np.uint32]
@@ -27,14 +26,14 @@ def reached_bits(distances: NDArray[np.int32], stripe: Stripe) -> NDArray[np.uin
     return np.packbits(rows, bitorder="little").view(np.uint32)
 
 
-def own_forest(partition: Partition | GridPartition, reached: Sequence[NDArray[np.uint32]]) -> Forest:
+def own_forest(edges: RankEdges, reached: Sequence[NDArray[np.uint32]]) -> Forest:
     """Return the forest of a rank's edges, given the slices of the bitmap of reached vertices by rank."""
     from dbfs_workers.features.components.kernels import components as kernels
 
     whole = np.concatenate(reached)
-    parents = np.empty(partition.stripe.p * partition.stripe.n_local, np.uint32)
+    parents = np.empty(edges.stripe.p * edges.stripe.n_local, np.uint32)
     kernels.plant(whole, parents)
-    for part in parts_of(partition):
+    for part in edges.parts():
         rows, first_id = part.on(np), part.rank * part.stripe.n_local
         kernels.unite_rows(rows.row_offsets, rows.columns, first_id, whole, parents)
     kernels.flatten(parents)

@@ -1,11 +1,8 @@
-"""Building the blocks of a 2-D partition from bins, and joining them to the 1-D partition of a rank, which is saved.
+"""Building the blocks of a 2-D partition from bins.
 
 A rank (i, j) of the grid collects R + C stores: one for each rank of its column j, with that rank's edges into row i;
 and one for each rank of its row i, with the reversed edges out of column j. Each store makes one CSR, as the one store
 of a 1-D partition does.
-
-The edges that start in an owner's rows are on the ranks of its column, and those that end there on the ranks of its
-row (``grid.Blocks``). To join them, each of these ranks gives its part to the owner.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +13,9 @@ from numpy.typing import NDArray
 
 from dbfs_workers.building.edge_bins import BinStore, EdgeBin
 from dbfs_workers.building.kernels import building as kernels
-from dbfs_workers.building.partitions import bin_edges, build_csr, sort_columns
+from dbfs_workers.building.partitions import bin_edges, build_csr
 from dbfs_workers.building.pieces import check_ids
-from dbfs_workers.features.grid.grid import Blocks, Grid, GridPartition
-from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.features.grid.grid import Blocks, Grid
 from dbfs_workers.search.partition.stripe import Stripe
 
 _Groups = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -106,68 +102,3 @@ def _to_places(columns: NDArray[np.uint32], stripe: Stripe, grid: Grid) -> None:
     owners = columns // np.uint32(stripe.n_local)
     # The place is n_local * (owner // columns) + the local id, and the internal id n_local * owner + the local id.
     columns -= np.uint32(stripe.n_local) * (owners - owners // np.uint32(grid.columns))
-
-
-def row_degrees(blocks: Blocks, row: int) -> NDArray[np.int64]:
-    """Return int64[n_local], this rank's edges from each row of the rank of its column in a row of the grid."""
-    return np.diff(blocks.out[row].row_offsets)
-
-
-def out_part(partition: GridPartition, owner: int) -> Csr:
-    """Return the edges on this rank that start in the rows of ``owner``, a rank of its column, without a copy."""
-    return partition.blocks.out[partition.grid.column_of(partition.rank).index(owner)]
-
-
-def in_part(partition: GridPartition, owner: int) -> Csr:
-    """Return the edges on this rank that end in the rows of ``owner``, a rank of its row, by these rows.
-
-    The columns are internal ids, not places as in ``Blocks``. The partition has to have in-edges.
-    """
-    grid, n_local = partition.grid, np.uint32(partition.stripe.n_local)
-    assert partition.blocks.into is not None
-    csr = partition.blocks.into[partition.grid.row_of(partition.rank).index(owner)]
-    rows = csr.columns // n_local
-    # The owner of place ``row * n_local + local id`` is ``row * columns + column``.
-    owners = rows * np.uint32(grid.columns) + np.uint32(partition.rank % grid.columns)
-    columns = csr.columns.copy()
-    columns += n_local * (owners - rows)
-    return Csr(csr.row_offsets, columns)
-
-
-def join(
-    stripe: Stripe,
-    rank: int,
-    out: Sequence[Csr],
-    into: Sequence[Csr] | None,
-    *,
-    input_edges: int,
-    directed: bool,
-    hub_first: bool,
-) -> Partition:
-    """Return a rank's 1-D partition.
-
-    Args:
-        stripe, rank, input_edges, directed, hub_first: as of ``building.build_partition``.
-        out: the ``out_part`` of each rank of the rank's column.
-        into: the ``in_part`` of each rank of the rank's row; None for a graph without in-edges.
-    """
-    rows, self_loops, duplicates = _joined(stripe, rank, out, hub_first)
-    parents = None if into is None else _joined(stripe, rank, into, hub_first)[0]
-    return Partition(
-        stripe, rank, rows.row_offsets, rows.columns, self_loops, duplicates, input_edges, directed, parents
-    )
-
-
-def nbytes(out: Sequence[Csr], into: Sequence[Csr] | None) -> int:
-    """Return the bytes of the partition that ``join`` makes of the parts, at most."""
-    return sum(csr.nbytes for csr in (*out, *(into or ())))
-
-
-def _joined(stripe: Stripe, rank: int, parts: Sequence[Csr], hub_first: bool) -> tuple[Csr, int, int]:
-    """Return the parts in one CSR, its rows sorted as ``building.build_csr`` sorts them; self-loops; duplicates."""
-    row_offsets = np.sum([part.row_offsets for part in parts], axis=0)
-    columns = np.empty(row_offsets[-1], np.uint32)
-    cursor = row_offsets[:-1].copy()
-    for part in parts:
-        kernels.append_rows(part.row_offsets, part.columns, cursor, columns)
-    return Csr(row_offsets, columns), *sort_columns(stripe, rank, 0, row_offsets, columns, hub_first)

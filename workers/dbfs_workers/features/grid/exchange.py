@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.exchange.protocol import GangExchange
 from dbfs_workers.search.partition.stripe import Stripe
@@ -41,19 +42,22 @@ class GridExchange:
     """One rank's messages. A rank sends at most one message to a peer between two crossings.
 
     Args:
-        carrier: the rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
+        carrier: the rank's end of an exchange with bins of ``Grid.bin_entries`` entries.
         stripe: how the vertices lie on the ranks.
         backend: the backend of the rank's device. All arrays are of its module.
+        operators: those of the same device.
 
     Attributes:
         carrier: see above; a traversal resets it without predecessors.
         backend: see above.
+        operators: see above.
         entries: most parents of a message.
     """
 
-    def __init__(self, carrier: Carrier, stripe: Stripe, backend: Backend) -> None:
+    def __init__(self, carrier: Carrier, stripe: Stripe, backend: Backend, operators: GridOperators) -> None:
         self.carrier = carrier
         self.backend = backend
+        self.operators = operators
         self.entries = carrier.entries
         self._bits: NDArray[np.uint32] = backend.xp.empty(stripe.words_local, np.uint32)
         self._unpacked: NDArray[np.uint32] = backend.xp.empty(stripe.n_local, np.uint32)
@@ -83,7 +87,7 @@ class GridExchange:
         message = self.words(source)
         if message.size < self._bits.size:
             return message
-        return self._unpacked[: self.backend.grid.unpack(message, self._unpacked)]
+        return self._unpacked[: self.operators.unpack(message, self._unpacked)]
 
     def words(self, source: int) -> NDArray[np.uint32]:
         """Return a peer's message as it was sent, readable until the next crossing."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.tokens import issue
 from dbfs_workers.features.grid.exchange import ID_BYTES, GridExchange
+from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.cuda.run import OfferedMessages
@@ -44,14 +45,21 @@ class MappedGridExchange(GridExchange):
     """A ``GridExchange`` whose messages the peers read in this rank's GPU memory.
 
     Args:
-        carrier, stripe, backend: as of ``GridExchange``; all ranks are on one host.
+        carrier, stripe, backend, operators: as of ``GridExchange``; all ranks are on one host.
         graph_id: the graph.
     """
 
     carrier: SharedMemoryExchange
 
-    def __init__(self, carrier: SharedMemoryExchange, stripe: Stripe, backend: Backend, graph_id: str) -> None:
-        super().__init__(carrier, stripe, backend)
+    def __init__(
+        self,
+        carrier: SharedMemoryExchange,
+        stripe: Stripe,
+        backend: Backend,
+        operators: GridOperators,
+        graph_id: str,
+    ) -> None:
+        super().__init__(carrier, stripe, backend, operators)
         self._graph_id = graph_id
         # By parity of the crossing, a place for each peer's message; a peer has the same places. None until offered.
         self._own: Any = None

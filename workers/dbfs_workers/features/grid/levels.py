@@ -59,7 +59,7 @@ class GridWorking(Traversed):
     @property
     def operators(self) -> GridOperators:
         """The operators of the rank's device."""
-        return self.messages.backend.grid
+        return self.messages.operators
 
     def row_peers(self) -> list[tuple[int, int]]:
         """Return the other ranks of the grid's row, each with its column."""

@@ -8,11 +8,12 @@ a peer, so that several ranks may share a GPU, except by NCCL.
 from typing import TYPE_CHECKING, Any
 
 from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.base.team import Tasks
 from dbfs_workers.features.grid.grid import GridPartition
-from dbfs_workers.features.grid.grid import nbytes as partition_nbytes
+from dbfs_workers.features.grid.sizes import run_on_gpu
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cuda import device_memory, failures, sizes
+from dbfs_workers.search.cuda import device_memory, failures
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.members.gpu import MemberOnGpu
 from dbfs_workers.search.members.on_cpu import LoopMember
@@ -36,7 +37,7 @@ class GridMember(LoopMember):
 
     Args:
         rank, partition_key: see ``Member``.
-        carrier: this rank's end of an exchange with bins of ``storage.grid.bin_entries`` entries.
+        carrier: this rank's end of an exchange with bins of ``Grid.bin_entries`` entries.
         threads: see ``LoopMember``.
     """
 
@@ -54,8 +55,15 @@ class GridMember(LoopMember):
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         from dbfs_workers.features.grid.exchange import GridExchange
+        from dbfs_workers.features.grid.operators import operators_of
 
-        return GridExchange(self._carrier, stripe, backend)
+        return GridExchange(self._carrier, stripe, backend, operators_of(backend))
+
+    def _team_tasks(self) -> Tasks:
+        """See ``LoopMember``. The gang formed with the kernels compiled."""
+        from dbfs_workers.features.grid.kernels.team_tasks import TASKS
+
+        return TASKS
 
     def levels(self, partition: Partition) -> "RankLevels[GridScratch]":
         """See ``LoopMember``."""
@@ -131,15 +139,16 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
         from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
+        from dbfs_workers.features.grid.operators import operators_of
         from dbfs_workers.search.cuda.messages import CudaMessages
 
         carrier: Any = self._carrier
         if isinstance(carrier, NcclExchange):
             carrier.allocate(CudaMessages(stripe, self.rank, carrier.pinned))
-            return NcclGridExchange(carrier, stripe, backend)
+            return NcclGridExchange(carrier, stripe, backend, operators_of(backend))
         if self._graph_id is None:
             return super()._make_messages(stripe, backend)
-        self._mapped = MappedGridExchange(carrier, stripe, backend, self._graph_id)
+        self._mapped = MappedGridExchange(carrier, stripe, backend, operators_of(backend), self._graph_id)
         return self._mapped
 
     def _free(self) -> None:
@@ -154,6 +163,6 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
 def nbytes_on_gpu(partition: GridPartition) -> int:
     """Return the bytes that a rank takes on its GPU, with the labels of one traversal."""
     stripe, grid, bottom_up = partition.stripe, partition.grid, partition.blocks.into is not None
-    kept = sum(partition_nbytes(stripe, grid, partition.m_local, bottom_up=bottom_up).values())
-    kept += sum(sizes.grid_member(stripe, grid, bottom_up=bottom_up).values())
+    kept = sum(grid.partition_bytes(stripe, partition.m_local, bottom_up=bottom_up).values())
+    kept += sum(run_on_gpu(stripe, grid, bottom_up=bottom_up).values())
     return kept + label_bytes(stripe, predecessors=True)

@@ -1,7 +1,7 @@
-"""The interface of the operators of a level of a 2-D partition on one rank: ``Backend.grid``.
+"""The interface of the operators of a level of a 2-D partition on one rank, and those of a device.
 
-``grid_cpu`` and ``grid_cuda`` implement the interface, and ``levels.grid_levels`` calls it. Unless said otherwise,
-arrays are of the device's module.
+``on_cpu`` and ``on_gpu`` implement the interface, and ``levels`` calls it. Unless said otherwise, arrays are of the
+device's module.
 """
 
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.grid.scratch import GridScratch
+from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.partition.labels import RankLabels
 
 
@@ -62,3 +63,16 @@ class GridOperators(Protocol):
     def unpack(self, bits: NDArray[np.uint32], rows: NDArray[np.uint32]) -> int:
         """Write the numbers of the set bits into ``rows``, ascending; return their number."""
         ...
+
+
+def operators_of(backend: Backend) -> GridOperators:
+    """Return the operators of a backend's device."""
+    if backend.name == "cpu":
+        from dbfs_workers.features.grid.on_cpu import CpuGrid
+
+        return CpuGrid()
+    from dbfs_workers.features.grid.on_gpu import CudaGrid
+    from dbfs_workers.search.cuda.backend import CudaBackend
+
+    assert isinstance(backend, CudaBackend)
+    return CudaGrid(backend.xp, backend.frontier_edges)

@@ -1,4 +1,4 @@
-"""Large levels of a 2-D partition on the CPU, shared by a worker's threads, by kernels of ``grid_team_kernels``."""
+"""Large levels of a 2-D partition on the CPU, shared by a worker's threads, by ``kernels.team``."""
 
 import numpy as np
 from numpy.typing import NDArray

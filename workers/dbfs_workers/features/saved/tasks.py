@@ -131,19 +131,19 @@ def join_parts(
     memory_share: float,
     name: str,
 ) -> Partition:
-    """Return a rank's 1-D partition; see ``grid_building.join``.
+    """Return a rank's 1-D partition; see ``joining.join``.
 
     Args:
-        stripe, rank, out, into, input_edges, directed, hub_first: as of ``grid_building.join``.
+        stripe, rank, out, into, input_edges, directed, hub_first: as of ``joining.join``.
         memory_share: share of the worker's memory limit that the worker's process may reach.
         name: the graph's name, for errors.
 
     Errors as for ``save_rank``.
     """
-    from dbfs_workers.features.grid import building as grid_building
+    from dbfs_workers.features.saved import joining
 
-    require_room(grid_building.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
-    return grid_building.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
+    require_room(joining.nbytes(out, into), memory_share, f"saving {name}: the 1-D partition of rank {rank}")
+    return joining.join(stripe, rank, out, into, input_edges=input_edges, directed=directed, hub_first=hub_first)
 
 
 class _Watch:

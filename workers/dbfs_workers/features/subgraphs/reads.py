@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import StaleRunError
-from dbfs_workers.features.grid.grid import GridPartition, parts_of
-from dbfs_workers.search.partition.partition import Partition, array_module, on_host, require_present
+from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host, require_present
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.reads.messages import ReadNeighbours, SelectEdges
 
@@ -32,7 +31,7 @@ class EdgeReads(WorkerFeature):
     @SelectEdges.handler
     async def select_edges(self, message: SelectEdges) -> NDArray[np.uint32]:
         """See ``SelectEdges``."""
-        parts = list(parts_of(self._partition(message.partition)))
+        parts = list(self._edges(message.partition).parts())
         found = [await asyncio.to_thread(edges_between, part, message.chosen, message.index) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 
@@ -40,7 +39,7 @@ class EdgeReads(WorkerFeature):
     async def read_neighbours(self, message: ReadNeighbours) -> NDArray[np.uint32]:
         """See ``ReadNeighbours``."""
         found = [np.empty(0, np.uint32)]
-        for part in parts_of(self._partition(message.partition)):
+        for part in self._edges(message.partition).parts():
             if part.rank == part.stripe.owner(message.position):
                 require_present(part, [message.position])
                 if array_module(part.rows.columns) is np:
@@ -51,12 +50,12 @@ class EdgeReads(WorkerFeature):
                     found.append(await asyncio.to_thread(_row, part, message.position))
         return np.concatenate(found)
 
-    def _partition(self, key: Hashable) -> Partition | GridPartition:
+    def _edges(self, key: Hashable) -> RankEdges:
         try:
-            partition: Partition | GridPartition = self._data[key]
+            edges: RankEdges = self._data[key]
         except KeyError:
             raise StaleRunError("the graph was unloaded: its worker has no edges any more; load it again") from None
-        return partition
+        return edges
 
 
 def _row(partition: Partition, position: int) -> NDArray[np.uint32]:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.storage import in_type
-from dbfs_workers.features.grid.grid import GridPartition, parts_of
 from dbfs_workers.features.validation.validation import (
     EdgeCheck,
     Levels,
@@ -27,7 +26,7 @@ from dbfs_workers.features.validation.validation import (
     pack_labels,
     partition_edges,
 )
-from dbfs_workers.search.partition.partition import InputEdges, Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import InputEdges, RankEdges, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.rpc import NAME
 
@@ -160,7 +159,7 @@ def check_input(
 
 
 def check_partition(
-    partition: Partition | GridPartition,
+    edges: RankEdges,
     packed: list[PackedLabels],
     predecessors: bool,
     directed: bool,
@@ -170,13 +169,13 @@ def check_partition(
 
     Errors as for ``partition_edges`` and ``failures.typed_errors``.
     """
-    parts = list(parts_of(partition))
+    parts = list(edges.parts())
     xp = array_module(parts[0].columns)
     options: dict[str, Any] = {"predecessors": predecessors, "directed": directed, "farthest": farthest}
-    stripe, rank = partition.stripe, partition.rank
+    stripe, rank = edges.stripe, edges.rank
     with typed_errors(xp, f"rank {rank}, checking its edges"):
-        edges = chain.from_iterable(partition_edges(part) for part in parts)
-        return check_edges(stripe, rank, edges, packed, None, xp, **options)
+        pairs = chain.from_iterable(partition_edges(part) for part in parts)
+        return check_edges(stripe, rank, pairs, packed, None, xp, **options)
 
 
 def levels_of_rank(levels: Levels, rank: int) -> NDArray[np.int32]:

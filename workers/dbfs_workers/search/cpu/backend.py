@@ -1,21 +1,17 @@
 """The CPU backend: the phases as Numba kernels over NumPy arrays."""
 
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.team import Team
-from dbfs_workers.features.batches.operators import BatchOperators
-from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search.backend import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.search.cpu import team as cpu_team
 from dbfs_workers.search.cpu import team_calls as cpu_team_calls
 from dbfs_workers.search.cpu.kernels import phases as kernels
 from dbfs_workers.search.cpu.kernels import resident as resident_kernels
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr, Partition
@@ -33,19 +29,6 @@ class CpuBackend:
 
     name = "cpu"
     xp: Any = np
-
-    @cached_property
-    def grid(self) -> GridOperators:
-        """See ``Backend``."""
-        from dbfs_workers.features.grid.on_cpu import CpuGrid
-
-        return CpuGrid()
-
-    def batch(self, threads: RowThreads) -> BatchOperators:
-        """See ``Backend``."""
-        from dbfs_workers.features.batches.on_cpu import CpuBatch
-
-        return CpuBatch(threads)
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 16 of offsets a vertex; writes 4 bytes an edge, 8 with parents."""

@@ -2,7 +2,7 @@
 
 A helper takes some microseconds to begin and to end, so small levels stay with one thread. Which thread claims a vertex
 is a matter of chance, so the frontier's order, and which of several parents a vertex gets, differ from call to call.
-``cpu_team`` has the levels of 1-D partitions, ``grid_team`` those of 2-D ones.
+``cpu.team`` has the levels of the layout 1d.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.team import Team
 from dbfs_workers.search.cpu.kernels import team as kernels
-from dbfs_workers.search.cpu.kernels import team_tasks as tasks
 from dbfs_workers.search.cpu.kernels.team import STEP, Sharing
 from dbfs_workers.search.partition.stripe import WORD_BITS
 
@@ -81,7 +80,7 @@ def run(team: Team, task: NamedTuple) -> NDArray[np.int64]:
     words = list(_words(task))
     team.task[: len(words)] = words
     team.results[:] = 0
-    tasks.lead(team.control, team.task, team.results, tasks.KINDS[type(task)])
+    team.tasks.lead(team.control, team.task, team.results, team.tasks.kinds[type(task)])
     sums: NDArray[np.int64] = team.results.reshape(team.threads, -1)[:, :3].sum(axis=0)
     return sums
 

@@ -6,17 +6,13 @@ run, and so does the valid parent that a vertex gets.
 """
 
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError
-from dbfs_workers.features.batches.operators import BatchOperators
-from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search.backend import EdgeFrontier, OutgoingBins, OwnerBins
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.cuda.failures import typed_errors
 from dbfs_workers.search.cuda.launch_sizes import (
     LINE_WORDS,
@@ -65,19 +61,6 @@ class CudaBackend:
             for source, names in KERNELS.items()
             for name in names
         }
-
-    @cached_property
-    def grid(self) -> GridOperators:
-        """See ``Backend``."""
-        from dbfs_workers.features.grid.on_gpu import CudaGrid
-
-        return CudaGrid(self.xp, self.frontier_edges)
-
-    def batch(self, threads: RowThreads) -> BatchOperators:  # noqa: ARG002 - of CPUs
-        """See ``Backend``."""
-        from dbfs_workers.features.batches.on_gpu import CudaBatch
-
-        return CudaBatch(self.xp, self.frontier_edges)
 
     def expand(self, edges: Csr, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:
         """Reads 4 bytes of columns an edge and 36 of a vertex; writes 4 bytes an edge (8 with parents), 24 a vertex."""

@@ -5,9 +5,6 @@ Not counted: CUDA's context, the kernels, and the rounding up of allocations.
 
 from typing import Final
 
-from dbfs_workers.features.grid import scratch as grid_scratch
-from dbfs_workers.features.grid.grid import Grid, bin_entries
-from dbfs_workers.search.cuda.communicator import HEADER, INLINE
 from dbfs_workers.search.cuda.window import window_layout
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -74,17 +71,6 @@ def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
     # Distances of both engines, parents of one.
     spare = (4 + 8) * rows if has_spare(stripe) else 0
     return {"windows": windows, "state": derived + groups + state + spare}
-
-
-def grid_member(stripe: Stripe, grid: Grid, *, bottom_up: bool) -> dict[str, int]:
-    """Return the bytes of a rank of a 2-D partition by part, the partition and labels excluded."""
-    # A search's places, their first edges, degrees and the sums of these. Of the row, a peer's list, and the bits of a
-    # message with their counts and the sums of these; or a flag a row and the rows by finder.
-    level = stripe.n_local * (grid.rows * (4 + 3 * 8) + 2 * 4) + stripe.words_local * (2 * 4 + 2 * 8)
-    # Messages of either parity, if the peers map them; by NCCL those sent and received, and the headers.
-    places = 2 * 4 * bin_entries(stripe, grid) + 8 * (HEADER + INLINE)
-    messages = stripe.p * places if stripe.p > 1 else 0
-    return {"state": grid_scratch.nbytes(stripe, grid, bottom_up=bottom_up), "levels": level, "messages": messages}
 
 
 def labels(stripe: Stripe) -> int:

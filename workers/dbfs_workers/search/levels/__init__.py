@@ -7,7 +7,7 @@ In: a rank's edges, a ``TraversalSpec``, and the bins and counts of the peers. O
 | ``loop`` | the loop: all levels of a traversal in one call of the gang. Start reading here |
 | ``state`` | the state of a traversal, the row of a level, and what the loop decides by them |
 | ``level_table`` | the rows of the levels |
-| ``rank_levels`` | which steppers a rank has; ``grid_levels`` has those of the layout 2d |
+| ``rank_levels`` | which steppers a rank has |
 | ``stepper`` | the steppers by which the host directs each level |
 | ``top_down_levels``, ``led_levels``, ``queued_levels`` | the steppers that run many levels |
 | ``phases`` | expand, filter + partition and contract one by one, as the taskgraph engine's tasks call them |

@@ -23,37 +23,14 @@ from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, Steppe
 from dbfs_workers.search.levels.top_down_levels import TopDownLevels
 from dbfs_workers.search.levels.traversals import Frontier
 from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import RankEdges
 from dbfs_workers.search.partition.scratch import Scratch
-from dbfs_workers.search.partition.stripe import Stripe, own_rows
+from dbfs_workers.search.partition.stripe import own_rows
 
 # Places among the counts of the first crossing.
 _MAX_DEGREE, _WANTED = 3, 4
 # In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
 _STOP = -1
-
-
-class RankEdges(Protocol):
-    """What the levels ask of a rank's edges, of any layout: see ``Partition``."""
-
-    @property
-    def stripe(self) -> Stripe:
-        """How the vertices lie on the ranks."""
-        ...
-
-    @property
-    def rank(self) -> int:
-        """The rank."""
-        ...
-
-    @property
-    def m_local(self) -> int:
-        """Directed edges stored on the rank."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Number of the graph's version."""
-        ...
 
 
 class RankScratch(Frontier, Protocol):

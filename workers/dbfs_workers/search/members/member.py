@@ -1,8 +1,8 @@
 """The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
 
 ``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
-implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. Runs with a purpose are made by
-the parts of a member (``part``), which features have.
+implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. A ``Layout`` makes its own
+members. Runs with a purpose are made by the parts of a member (``part``), which features have.
 """
 
 import asyncio

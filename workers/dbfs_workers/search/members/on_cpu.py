@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import InvalidOptionError, NoRoomForLabelsError
 from dbfs_workers.base.spec import RunSpec
-from dbfs_workers.base.team import Team
+from dbfs_workers.base.team import Tasks, Team
 from dbfs_workers.search import backends
 from dbfs_workers.search.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.search.levels.traversals import Watch
@@ -135,12 +135,19 @@ class LoopMember(Member):
 
         if self.threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
             return None
-        if self._team is None and compiling.TEAM.ready():
-            # Imported here because the import compiles kernels.
-            from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
-
-            self._team = Team(self.threads, cpu_team_task_kernels.serve, cpu_team_task_kernels.end)
+        if self._team is None:
+            tasks = self._team_tasks()
+            self._team = None if tasks is None else Team(self.threads, tasks)
         return self._team
+
+    def _team_tasks(self) -> Tasks | None:
+        """Return the tasks that the threads share; None until their kernels are compiled."""
+        if not compiling.TEAM.ready():
+            return None
+        # Imported here because the import compiles kernels.
+        from dbfs_workers.search.cpu.kernels.team_tasks import TASKS
+
+        return TASKS
 
     def levels(self, partition: Any) -> "RankLevels[Any]":
         """Return what runs the levels of the rank."""

@@ -3,7 +3,8 @@
 A partition built on a GPU has CuPy arrays, one built on a CPU has NumPy arrays.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -61,8 +62,48 @@ def no_vertices() -> NDArray[np.int64]:
     return np.empty(0, np.int64)
 
 
+class RankEdges(ABC):
+    """What a rank has of a graph's edges, in any layout.
+
+    Attributes:
+        stripe: how the vertices lie on the ranks.
+        rank: the rank.
+    """
+
+    stripe: Stripe
+    rank: int
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """Number of the graph's version."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+
+    @property
+    @abstractmethod
+    def m_local(self) -> int:
+        """Directed edges stored on this rank."""
+
+    @property
+    @abstractmethod
+    def info(self) -> "PartitionInfo":
+        """The counts."""
+
+    @abstractmethod
+    def parts(self) -> Iterator["Partition"]:
+        """Yield the edges as parts of 1-D partitions, without copies. All ranks' parts together are the graph."""
+
+    @abstractmethod
+    def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the out-degrees of some of the rank's own rows, the edges on other ranks included; on the host."""
+
+
 @dataclass(frozen=True)
-class Partition:
+class Partition(RankEdges):
     """The rows of one rank.
 
     Attributes:
@@ -153,6 +194,34 @@ class Partition:
         rows = self.rows
         return int((rows.ends - rows.starts).max())
 
+    @property
+    def info(self) -> "PartitionInfo":
+        """See ``RankEdges``."""
+        return PartitionInfo(
+            rank=self.rank,
+            m_local=self.m_local,
+            nbytes=self.nbytes,
+            self_loops=self.self_loops,
+            duplicates=self.duplicates,
+            input_edges=self.input_edges,
+            max_degree=self.max_degree,
+            has_parents=self.has_parents,
+            free_pages=self.free_pages,
+            imbalance=self.imbalance,
+            deleted=self.deleted.size,
+        )
+
+    def parts(self) -> Iterator["Partition"]:
+        """Yield the partition itself."""
+        yield self
+
+    def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+        """See ``RankEdges``."""
+        offsets = self.row_offsets
+        places = rows if isinstance(rows, slice) else array_module(offsets).asarray(rows)
+        degrees: NDArray[np.int64] = on_host(offsets[1:][places] - offsets[:-1][places])
+        return degrees
+
     def __sizeof__(self) -> int:
         # Dask moves and spills data by these bytes of host memory, and must leave data on a GPU alone.
         return self.nbytes if isinstance(self.columns, np.ndarray) else 256
@@ -204,21 +273,9 @@ class GraphTotals:
     max_degree: int
 
 
-def describe(partition: Partition) -> PartitionInfo:
-    """Return a partition's counts."""
-    return PartitionInfo(
-        rank=partition.rank,
-        m_local=partition.m_local,
-        nbytes=partition.nbytes,
-        self_loops=partition.self_loops,
-        duplicates=partition.duplicates,
-        input_edges=partition.input_edges,
-        max_degree=partition.max_degree,
-        has_parents=partition.has_parents,
-        free_pages=partition.free_pages,
-        imbalance=partition.imbalance,
-        deleted=partition.deleted.size,
-    )
+def describe(edges: RankEdges) -> PartitionInfo:
+    """Return the counts of a rank's edges."""
+    return edges.info
 
 
 def on_host(array: Any) -> Any:

@@ -1,6 +1,6 @@
 """CPU kernels of large levels of a 2-D partition: the threads of a team call a kernel at once, with the same arrays.
 
-The lists are those of ``grid_kernels``; the threads take work and reserve places as in ``cpu_team_kernels``.
+The lists are those of ``grid`` beside this; the threads take work and reserve places as in ``cpu.kernels.team``.
 """
 
 from typing import Final, NamedTuple

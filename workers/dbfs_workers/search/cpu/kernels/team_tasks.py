@@ -18,30 +18,13 @@ from dbfs_workers.base.intrinsics import (
     wake,
 )
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, void
-from dbfs_workers.base.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN
-from dbfs_workers.features.grid.kernels import team as grid_team_kernels
-from dbfs_workers.features.grid.kernels.team import GRID_CONTRACTION, GRID_EXPANSION, GRID_SEARCHING
-from dbfs_workers.features.grid.kernels.team import contract as grid_contract
-from dbfs_workers.features.grid.kernels.team import expand as grid_expand
-from dbfs_workers.features.grid.kernels.team import search as grid_search
+from dbfs_workers.base.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN, Tasks
 from dbfs_workers.search.cpu.kernels import team as cpu_team_kernels
 from dbfs_workers.search.cpu.kernels.team import CONTRACTION, EXPANSION, SEARCHING, contract, expand, search
 
 EXPAND: Final = 1
 SEARCH: Final = 2
 CONTRACT: Final = 3
-GRID_EXPAND: Final = 4
-GRID_SEARCH: Final = 5
-GRID_CONTRACT: Final = 6
-KINDS: Final = {
-    cpu_team_kernels.Expansion: EXPAND,
-    cpu_team_kernels.Search: SEARCH,
-    cpu_team_kernels.Contraction: CONTRACT,
-    grid_team_kernels.GridExpansion: GRID_EXPAND,
-    grid_team_kernels.GridSearch: GRID_SEARCH,
-    grid_team_kernels.GridContraction: GRID_CONTRACT,
-}
-"""The kinds of tasks, by class."""
 
 # The gate's bit that lets helpers join. Below it is the number of helpers at work.
 _OPEN = 1 << 16
@@ -59,14 +42,8 @@ def work(kind, task, results, thread):
         results[at], results[at + 1], results[at + 2] = expand(from_words(task, EXPANSION), thread)
     elif kind == SEARCH:
         results[at], results[at + 1], results[at + 2] = search(from_words(task, SEARCHING))
-    elif kind == CONTRACT:
-        results[at] = contract(from_words(task, CONTRACTION), thread)
-    elif kind == GRID_EXPAND:
-        results[at] = grid_expand(from_words(task, GRID_EXPANSION), thread)
-    elif kind == GRID_SEARCH:
-        results[at], results[at + 1] = grid_search(from_words(task, GRID_SEARCHING))
     else:
-        results[at], results[at + 1] = grid_contract(from_words(task, GRID_CONTRACTION), thread)
+        results[at] = contract(from_words(task, CONTRACTION), thread)
 
 
 @kernel(int64, INT64, int64)
@@ -81,24 +58,18 @@ def join(control, turn):
     return turn
 
 
-@kernel(void, INT64, READ_INT64, INT64, int64)
-def serve(control, task, results, thread):
-    """Do a helper's part of the tasks that it joins until the team ends: see ``team.Team``."""
-    turn = 0
+@kernel(int64, INT64, int64)
+def next_task(control, turn):
+    """Wait for a task after that of ``turn``, and join it; return its number, or -1 once the team ends."""
     looks = 0
     while True:
         # Read before the gate, which opens before it changes.
         last = load_acquire(control, TURN)
         joined = join(control, turn)
         if joined != turn:
-            work(control[KIND], task, results, thread)
-            if fetch_add(control, GATE, -1) & (2 * _OPEN - 1) == 1:
-                wake(control, GATE)
-            turn = joined
-            looks = 0
-            continue
+            return joined
         if load_acquire(control, ENDED):
-            return
+            return -1
         looks += 1
         if looks > _LOOKS:
             # The sleeper registers before it looks; the leader looks for sleepers after it changed the turn.
@@ -108,16 +79,27 @@ def serve(control, task, results, thread):
             fetch_add(control, SLEEPERS, -1)
 
 
-@kernel(void, INT64, READ_INT64, INT64, int64)
-def lead(control, task, results, kind):
-    """Run a task on a team, of which the calling thread is the first; return when all that joined have finished."""
+@kernel(void, INT64)
+def leave(control):
+    """Leave the task that a helper has joined and done its part of."""
+    if fetch_add(control, GATE, -1) & (2 * _OPEN - 1) == 1:
+        wake(control, GATE)
+
+
+@kernel(void, INT64, int64)
+def begin(control, kind):
+    """Let the helpers join a task of a kind."""
     turn = (control[TURN] + 1) & 0x7FFFFFFF
     control[KIND] = kind
     exchange(control, GATE, turn << _HALF | _OPEN)
     exchange(control, TURN, turn)
     if fetch_add(control, SLEEPERS, 0):
         wake(control, TURN)
-    work(kind, task, results, 0)
+
+
+@kernel(void, INT64)
+def close(control):
+    """Let no more helpers join a task, and return when all that joined have finished."""
     fetch_add(control, GATE, -_OPEN)
     looks = 0
     while True:
@@ -134,3 +116,30 @@ def end(control):
     """End the helpers of a team, which finish a task under way."""
     exchange(control, ENDED, 1)
     wake(control, TURN)
+
+
+@kernel(void, INT64, READ_INT64, INT64, int64)
+def serve(control, task, results, thread):
+    """Do a helper's part of the tasks that it joins until the team ends: see ``team.Helper``."""
+    turn = next_task(control, 0)
+    while turn >= 0:
+        work(control[KIND], task, results, thread)
+        leave(control)
+        turn = next_task(control, turn)
+
+
+@kernel(void, INT64, READ_INT64, INT64, int64)
+def lead(control, task, results, kind):
+    """Run a task on a team, of which the calling thread is the first: see ``team.Leader``."""
+    begin(control, kind)
+    work(kind, task, results, 0)
+    close(control)
+
+
+KINDS: Final = {
+    cpu_team_kernels.Expansion: EXPAND,
+    cpu_team_kernels.Search: SEARCH,
+    cpu_team_kernels.Contraction: CONTRACT,
+}
+TASKS: Final = Tasks(serve, lead, end, KINDS)
+"""Tasks of large levels of the layout 1d."""
