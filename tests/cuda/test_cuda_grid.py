@@ -6,7 +6,6 @@ threads of this process, which share the GPU.
 """
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids, oracle, standin
 from tests.support.answers import assert_scipys, every_spec
-from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher
+from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gang import spec
 from tests.support.gpus import on_gpu
 
@@ -43,13 +42,13 @@ class EmulatedGrid(CudaGrid):
         return {name: launcher(self._library, f"grid_{name}") for name in grid_cuda.KERNELS}
 
 
-def emulated(folder: Path) -> EmulatedPhases:
-    return EmulatedPhases(compiled(folder, "grid"))
+def emulated() -> EmulatedPhases:
+    return EmulatedPhases(compiled("grid"))
 
 
 @pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    return emulated(tmp_path_factory.mktemp("grid")) if request.param == "emulated" else backends.get("cuda")
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return emulated() if request.param == "emulated" else backends.get("cuda")
 
 
 def check(backend: Backend, p: int, arrays: graphs.Arrays, sources: list[int], *, directed: bool) -> None:
@@ -74,14 +73,13 @@ def test_graphs_are_scipys(backend: Backend, p: int, name: str, directed: bool) 
     check(backend, p, arrays, [arrays[0] // 3], directed=directed)
 
 
+@needs_compiler
 @pytest.mark.parametrize(("p", "n", "m"), [(6, 700, 2100), (2, 300, 4000)])
-def test_ranks_that_map_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, n: int, m: int) -> None:
-    if not COMPILER:
-        pytest.skip("g++ is not installed")
+def test_ranks_that_map_messages(monkeypatch: pytest.MonkeyPatch, p: int, n: int, m: int) -> None:
     standin.install(monkeypatch, mapped=True)
     arrays = n, src, dst = graphs.random(n, m, 3)
     stripe, specs = Stripe(n, p), every_spec([n // 3])
-    with grids.gang(grids.build(stripe, src, dst, directed=False), emulated(tmp_path), mapped=True) as gang:
+    with grids.gang(grids.build(stripe, src, dst, directed=False), emulated(), mapped=True) as gang:
         for _ in range(2):
             assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
         # The host's bins would answer as well.

@@ -29,7 +29,9 @@ from dbfs_workers.features.living.worker import Updates
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
 from dbfs_workers.search.exchange.hosts import Hosts, identity
+from dbfs_workers.search.exchange.kernels import ACROSS_HOSTS, ON_ONE_HOST
 from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
+from dbfs_workers.search.members import compiled
 from dbfs_workers.search.members.label_room import LabelRoom
 from dbfs_workers.search.members.member import Member, OwnedLabels
 from dbfs_workers.search.members.on_cpu import LoopMember
@@ -328,17 +330,16 @@ def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
 
     hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
-        grid, mutable = message.grid is not None, message.mutable
         size = message.stripe.n_local + (0 if partition is None else partition.m_local)
-        if size <= SMALL and p == 1 and not grid and not mutable:
+        if size <= SMALL and p == 1 and message.grid is None and not message.mutable:
             # Python runs the kernels of the first traversals.
             return
-        needed, optional = compiling.needed(p, hosts=hosts, grid=grid, mutable=mutable), compiling.faster(p, threads)
-        later = [name for kernels in optional if not kernels.ready() for name in kernels.wanted]
+        needed = [*compiled.needed(p, hosts=hosts), *(message.grid.kernels if message.grid else ())]
+        needed += Updates.kernels if message.mutable else ()
+        optional = compiled.faster(p, threads)
+        later = [name for names in optional if not compiling.loaded(names) for name in names]
         compiling.prepare((*needed, *later) if size > _LARGE else needed)
         if later and size <= _LARGE:
             compiling.begin(later)
     elif message.exchange == "host" or message.grid:
-        compiling.prepare(
-            ("dbfs_workers.search.exchange.kernels.barrier", *(compiling.ACROSS_HOSTS if hosts > 1 else ()))
-        )
+        compiling.prepare((*ON_ONE_HOST, *(ACROSS_HOSTS if hosts > 1 else ())))

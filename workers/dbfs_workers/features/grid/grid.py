@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from types import ModuleType
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.features.grid.kernels import NEEDED
 from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -29,6 +31,9 @@ class Grid:
 
     rows: int
     columns: int
+
+    # CPU kernels that a rank needs compiled before its runs.
+    kernels: ClassVar[tuple[str, ...]] = NEEDED
 
     @classmethod
     def of(cls, p: int) -> "Grid":

@@ -8,7 +8,7 @@ replaces the partition among the worker's data. All ranks prepare before any com
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import distributed
 import numpy as np
@@ -16,6 +16,7 @@ from distributed.spill import SpillBuffer
 
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
+from dbfs_workers.features.living.kernels import NEEDED
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.members.member import Member
@@ -49,6 +50,9 @@ class Updates:
         worker: the worker.
         member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
     """
+
+    # CPU kernels that a rank of a living graph needs compiled before its runs.
+    kernels: ClassVar[tuple[str, ...]] = NEEDED
 
     def __init__(self, worker: distributed.Worker, member: Callable[[str], Member]) -> None:
         self._worker = worker

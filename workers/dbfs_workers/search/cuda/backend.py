@@ -18,6 +18,7 @@ from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search.backend import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.cuda.failures import typed_errors
+from dbfs_workers.search.cuda.kernels.sources import LEVELS, PHASES
 from dbfs_workers.search.cuda.launch_sizes import (
     LINE_WORDS,
     MOST_BLOCKS,
@@ -27,7 +28,7 @@ from dbfs_workers.search.cuda.launch_sizes import (
     WARP,
     blocks_for,
 )
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.search.cuda.module import load
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.scratch import Scratch
@@ -36,7 +37,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 # The filter stores a vertex's owner in a byte, and 255 for a vertex dropped.
 MOST_RANKS: Final = 255
 KERNELS: Final = {
-    "search/cuda/kernels/phases/phases.cu": (
+    PHASES: (
         "degrees",
         "degree_sums",
         "edge_count",
@@ -45,7 +46,7 @@ KERNELS: Final = {
         "partition",
         "contract",
     ),
-    "search/cuda/kernels/phases/levels.cu": ("top_down", "bottom_up", "mark"),
+    LEVELS: ("top_down", "bottom_up", "mark"),
 }
 _NULL: Final = np.uint64(0)
 
@@ -61,9 +62,7 @@ class CudaBackend:
         self.xp: Any = cupy
         # Looked up here, since a look-up at every launch costs time.
         self._kernels = {
-            name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
-            for source, names in KERNELS.items()
-            for name in names
+            name: load(source).get_function(f"dbfs_{name}") for source, names in KERNELS.items() for name in names
         }
 
     @cached_property

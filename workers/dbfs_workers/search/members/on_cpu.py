@@ -9,6 +9,7 @@ from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.lab.strategies import STRATEGIES, parse
 from dbfs_workers.search import backends
+from dbfs_workers.search.cpu.kernels import TEAM
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.search.levels.traversals import Watch, traverse_each
@@ -20,6 +21,7 @@ from dbfs_workers.search.reports import RankProgress, RankRun
 if TYPE_CHECKING:
     from dbfs_workers.search.levels.rank_levels import RankLevels
 
+_TEAM: Final = compiling.Optional(*TEAM)
 # Largest share of the memory that labels may fill which the pool of released labels keeps.
 _POOL_SHARE: Final = 1 / 16
 
@@ -123,7 +125,7 @@ class LoopMember(Member):
 
         if self._threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
             return None
-        if self._team is None and compiling.TEAM.ready():
+        if self._team is None and _TEAM.ready():
             # Imported here because the import compiles kernels.
             from dbfs_workers.search.cpu.kernels import team_tasks as cpu_team_task_kernels
 
@@ -142,9 +144,6 @@ class LoopMember(Member):
         from dbfs_workers.features.batches.levels import levels_of_batches
 
         backend = backends.get(self.backend)
-        if self.backend == "cpu":
-            # Few graphs have batches, so that the first batch compiles.
-            compiling.prepare(compiling.BATCHES)
         # Not ``self.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = self.room.free_bytes if self.backend == "cpu" else self.free_bytes
         exchange = self._loop_exchange
