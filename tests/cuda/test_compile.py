@@ -224,7 +224,7 @@ def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_what_does_not_link() -> None:
     _skip_without_linker()
-    with pytest.raises(RuntimeError, match=r"^lab/none\.cu for sm_90: "):
+    with pytest.raises(RuntimeError, match=r"^features/lab/kernels/none\.cu for sm_90: "):
         module.link(b"\x7fELF", "sm_90", "features/lab/kernels/none.cu")
 
 
