@@ -5,6 +5,7 @@ kernels, each for sm_75, sm_80, sm_90 and sm_100.
 """
 
 import itertools
+import os
 import re
 import sys
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from dbfs_workers.search.cuda.module import cached_cubin, compile_cubin, cubin_p
 from dbfs_workers.search.cuda.source import Source, sources
 from dbfs_workers.search.cuda.summary import SHARED_BINS, SHARED_BYTES
 from dbfs_workers.serving.reads.kernels.sources import BY_VERTEX
+from tests.support.cuda_on_cpu.compiler import kept
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="NVRTC's wheels here are for Linux"),
@@ -136,11 +138,23 @@ def functions(log: str) -> dict[str, Function]:
     return found
 
 
+def compiled(source: Source, arch: str) -> tuple[bytes, str]:
+    """Return the cubin and the compiler's log; a source that stays the same is compiled once per machine."""
+    cubin = kept() / cubin_path(source, arch).name
+    log = cubin.with_suffix(".log")
+    if not log.exists():
+        for path, made in zip((cubin, log), compile_cubin(source, arch, verbose=True), strict=True):
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(made if isinstance(made, bytes) else made.encode())
+            partial.replace(path)
+    return cubin.read_bytes(), log.read_text()
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("variant", VARIANT_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant) -> None:
-    cubin, log = compile_cubin(variant.source, arch, verbose=True)
+    cubin, log = compiled(variant.source, arch)
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
@@ -154,7 +168,7 @@ def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant)
 @pytest.mark.parametrize("source", SMALL_KERNELS, ids=path_of)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_small_kernels_keep_to_their_registers(arch: str, source: Source) -> None:
-    cubin, log = compile_cubin(source, arch, verbose=True)
+    cubin, log = compiled(source, arch)
     assert cubin.startswith(b"\x7fELF")
     found = functions(log)
     assert set(found) == SMALL_KERNELS[source]
@@ -173,7 +187,7 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: Source) -> Non
 def test_queues_in_registers_take_no_local_memory(source: str, policy: str) -> None:
     parsed = parse(policy)
     options = defines(int(parsed.threads), policy_constants(parsed))
-    _, log = compile_cubin(lab_source(source, options), "sm_90", verbose=True)
+    _, log = compiled(lab_source(source, options), "sm_90")
     found = functions(log)
     assert set(found) == SMALL_KERNELS[lab_source(source)]
     assert {name: (one.stack, one.spilled) for name, one in found.items() if one.stack or one.spilled} == {}
@@ -183,7 +197,7 @@ def test_queues_in_registers_take_no_local_memory(source: str, policy: str) -> N
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_kernels_that_launch_kernels_are_linked(arch: str) -> None:
     _skip_without_linker()
-    cubin, log = compile_cubin(LAUNCHING, arch, verbose=True)
+    cubin, log = compiled(LAUNCHING, arch)
     assert cubin.startswith(b"\x7fELF")
     # The device runtime's part of the code.
     assert len(cubin) > 200_000
@@ -200,6 +214,7 @@ def _skip_without_linker() -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.full
 def test_kernels_that_launch_kernels_compile_without_a_linker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "link", lambda cubin, arch, name: cubin)
     cubin, _ = compile_cubin(LAUNCHING, "sm_90")
@@ -229,7 +244,7 @@ def test_what_does_not_link() -> None:
 
 
 def test_the_counters_of_a_deep_run_fit_beside_the_kernels_own_variables() -> None:
-    _, log = compile_cubin(SUMMARY, "sm_90", verbose=True)
+    _, log = compiled(SUMMARY, "sm_90")
     shared = functions(log)["dbfs_summary"].shared
     assert shared > 0
     assert shared + 8 * SHARED_BINS <= SHARED_BYTES
@@ -248,7 +263,7 @@ def test_every_source_is_declared_once_and_compiled_here() -> None:
 def test_spills_would_be_seen() -> None:
     """With half the registers the kernel spills, and `functions` finds the spills in the log."""
     crowded = Variant(gang=False, predecessors=False, blocks_per_sm=2)
-    _, log = compile_cubin(crowded.source, "sm_90", verbose=True)
+    _, log = compiled(crowded.source, "sm_90")
     found = functions(log)["dbfs_resident"]
     assert found.spilled > 0
     assert found.registers == 32

@@ -26,6 +26,13 @@ _OPTIONS: Final = (
 _FOLDERS: Final = (Path(__file__).parent, PACKAGE)
 
 
+def kept() -> Path:
+    """Return the folder, among the system's temporary files, of what tests compile: named by all that goes into it."""
+    folder = Path(tempfile.gettempdir()) / f"dbfs-tests-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 def compiled(*files: str, made: Mapping[str, str] | None = None, options: tuple[str, ...] = ()) -> Path:
     """Return the shared library of a program.
 
@@ -42,11 +49,9 @@ def compiled(*files: str, made: Mapping[str, str] | None = None, options: tuple[
 
     texts = [f"{name}\0{text}" for name, text in sorted(included(program, read).items())]
     key = hashlib.sha256("\0".join([program, *texts, *_OPTIONS, *options]).encode()).hexdigest()[:24]
-    folder = Path(tempfile.gettempdir()) / f"dbfs-cuda-on-cpu-{os.getuid()}"
-    built = folder / f"{key}.so"
+    built = kept() / f"{key}.so"
     if not built.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as work:
+        with tempfile.TemporaryDirectory(dir=built.parent) as work:
             for name, text in {**made, "program.cpp": program}.items():
                 (Path(work) / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(work) / name).write_text(text)

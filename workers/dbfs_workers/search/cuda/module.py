@@ -122,14 +122,7 @@ def compile_cubin(source: Source, arch: str, *, verbose: bool = False) -> tuple[
     nvrtc = _nvrtc()
     headers = source.headers()
     texts, names = ([text.encode() for text in side] for side in (headers.values(), headers))
-    options = [
-        f"-arch={arch}",
-        "-std=c++17",
-        "-default-device",
-        *(("-rdc=true",) if source.launching else ()),
-        *(("--ptxas-options=-v",) if verbose else ()),
-        *source.defines,
-    ]
+    options = [*_options(source, arch), *(("--ptxas-options=-v",) if verbose else ())]
     text, name = source.text.encode(), source.path.encode()
     (program,) = _call(nvrtc.nvrtcCreateProgram, text, name, len(names), texts, names)
     try:
@@ -141,6 +134,11 @@ def compile_cubin(source: Source, arch: str, *, verbose: bool = False) -> tuple[
         return link(cubin, arch, source.path) if source.launching else cubin, log
     finally:
         _call(nvrtc.nvrtcDestroyProgram, program)
+
+
+def _options(source: Source, arch: str) -> tuple[str, ...]:
+    linked = ("-rdc=true",) if source.launching else ()
+    return f"-arch={arch}", "-std=c++17", "-default-device", *linked, *source.defines
 
 
 def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> list[Any]:
@@ -170,7 +168,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 def cubin_path(source: Source, arch: str) -> Path:
     """Return the path of the cubin in the cache, compiled or not."""
-    key = hashlib.sha256(repr((source.path, source.defines, arch, nvrtc_version())).encode())
+    key = hashlib.sha256(repr((source.path, _options(source, arch), nvrtc_version())).encode())
     if source.launching:
         key.update(repr(linker_version()).encode())
     for name, text in {"": source.text, **source.headers()}.items():
