@@ -12,7 +12,7 @@ from dbfs_workers.base import file_lock
 HOLD = """
 import sys
 from pathlib import Path
-from dbfs_workers import file_lock
+from dbfs_workers.base import file_lock
 with file_lock.held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -340,7 +340,7 @@ def test_a_rank_that_fails_between_two_answers(door: Door, talkative: Gang, rank
 def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dbfs_workers.serving.turns.leader._END_SECONDS", 30)
     line = quick_line(door, talkative)
-    send(line, 1, 100_000)
+    send(line, 1, 20_000)
     receive(line)
     line.close()
     assert talkative.leader.wait_until_idle()[0] == TurnEnd(6, failed=True)
@@ -349,7 +349,7 @@ def test_a_holder_that_leaves_between_two_answers(door: Door, talkative: Gang, m
     assert isinstance(note.error, RunCancelledError)
     assert note.summary is not None
     summary = note.summary.value()
-    assert 0 < summary.traversals < note.traversals == 100_000
+    assert 0 < summary.traversals < note.traversals == 20_000
     require_whole_run(door, talkative, 2)
 
 
