@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pytest rewrites the asserts of all tests, 10 s of a core in each process, unless it may keep what it wrote.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-long planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
+.PHONY: demo test test-all test-long quick planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -24,7 +24,7 @@ FULL := $(PYTEST) --timeout=600
 test-all: test
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not long and not alone"
 	$(BIN)/python $(FULL) -n 2 --dist worksteal --worker-processes -m "full and not long and alone"
-	$(BIN)/python $(FULL) --worker-processes -m "not full and not long" tests/test_parity.py
+	$(BIN)/python $(FULL) --worker-processes -m "not full" tests/test_parity.py
 
 # What takes long (the mark "long"): soaks, whole matrices, many seeds. None of these tests is in make test-all.
 test-long: kernels
@@ -61,10 +61,14 @@ contracts: .venv/installed-dev
 kernels: .venv/installed-dev
 	$(BIN)/dbfs warm-up
 
+# The tests of the first size that import a module which differs from main, or a neighbour of such a file.
+quick: kernels
+	$(BIN)/python -m tests.support.quick
+
 # In two processes: half of a test's time is waiting for workers that start.
 pytest: kernels
 	$(FORGET)
-	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m "not full and not long"
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal
 
 # Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
 corpus: .venv/installed-dev

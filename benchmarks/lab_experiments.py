@@ -162,7 +162,7 @@ def _level(
         times = []
         for _ in range(repeats):
             counters.fill(0)
-            launch = partial(where.launch, f"features/lab/kernels/{source}.cu", f"dbfs_lab_{kernel}", blocks)
+            launch = partial(where.launch, source, f"dbfs_lab_{kernel}", blocks)
             times.append(_timed(where, launch))
         assert where.read(counters)[LabCounter.LOOKED_AT] == size
         one.seconds[kernel] = round(one.seconds.get(kernel, 0.0) + min(times), 8)

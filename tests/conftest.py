@@ -27,7 +27,11 @@ from dbfs.assembly import Graph  # noqa: E402
 from tests.support.gpus import four_on_one_gpu  # noqa: E402
 from tests.support.processes import fork_workers  # noqa: E402
 from tests.support.runs import ENDLESS  # noqa: E402
-from tests.support.sizes import mark_sizes  # noqa: E402
+from tests.support.sizes import (  # noqa: E402, F401 - hooks of pytest
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
 
 fork_workers()
 
@@ -51,12 +55,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="the workers of the shared cluster are processes; without this option, threads",
     )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the rows of matrices before pytest selects by marks."""
-    mark_sizes(items)
 
 
 @pytest.fixture(scope="session")

@@ -28,16 +28,14 @@ from dbfs.edges.arrays import ArrayEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers import from_file
 from dbfs.errors import GraphTooLargeError, InvalidVertexError, TruncatedFileError
-from dbfs_workers.base.gpus import visible_gpus
 from dbfs_workers.search.partition.partition import InputEdges, Partition, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.generators import ONE_OF_EACH
+from tests.support.gpus import GPUS
 from tests.support.graphs import GRAPHS
 
-GPUS = len(visible_gpus())
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not GPUS, reason="there is no GPU"),
     pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="not installed: cupy"),
 ]
 OPTIONS = [BuildOptions(order=order, in_edges=True, keep_edges=order == "degree") for order in ("given", "degree")]

@@ -13,6 +13,7 @@ import pytest
 import dbfs
 from dbfs.cluster import kernels
 from dbfs.errors import ClientError, VersionMismatchError
+from dbfs_workers.base import compiling
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
@@ -64,10 +65,10 @@ def test_a_worker_joins_and_then_compiles_as_its_log_says(tmp_path: Path, monkey
     few = tmp_path / "few.py"
     # All kernels take a minute.
     few.write_text(
-        "import dbfs.preload as preload\nfrom dbfs.cluster import kernels\nfrom dbfs_workers.base import compiling\n"
-        "kernels.KERNELS = ('dbfs_workers.search.partition.kernels.rows',)\n"
-        "compiling.TRAVERSING = compiling.ANSWERING = kernels.READING = ()\n"
-        "compiling.NUMBERING, compiling.faster = {}, lambda *_: ()\ndask_setup = preload.dask_setup\n"
+        "import dbfs.preload as preload\nfrom dbfs.cluster import kernels\n"
+        "kernels.first_kernels = lambda *_: ()\n"
+        "kernels.every_kernel = lambda: ['dbfs_workers.search.partition.kernels.rows']\n"
+        "dask_setup = preload.dask_setup\n"
     )
     log = tmp_path / "worker.log"
     with log.open("w") as stderr, started(worker=str(few), log=stderr) as client:
@@ -99,10 +100,11 @@ def test_a_cluster_without_dbfs_or_with_another_version(where: str, version: str
 
 
 def test_every_kernel_is_compiled_before_work_comes() -> None:
-    compiled = set()
+    modules = set()
     for folder, root in (("dbfs", ROOT), ("workers/dbfs_workers", ROOT / "workers")):
         for file in (ROOT / folder).rglob("*.py"):
             if "\n@kernel(" in file.read_text(encoding="utf-8"):
-                compiled.add(".".join(file.relative_to(root).with_suffix("").parts))
-    assert compiled
-    assert compiled <= set(kernels.KERNELS)
+                modules.add(".".join(file.relative_to(root).with_suffix("").parts))
+    assert modules
+    names, found = ({each.name for each in compiling.found(wanted)} for wanted in (modules, kernels.every_kernel()))
+    assert names == found

@@ -19,7 +19,7 @@ from dbfs.features.living import living
 from dbfs.service.runs import RunSender
 from dbfs_workers.serving.turns.requests import Answer, Change, error_of, read_answer
 from tests.support import merging, oracle
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu
 from tests.support.graphs import random
 
@@ -46,9 +46,7 @@ CLUSTERS: dict[str, Callable[[], distributed.Client]] = {
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(
-            "emulated", marks=[pytest.mark.full, pytest.mark.skipif(not COMPILER, reason="g++ is not installed")]
-        ),
+        pytest.param("emulated", marks=[pytest.mark.full, needs_compiler]),
         pytest.param("sharing", marks=needs_gpu("cupy")),
         pytest.param("mapped", marks=needs_gpu("cupy", "dask_cuda")),
         pytest.param("nccl", marks=needs_gpu("cupy", "dask_cuda", "nccl")),

@@ -2,6 +2,7 @@
 
 import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -34,22 +35,44 @@ def test_full_rows(name, number):
 @pytest.mark.long
 def test_long():
     pass
+
+@pytest.mark.gpu
+def test_gpu():
+    raise AssertionError
 """
-SIZES = {"first": "not full", "second": "full and not long", "third": "long"}
+# What names neither tests nor marks is of the first size.
+SIZES = {"first": (), "second": ("-m", "full and not long"), "third": ("-m", "long")}
+
+
+def write_conftest(folder: Path, gpus: int) -> None:
+    """Write the conftest of a machine with so many GPUs."""
+    names = ("pytest_configure", "pytest_collection_modifyitems", "pytest_terminal_summary")
+    text = f"from tests.support import sizes\nsizes.GPUS = {gpus}\n"
+    (folder / "conftest.py").write_text(text + "".join(f"{name} = sizes.{name}\n" for name in names))
 
 
 @pytest.fixture(scope="module")
 def selected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Names of the tests that each size selects."""
     folder = tmp_path_factory.mktemp("suite")
-    (folder / "conftest.py").write_text(
-        "import pytest\nfrom tests.support.sizes import mark_sizes\n"
-        "@pytest.hookimpl(tryfirst=True)\ndef pytest_collection_modifyitems(items): mark_sizes(items)\n"
-    )
+    write_conftest(folder, gpus=0)
     return {
-        size: set(re.findall(r"::(test_\S+)", run_suite(folder, SUITE, "--collect-only", "-q", "-m", marks)[1]))
-        for size, marks in SIZES.items()
+        size: set(re.findall(r"::(test_\S+)", run_suite(folder, SUITE, "--collect-only", "-q", *options)[1]))
+        for size, options in SIZES.items()
     }
+
+
+def test_tests_that_are_named_are_of_any_size(tmp_path: Path) -> None:
+    write_conftest(tmp_path, gpus=0)
+    code, said = run_suite(tmp_path, SUITE, "-ra", "test_suite.py::test_long", "test_suite.py::test_gpu")
+    assert code == 0 and "1 passed, 1 deselected" in said
+    assert said.count("no GPU") == 1 and "SKIPPED" not in said
+
+
+def test_tests_that_need_a_gpu_run_where_there_is_one(tmp_path: Path) -> None:
+    write_conftest(tmp_path, gpus=1)
+    code, said = run_suite(tmp_path, SUITE, "-m", "gpu")
+    assert code == 1 and "1 failed" in said and "no GPU" not in said
 
 
 def rows(names: set[str], test: str) -> set[tuple[str, ...]]:

@@ -304,24 +304,27 @@ def _place(folders: list[str]) -> str:
 
 
 def _gpu_kernels(archs: list[str], major: int, compiles: bool) -> Iterator[Finding]:
-    from dbfs_workers.search.cuda.module import KERNELS, cache_folder, cached_cubin, cubin_path, nvrtc_version
+    from dbfs_workers.search.cuda.module import cache_folder, cached_cubin, cubin_path, nvrtc_version
+    from dbfs_workers.search.cuda.source import sources
 
     try:
         nvrtc = ".".join(map(str, nvrtc_version()))
     except BackendUnavailableError as error:
         yield Finding("GPU kernels", CheckState.MISSING, str(error).splitlines()[0], _install(major))
         return
+    # Those that launch kernels need the linker as well, and one strategy of the laboratory is alone to need them.
+    kernels = [source for source in sources() if not source.launching]
     for arch in archs:
         name = f"GPU kernels, {arch}"
         start = time.perf_counter()
         try:
             if not compiles:
-                kept = sum(cubin_path(source, arch, defines).exists() for source, defines in KERNELS)
-                later = "" if kept == len(KERNELS) else f"; the others when they are needed, or by {_COMPILE}"
-                yield Finding(name, CheckState.OK, f"{kept} of {len(KERNELS)} compiled, NVRTC {nvrtc}{later}")
+                kept = sum(cubin_path(source, arch).exists() for source in kernels)
+                later = "" if kept == len(kernels) else f"; the others when they are needed, or by {_COMPILE}"
+                yield Finding(name, CheckState.OK, f"{kept} of {len(kernels)} compiled, NVRTC {nvrtc}{later}")
                 continue
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                list(pool.map(lambda kernel, arch=arch: cached_cubin(kernel[0], arch, kernel[1]), KERNELS))
+                list(pool.map(lambda source, arch=arch: cached_cubin(source, arch), kernels))
         except RuntimeError as error:
             advice = f"NVRTC {nvrtc} can't compile them; install the one of the extra cu{major}"
             yield Finding(name, CheckState.FAILED, _line(error), advice)
@@ -331,7 +334,7 @@ def _gpu_kernels(archs: list[str], major: int, compiles: bool) -> Iterator[Findi
             )
         else:
             seconds = time.perf_counter() - start
-            found = f"{len(KERNELS)} compile, NVRTC {nvrtc}, {seconds:.1f} s; kept in {cache_folder()}"
+            found = f"{len(kernels)} compile, NVRTC {nvrtc}, {seconds:.1f} s; kept in {cache_folder()}"
             yield Finding(name, CheckState.OK, found)
 
 

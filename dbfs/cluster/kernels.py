@@ -2,57 +2,37 @@
 
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dbfs.base.progress import bar
 from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.base.kernel_packages import PACKAGE, declared, kernel_modules
+from dbfs_workers.building.kernels import BUILDING
+from dbfs_workers.ids.kernels import NUMBERING
+from dbfs_workers.search.members import compiled
 
 if TYPE_CHECKING:
     from dbfs_workers.base.jit import Kernel
 
-READING: Final = ("dbfs_workers.building.kernels.pairs",)
-"""Kernels that read text, as ``compiling.found`` takes them."""
-
-KERNELS: Final = (
-    *READING,
-    "dbfs.edges.generate._kronecker_kernel",
-    "dbfs_workers.building.kernels.building",
-    "dbfs_workers.building.kernels.sorting",
-    "dbfs_workers.search.partition.kernels.rows",
-    "dbfs_workers.ids.kernels.ids",
-    "dbfs_workers.ids.kernels.integers",
-    "dbfs_workers.ids.kernels.strings",
-    "dbfs_workers.features.living.kernels.pages",
-    "dbfs_workers.search.partition.kernels.labels",
-    "dbfs_workers.features.batches.kernels.batch",
-    "dbfs_workers.search.cpu.kernels.phases",
-    "dbfs_workers.search.cpu.kernels.resident",
-    "dbfs_workers.search.cpu.kernels.team",
-    "dbfs_workers.search.cpu.kernels.team_tasks",
-    "dbfs_workers.features.grid.kernels.grid",
-    "dbfs_workers.features.grid.kernels.team",
-    "dbfs_workers.features.grid.kernels.team_tasks",
-    "dbfs_workers.features.batches.kernels.sweeps",
-    "dbfs_workers.features.components.kernels.components",
-    "dbfs_workers.features.validation.kernels.validation",
-    "dbfs_workers.search.exchange.kernels.barrier",
-    "dbfs_workers.search.exchange.kernels.stream",
-    "dbfs_workers.search.exchange.kernels.envoy",
-    "dbfs_workers.features.lab.kernels.sequential",
-    "dbfs_workers.search.levels.kernels.top_down",
-    "dbfs_workers.features.living.kernels.repair",
-    "dbfs_workers.features.living.kernels.repair_limits",
-    "dbfs_workers.features.living.kernels.repair_search",
-    "dbfs_workers.features.living.kernels.repair_round",
-    "dbfs_workers.search.levels.kernels.led",
-    "dbfs_workers.serving.reads.kernels.labels",
-    "dbfs_workers.base.intrinsics",
-)
-"""All kernels."""
-
-
 # Seconds between two looks at the kernels that others compile.
 _LOOK_SECONDS: Final = 0.1
+
+
+def every_kernel() -> list[str]:
+    """Return the modules of all CPU kernels, as ``compiling.found`` takes them."""
+    return [*kernel_modules(Path(__file__).parents[1]), *kernel_modules(PACKAGE)]
+
+
+def first_kernels(workers: int, threads: int) -> tuple[str, ...]:
+    """Return the CPU kernels of first graphs, as ``compiling.found`` takes them: what builds and traverses comes first.
+
+    Args:
+        workers: workers of the cluster.
+        threads: threads of a worker.
+    """
+    optional = (name for names in compiled.faster(workers, threads) for name in names)
+    return *BUILDING, *compiled.needed(workers), *declared("FIRST"), *optional
 
 
 def warm_up() -> "tuple[list[Kernel], int]":
@@ -63,8 +43,8 @@ def warm_up() -> "tuple[list[Kernel], int]":
     """
     from dbfs_workers.base import compiling
 
-    missing = compile_now(KERNELS)
-    kernels = compiling.found(KERNELS)
+    missing = compile_now(every_kernel())
+    kernels = compiling.found(every_kernel())
     for kernel in kernels:
         kernel.ready()
     return kernels, missing
@@ -74,7 +54,7 @@ def kept_kernels() -> tuple[int, int]:
     """Return how many CPU kernels are compiled on disk, and how many there are."""
     from dbfs_workers.base import compiling
 
-    kernels = compiling.found(KERNELS)
+    kernels = compiling.found(every_kernel())
     return sum(kernel.kept for kernel in kernels), len(kernels)
 
 
@@ -90,11 +70,8 @@ def begin(workers: int, threads: int, *, every: bool = False) -> None:
     def start() -> None:
         from dbfs_workers.base import compiling
 
-        optional = (name for kernels in compiling.faster(workers, threads) for name in kernels.wanted)
-        needed = compiling.needed(workers)
-        ids = (name for wanted in compiling.NUMBERING.values() for name in wanted)
-        first = (*compiling.BUILDING, *needed, *READING, *compiling.ANSWERING, *ids, *optional)
-        compiling.begin((*first, *KERNELS) if every else first)
+        first = first_kernels(workers, threads)
+        compiling.begin((*first, *every_kernel()) if every else first)
 
     # The import of Numba takes half a second.
     threading.Thread(target=start, daemon=True).start()
@@ -111,11 +88,9 @@ def begin_on_gpus(workers: int) -> None:
 
 def of_build(edges: EdgeList, p: int) -> tuple[str, ...]:
     """Return the kernels by which ``p`` ranks read, build and traverse edges, as ``compiling.found`` takes them."""
-    from dbfs_workers.base import compiling
-
     kind = "integer" if edges.id_kinds == ("integer",) else "string"
-    ids = compiling.NUMBERING[kind] if edges.n is None else ()
-    return *edges.kernels, *ids, *compiling.BUILDING, *compiling.needed(p)
+    ids = NUMBERING[kind] if edges.n is None else ()
+    return *edges.kernels, *ids, *BUILDING, *compiled.needed(p)
 
 
 def compile_now(wanted: Iterable[str]) -> int:

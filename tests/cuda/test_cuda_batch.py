@@ -5,7 +5,6 @@ There CuPy is a stand-in on NumPy, and so are the sums of a frontier's degrees. 
 
 import ctypes
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,8 @@ from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from tests.support import graphs, standin
 from tests.support.batches import Levels, assert_looks_are_counted, assert_right, assert_swept, batches
-from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
+from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher
+from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gang import levels_of
 from tests.support.gpus import on_gpu
 
@@ -73,10 +73,10 @@ def emulated(library: ctypes.PyDLL, kind: str) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+def backend(request: pytest.FixtureRequest) -> Backend:
     if request.param == "gpu":
         return backends.get("cuda")
-    return EmulatedBackend(compiled(tmp_path_factory.mktemp("batch"), "batch"))
+    return EmulatedBackend(compiled("batch"))
 
 
 @pytest.fixture(autouse=True)
@@ -124,11 +124,9 @@ def test_any_batch_has_scipys_distances(backend: Backend, batch: dict[str, Any])
 @pytest.mark.parametrize("p", [1, 2, 4])
 @pytest.mark.parametrize("direction", ["auto", "bottom-up", "top-down"])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
-def test_ranks_that_map_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, direction: str, directed: bool
-) -> None:
+def test_ranks_that_map_words(monkeypatch: pytest.MonkeyPatch, p: int, direction: str, directed: bool) -> None:
     standin.install(monkeypatch, mapped=True)
-    emulated = EmulatedBackend(compiled(tmp_path, "batch"))
+    emulated = EmulatedBackend(compiled("batch"))
     levels, sources = levels_on(emulated, mapped=True), list(range(0, 300, 4))
     options: dict[str, Any] = {"directed": directed, "direction": direction, "levels": levels, "backend": "cuda"}
     assert_right(graphs.random(300, 900, 3), sources, p, entries=1024, small_frontiers=True, **options)

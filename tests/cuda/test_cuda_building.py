@@ -29,10 +29,10 @@ from dbfs.errors import ExchangeUnavailableError, GraphTooLargeError, InvalidVer
 from dbfs_workers.building import cuda as building
 from dbfs_workers.building import on_gpu as tasks
 from dbfs_workers.building.degree_order import count_degrees, degree_order
+from dbfs_workers.building.kernels.sources import BINNING
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.building.symmetry import MODULUS
 from dbfs_workers.search.cuda import device_memory, failures
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Partition, describe
 from dbfs_workers.search.partition.stripe import Stripe
@@ -261,10 +261,7 @@ def test_an_id_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch, bad: tuple
 
 def test_more_ranks_than_the_kernels_bin_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
-    assert (
-        f"constexpr u32 kMaxRanks = {building.MOST_RANKS};"
-        in (KERNEL_FOLDER / "building/kernels/binning.cu").read_text()
-    )
+    assert f"constexpr u32 kMaxRanks = {building.MOST_RANKS};" in BINNING.text
     assert building.MOST_RANKS <= building.THREADS
     source = np.arange(9), np.arange(9)
     for p in (9, building.MOST_RANKS):

@@ -7,7 +7,6 @@ threads of this process, which share the GPU.
 
 import ctypes
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids, oracle, standin
 from tests.support.answers import assert_scipys, every_spec
-from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher, needs_compiler
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher
+from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gang import spec
 from tests.support.gpus import on_gpu
 
@@ -46,13 +45,13 @@ class EmulatedGrid(CudaGrid):
         return {name: launcher(self._library, f"grid_{name}") for name in grid_cuda.KERNELS}
 
 
-def emulated(folder: Path) -> EmulatedPhases:
-    return EmulatedPhases(compiled(folder, "grid"))
+def emulated() -> EmulatedPhases:
+    return EmulatedPhases(compiled("grid"))
 
 
 @pytest.fixture(scope="module", params=[pytest.param("emulated", marks=needs_compiler), on_gpu("gpu")])
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    return emulated(tmp_path_factory.mktemp("grid")) if request.param == "emulated" else backends.get("cuda")
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return emulated() if request.param == "emulated" else backends.get("cuda")
 
 
 def operators_of(backend: Backend) -> GridOperators | None:
@@ -102,23 +101,22 @@ def test_graphs_are_scipys(backend: Backend, p: int, name: str, directed: bool) 
 
 @needs_compiler
 @pytest.mark.parametrize("grid", [Grid(1, 2), Grid(2, 1), Grid(2, 2)], ids=str)
-def test_ranks_that_exchange_by_nccl(tmp_path: Path, grid: Grid) -> None:
+def test_ranks_that_exchange_by_nccl(grid: Grid) -> None:
     arrays = n, src, dst = graphs.random(700, 2100, 3)
     stripe, specs = Stripe(n, grid.rows * grid.columns), every_spec([n // 3])
     made = grids.build(stripe, src, dst, directed=False, grid=grid)
-    with grids.gang(made, emulated(tmp_path), by_nccl=True) as gang:
+    backend = emulated()
+    with grids.gang(made, backend, backend.operators, by_nccl=True) as gang:
         assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)
         check_scan(gang, arrays, n // 3)
 
 
 @pytest.mark.parametrize(("p", "n", "m"), [(6, 700, 2100), (2, 300, 4000)])
-def test_ranks_that_map_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p: int, n: int, m: int) -> None:
-    if not COMPILER:
-        pytest.skip("g++ is not installed")
+def test_ranks_that_map_messages(monkeypatch: pytest.MonkeyPatch, p: int, n: int, m: int) -> None:
     standin.install(monkeypatch, mapped=True)
     arrays = n, src, dst = graphs.random(n, m, 3)
     stripe, specs = Stripe(n, p), every_spec([n // 3])
-    backend = emulated(tmp_path)
+    backend = emulated()
     with grids.gang(grids.build(stripe, src, dst, directed=False), backend, backend.operators, mapped=True) as gang:
         for _ in range(2):
             assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=False)

@@ -5,9 +5,6 @@ So is the kernel of bottom-up levels. The top-down phases before them are the CP
 
 import ctypes
 import itertools
-import subprocess
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,17 +13,16 @@ from numpy.typing import NDArray
 
 from dbfs_workers.search.cuda.communicator import FIRST_END, HALTED, INLINE, QUEUED, STATE, Tag
 from dbfs_workers.search.cuda.messages import queues
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
-from tests.support import cuda_on_cpu, graphs
+from tests.support import graphs
 from tests.support.answers import assert_scipys, every_spec
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from tests.support.cuda_on_cpu.compiler import emulated, needs_compiler
 from tests.support.gang import partitions
 from tests.support.nccl import NumpyMessages, Stream, by_nccl
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+pytestmark = needs_compiler
 
 _LINE = 16
 # Threads of a block: see ``messages.cpp``.
@@ -42,29 +38,13 @@ class Kernels(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
-    # Headers in place of those that a source takes from here, by the source.
-    replaced = {
-        "messages": ("search/cuda/kernels/common/search.cuh", "search/cuda/kernels/phases/reserve.cuh"),
-        "levels": (
-            "search/cuda/kernels/common/memory.cuh",
-            "search/cuda/kernels/phases/edges.cuh",
-            "search/cuda/kernels/phases/reserve.cuh",
-        ),
-    }
-    # With the interpreter locked: the emulator runs one grid at a time.
-    return Kernels(*(ctypes.PyDLL(str(compiled(tmp_path_factory, name, replaced[name]))) for name in Kernels._fields))
-
-
-def compiled(tmp_path_factory: pytest.TempPathFactory, name: str, replaced: Iterable[str]) -> Path:
-    folder, emulator = tmp_path_factory.mktemp(name), Path(cuda_on_cpu.__file__).parent
-    for header in replaced:
-        (folder / header).parent.mkdir(parents=True, exist_ok=True)
-        (folder / header).touch()
-    includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-    built = folder / f"{name}.so"
-    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / f"{name}.cpp"), "-o", str(built)], check=True)
-    return built
+def kernels() -> Kernels:
+    common, phases = "search/cuda/kernels/common/", "search/cuda/kernels/phases/"
+    reserve = f"{phases}reserve.cuh"
+    return Kernels(
+        emulated("messages", f"{common}search.cuh", reserve),
+        emulated("levels", f"{common}memory.cuh", f"{phases}edges.cuh", reserve),
+    )
 
 
 class EmulatedMessages(NumpyMessages):

@@ -21,7 +21,7 @@ from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Partition, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import merging as emulated
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gpus import on_gpu
 from tests.support.graphs import GRAPHS
 from tests.support.partitions import build
@@ -33,7 +33,7 @@ PLENTY = 2**60
 
 @pytest.fixture(
     params=[
-        pytest.param(False, id="emulated", marks=pytest.mark.skipif(not COMPILER, reason="g++ is not installed")),
+        pytest.param(False, id="emulated", marks=needs_compiler),
         on_gpu(True, id="gpu"),
     ]
 )

@@ -4,9 +4,6 @@ Axes: ranks, bytes of a label, and the form of predecessors: internal ids or pos
 """
 
 import ctypes
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import distributed
@@ -16,15 +13,16 @@ import pytest
 import dbfs
 from dbfs.graph import labels
 from dbfs_workers.building import cuda as building
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.cuda.source import Source
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from dbfs_workers.serving.reads import ordered_labels
-from tests.support import cuda_on_cpu, oracle, standin
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from dbfs_workers.serving.reads.kernels.sources import BY_VERTEX
+from tests.support import oracle, standin
+from tests.support.cuda_on_cpu.compiler import emulated, needs_compiler
 from tests.support.graphs import random
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+pytestmark = needs_compiler
 
 C_TYPES = {np.uint64: ctypes.c_uint64, np.int64: ctypes.c_int64, np.uint32: ctypes.c_uint32}
 
@@ -40,14 +38,11 @@ class Array(standin.Array):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
-    built, emulator = tmp_path_factory.mktemp("by-vertex") / "made.so", Path(cuda_on_cpu.__file__).parent
-    folders = [f"-I{emulator}", f"-I{KERNEL_FOLDER}"]
-    subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "by_vertex.cpp"), "-o", str(built)], check=True)
-    library = ctypes.PyDLL(str(built))
+def kernels() -> ctypes.PyDLL:
+    library = emulated("by_vertex")
     for width in (1, 2, 4):
         getattr(library, f"by_vertex_{width}").restype = ctypes.c_char_p
-    yield library
+    return library
 
 
 @pytest.fixture
@@ -56,8 +51,8 @@ def gpu(kernels: ctypes.PyDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
     monkeypatch.setattr(standin, "Array", Array)
 
-    def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...]) -> None:
-        assert source == "serving/reads/kernels/by_vertex.cu"
+    def launch(source: Source, name: str, threads: int, arguments: tuple[Any, ...]) -> None:
+        assert source is BY_VERTEX
         given = [each.ctypes if isinstance(each, np.ndarray) else C_TYPES[type(each)](each) for each in arguments]
         kernel = getattr(kernels, name.removeprefix("dbfs_"))
         assert not kernel(2, 64, ctypes.c_ulonglong(1), *given)

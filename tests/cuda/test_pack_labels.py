@@ -1,33 +1,29 @@
 """Labels packed on a GPU in one pass: the kernel on this CPU, against the CPU's packing, for right and wrong labels."""
 
 import ctypes
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dbfs_workers.features.validation import on_gpu as validation
+from dbfs_workers.features.validation.kernels.sources import VALIDATION
 from dbfs_workers.features.validation.validation import pack_labels
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.search.cuda.source import Source
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
-from tests.support import cuda_on_cpu, standin
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from tests.support import standin
+from tests.support.cuda_on_cpu.compiler import emulated, needs_compiler
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+pytestmark = needs_compiler
 
 C_TYPES = {np.uint64: ctypes.c_uint64, np.int64: ctypes.c_int64, np.uint32: ctypes.c_uint32}
 N = 203
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.PyDLL:
-    built, emulator = tmp_path_factory.mktemp("pack") / "made.so", Path(cuda_on_cpu.__file__).parent
-    folders = [f"-I{emulator}", f"-I{KERNEL_FOLDER}"]
-    subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "pack_labels.cpp"), "-o", str(built)], check=True)
-    library = ctypes.PyDLL(str(built))
+def kernels() -> ctypes.PyDLL:
+    library = emulated("pack_labels")
     library.pack_labels.restype = ctypes.c_char_p
     return library
 
@@ -36,8 +32,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.PyDLL:
 def gpu(kernels: ctypes.PyDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(monkeypatch, mapped=True)
 
-    def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...]) -> None:
-        assert (source, name) == ("features/validation/kernels/validation.cu", "dbfs_pack_labels")
+    def launch(source: Source, name: str, threads: int, arguments: tuple[Any, ...]) -> None:
+        assert (source, name) == (VALIDATION, "dbfs_pack_labels")
         given = [each.ctypes if isinstance(each, np.ndarray) else C_TYPES[type(each)](each) for each in arguments]
         assert not kernels.pack_labels(2, 64, ctypes.c_ulonglong(1), *given)
 

@@ -20,7 +20,7 @@ from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import oracle, repairing
-from tests.support.cuda_on_cpu.device import COMPILER
+from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gpus import on_gpu
 from tests.support.graphs import GRAPHS
 from tests.support.partitions import build
@@ -31,7 +31,7 @@ N = 100
 
 @pytest.fixture(
     params=[
-        pytest.param(False, id="emulated", marks=pytest.mark.skipif(not COMPILER, reason="g++ is not installed")),
+        pytest.param(False, id="emulated", marks=needs_compiler),
         on_gpu(True, id="gpu"),
     ]
 )

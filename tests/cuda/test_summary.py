@@ -4,44 +4,35 @@ Axes: rows ordered by degree or not, groups that are whole or not, distances in 
 """
 
 import ctypes
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.kernels.sources import SUMMARY
 from dbfs_workers.search.cuda.layout import GROUP_ROWS
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
-from tests.support import cuda_on_cpu
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from tests.support.cuda_on_cpu.compiler import compiled, needs_compiler
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
+pytestmark = needs_compiler
 
 _MIXED = 2**32 - 1
 _DYNAMIC = "extern __shared__ u32 counted[];"
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.PyDLL]:
-    folder, emulator = tmp_path_factory.mktemp("summary"), Path(cuda_on_cpu.__file__).parent
-    (folder / "search/cuda/kernels/common").mkdir(parents=True)
-    (folder / "search/cuda/kernels/common/memory.cuh").touch()
+def kernels() -> ctypes.PyDLL:
     # The structs of the whole header are checked by built-ins that only CUDA's compiler has.
-    (folder / "generated").mkdir()
     scalars = "search/cuda/kernels/common/scalars.cuh"
     constants = f'#include "{scalars}"\nnamespace dbfs {{ constexpr u32 kGroupRows = {GROUP_ROWS}; }}'
-    (folder / layout.HEADER_NAME).write_text(constants)
-    source = (KERNEL_FOLDER / "search/cuda/kernels/resident/summary.cu").read_text()
-    assert _DYNAMIC in source
-    (folder / "sized_summary.cu").write_text(source.replace(_DYNAMIC, "__shared__ u32 counted[4096];"))
-    built = folder / "summary.so"
-    folders = [f"-I{folder}", f"-I{emulator}", f"-I{KERNEL_FOLDER}"]
-    subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "summary.cpp"), "-o", str(built)], check=True)
-    library = ctypes.PyDLL(str(built))
+    assert _DYNAMIC in SUMMARY.text
+    made = {
+        "search/cuda/kernels/common/memory.cuh": "",
+        layout.HEADER_NAME: constants,
+        "sized_summary.cu": SUMMARY.text.replace(_DYNAMIC, "__shared__ u32 counted[4096];"),
+    }
+    library = ctypes.PyDLL(str(compiled("summary.cpp", made=made)))
     library.common_degrees.restype = library.summary.restype = ctypes.c_char_p
-    yield library
+    return library
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -15,9 +15,10 @@ from dbfs.errors import FormatError
 from dbfs_workers.features.lab.strategies import GATHERING
 from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import graphs, oracle
-from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.device import THREADS, EmulatedGpu
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+pytestmark = needs_compiler
 
 
 def test_the_experiments_of_a_level_look_at_all_its_edges() -> None:

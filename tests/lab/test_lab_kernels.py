@@ -25,9 +25,10 @@ from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.search.reports import COUNT_FIELDS, RankReport, RankRun
 from tests.support import graphs, oracle
-from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedError, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.device import THREADS, EmulatedError, EmulatedGpu
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+pytestmark = needs_compiler
 
 ROOMY = Tuning(
     threads=THREADS,
@@ -490,8 +491,8 @@ def test_the_emulator_finds_missing_barriers_and_shows_lost_updates() -> None:
     counters = np.zeros(1, np.uint64)
     device.arguments["counters"] = device.address(counters)
     with pytest.raises(EmulatedError, match="missing_barrier: deadlock"):
-        device.launch("faulty.cu", "dbfs_missing_barrier", 2)
-    device.launch("faulty.cu", "dbfs_lost_updates", 2)
+        device.launch("faulty", "dbfs_missing_barrier", 2)
+    device.launch("faulty", "dbfs_lost_updates", 2)
     assert 0 < counters[0] < 2 * THREADS
 
 

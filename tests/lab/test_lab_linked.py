@@ -38,7 +38,8 @@ from dbfs_workers.search.members.on_gpu import CudaMember
 from dbfs_workers.search.partition.partition import Csr, GraphTotals, Partition, describe
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle, standin
-from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import COMPILER
+from tests.support.cuda_on_cpu.device import THREADS, EmulatedGpu
 from tests.support.gang import repeated
 from tests.support.gpus import needs_gpu
 

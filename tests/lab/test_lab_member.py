@@ -21,10 +21,11 @@ from dbfs_workers.search.partition.partition import no_vertices
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankRun
 from tests.support import graphs, oracle
-from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.device import THREADS, EmulatedGpu
 from tests.support.gang import repeated
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+pytestmark = needs_compiler
 
 N, SRC, DST = graphs.GRAPHS["path"]()
 MATRIX = oracle.adjacency(N, SRC, DST, directed=False)

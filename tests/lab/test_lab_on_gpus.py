@@ -6,7 +6,8 @@ from dbfs.edges import generate
 from dbfs_workers.features.lab import enact
 from dbfs_workers.features.lab.strategies import Policy
 from dbfs_workers.features.lab.tuning import Tuning
-from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.device import THREADS, EmulatedGpu
 from tests.support.gpus import needs_gpu
 from tests.support.lab_checks import GRAPHS, Case, failures, policies, words
 
@@ -20,7 +21,7 @@ def test_every_policy_of_a_strategy_on_a_gpu(strategy: str, graph: str) -> None:
     assert [found for found in failures(policies(strategy), case) if found] == []
 
 
-@pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+@needs_compiler
 def test_the_check_of_all_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case.of("grid", generate.grid2d(5))
     chosen = list(policies("status-scan"))
@@ -35,7 +36,7 @@ def test_the_check_of_all_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(each and each.what.startswith("24 distances differ; vertex ") for each in found)
 
 
-@pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+@needs_compiler
 def test_a_policy_leaves_no_argument_to_the_next_on_a_device() -> None:
     case = Case.of("star", generate.star(90))
     chosen = list(policies("degree-classes"))
@@ -43,7 +44,7 @@ def test_a_policy_leaves_no_argument_to_the_next_on_a_device() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+@needs_compiler
 def test_a_directed_graph_is_checked_in_its_directions() -> None:
     case = Case.of("directed", generate.uniform(60, 90, directed=True))
     chosen = [Policy(strategy) for strategy in enact.ENACTORS]

@@ -27,14 +27,14 @@ from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids, oracle, partitions, standin
 from tests.support.answers import assert_scipys
 from tests.support.cuda_on_cpu.backend import EmulatedBackend
-from tests.support.cuda_on_cpu.device import COMPILER, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.device import EmulatedGpu
 from tests.support.exchanges import connect
 from tests.support.gang import spec
 from tests.support.gpus import GPUS, needs_gpu
 from tests.support.parity import Way, loaded
 
 GRID = Way("resident", layout="2d")
-needs_compiler = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
 
 
 def emulated(seed: int, _policy: Policy) -> Device:

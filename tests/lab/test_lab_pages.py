@@ -19,10 +19,11 @@ from dbfs_workers.features.lab.pages import LinkedPages, most_bytes
 from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.lab.tuning import Tuning
 from tests.support import oracle
-from tests.support.cuda_on_cpu.device import COMPILER, THREADS, EmulatedGpu
+from tests.support.cuda_on_cpu.compiler import needs_compiler
+from tests.support.cuda_on_cpu.device import THREADS, EmulatedGpu
 from tests.support.gpus import needs_gpu
 
-pytestmark = pytest.mark.skipif(not COMPILER, reason="no g++ here, which compiles the kernels for this CPU")
+pytestmark = needs_compiler
 
 VERSIONS = [
     "status-array:storage=pages",

@@ -5,7 +5,7 @@ from tests.support.planting import Fault
 FAULTS = (
     Fault(
         "workers/dbfs_workers/search/levels/rank_levels.py",
-        "exchange.on_one_host and compiling.LED.ready():",
+        "exchange.on_one_host and _LED.ready():",
         "exchange.on_one_host:",
         ("tests/workers/test_optional_kernels.py::test_led_levels_wait_for_their_kernels",),
     ),

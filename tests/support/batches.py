@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.batches import levels as batch_levels
+from dbfs_workers.features.batches.kernels import NEEDED
 from dbfs_workers.features.batches.levels import BatchLevels, levels_of_batches
 from dbfs_workers.features.batches.purpose import OF_ROWS, Batch
 from dbfs_workers.features.batches.storage import RankBatch, distance_type, in_type
@@ -69,7 +70,7 @@ def runs(
 
     With ``small_frontiers``, frontiers of a small graph count as small.
     """
-    compiling.prepare(compiling.BATCHES)
+    compiling.prepare(NEEDED)
     n, src, dst = arrays
     stripe, deadline = Stripe(n, p), time.monotonic() + PATIENCE
     ends = shared_memory(stripe, entries=stripe.n_local if staged else entries)

@@ -1,6 +1,6 @@
 """All CPU kernels, loaded by the import of this module: in the process that the tests' workers are forked from."""
 
-from dbfs.cluster.kernels import KERNELS
+from dbfs.cluster.kernels import every_kernel
 from dbfs_workers.base.compiling import prepare
 
-prepare(KERNELS)
+prepare(every_kernel())

@@ -2,36 +2,21 @@
 
 import ctypes
 import itertools
-import subprocess
-import tempfile
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dbfs_workers.building import cuda as building
+from dbfs_workers.features.living.kernels.sources import MERGING
 from dbfs_workers.search.cuda import device_memory
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
-from tests.support import cuda_on_cpu, standin
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from dbfs_workers.search.cuda.source import Source
+from tests.support import standin
+from tests.support.cuda_on_cpu.compiler import emulated
 
 # Few blocks, so that threads stride.
 _MOST_BLOCKS = 2
 _seeds = itertools.count()
-
-
-@cache
-def kernels() -> ctypes.PyDLL:
-    """Compile the kernels and load them."""
-    emulator = Path(cuda_on_cpu.__file__).parent
-    with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder) / "merging.so"
-        folders = [f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-        subprocess.run([COMPILER, *OPTIONS, *folders, str(emulator / "merging.cpp"), "-o", str(built)], check=True)
-        # With the interpreter locked: the emulator runs one grid at a time.
-        return ctypes.PyDLL(str(built))
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,11 +25,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "launch", launch)
 
 
-def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
+def launch(source: Source, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
     """See ``building.launch``."""
     if not threads:
         return
-    if source != "features/living/kernels/merging.cu":
+    if source is not MERGING:
         standin.launch(source, name, threads, arguments, whole=whole)
         return
     blocks = -(-threads // building.THREADS)
@@ -52,7 +37,7 @@ def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, 
         ctypes.c_void_p(each.ctypes.data) if isinstance(each, np.ndarray) else ctypes.c_longlong(int(each))
         for each in arguments
     ]
-    function = getattr(kernels(), f"run_{name}")
+    function = getattr(emulated("merging"), f"run_{name}")
     function.restype = ctypes.c_char_p
     answer = function(blocks if whole else min(_MOST_BLOCKS, blocks), ctypes.c_ulonglong(next(_seeds)), *given)
     assert not answer, f"{name}: {answer.decode()}"

@@ -1,6 +1,7 @@
-"""The three sizes of the suite: which rows of a matrix each of them runs.
+"""The three sizes of the suite: which tests, and which rows of a matrix, each of them runs; a part of the conftest.
 
-The first size (``make test``) is every test without the mark ``full``, and covers every feature once. The second size
+The first size (``make test``) is every test without the mark ``full``, and covers every feature once. So does pytest
+where the command names neither tests nor marks. The second size
 (``make test-all``) adds the tests with the mark ``full``. The third size (``make test-long``) is the tests with the
 mark ``long``.
 
@@ -11,10 +12,37 @@ have the mark ``full`` themselves. The second size runs another diagonal, of all
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import pytest
 
+from tests.support.gpus import GPUS
+
+FIRST: Final = "not full"
+"""The marks of the first size."""
+
 Point = tuple[tuple[int, ...], ...]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the first size, unless the command names tests or marks."""
+    if config.args_source is not config.ArgsSource.ARGS and not config.option.markexpr:
+        config.option.markexpr = FIRST
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the rows of matrices before pytest selects by marks; leave out what needs a GPU where there is none."""
+    mark_sizes(items)
+    if not GPUS:
+        config.hook.pytest_deselected(items=[item for item in items if has(item, "gpu")])
+        items[:] = [item for item in items if not has(item, "gpu")]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once, not by a line each, that tests were left out."""
+    if not GPUS:
+        terminalreporter.write_line("There is no GPU: tests with the mark gpu were left out.")
 
 
 def mark_sizes(items: Sequence[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from dbfs_workers.base.errors import ExchangeUnavailableError
 from dbfs_workers.building import cuda as building
 from dbfs_workers.search import backends
 from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.cuda.source import Source
 from dbfs_workers.serving import plugin
 
 
@@ -113,7 +114,7 @@ def _copy_from(address: int, array: np.ndarray) -> None:  # type: ignore[type-ar
     ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
 
-def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
+def launch(source: Source, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
     """Run the stand-in of a kernel, which does what the kernel's header says."""
     if threads:
         KERNELS[name](*arguments)

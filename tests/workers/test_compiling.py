@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbfs.cluster.kernels import KERNELS
+from dbfs.cluster.kernels import every_kernel
 from dbfs_workers.base import compiling, jit
 from dbfs_workers.base.errors import ResourceError
 
@@ -26,7 +26,7 @@ def run(code: str, cache: Path) -> subprocess.Popen[str]:
 
 
 def test_a_kernel_comes_after_those_that_it_calls() -> None:
-    kernels = compiling.found(KERNELS)
+    kernels = compiling.found(every_kernel())
     places = {kernel.name: place for place, kernel in enumerate(kernels)}
     calls = [(kernel, called) for kernel in kernels for called in kernel.called]
     assert (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import types
 
-from dbfs.cluster.kernels import KERNELS
+from dbfs.cluster.kernels import every_kernel
 from dbfs_workers.base import compiling, jit
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel
 
@@ -22,7 +22,7 @@ def test_python_computes_what_plain_kernels_do() -> None:
     program = [sys.executable, "-m", "tests.support.plain_kernels"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    plain = [each for each in compiling.found(KERNELS) if each.plain]
+    plain = [each for each in compiling.found(every_kernel()) if each.plain]
     within = {called.name for each in plain for called in each.called}
     assert set(done.stdout.split()) >= {each.name for each in plain} - within
 

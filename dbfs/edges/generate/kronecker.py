@@ -1,7 +1,7 @@
 """Graph500's Kronecker (R-MAT) generator, bit for bit: specification v2.0, and its reference code, version 3.
 
 Edge i is drawn from the seed state skipped by 2^64 * i steps, so any range of edges is generated without the edges
-before it. ``_kronecker_kernel`` draws on the CPU, and ``dbfs_workers.building.cuda`` on a GPU.
+before it. ``kernels/kronecker.py`` draws on the CPU, and ``dbfs_workers.building.cuda`` on a GPU.
 
 The random generator is a multiple recursive one of order 5 modulo 2^31 - 1 (L'Ecuyer), as in the reference code. In a
 step, ``(107374182 z1 + 104480 z5) mod (2^31 - 1)`` becomes z1, and the other words move up by one. So skipping k steps
@@ -109,7 +109,7 @@ class KroneckerPiece(RangePiece):
     scale: int
     seed1: int
     seed2: int
-    kernels: ClassVar[tuple[str, ...]] = ("dbfs.edges.generate._kronecker_kernel",)
+    kernels: ClassVar[tuple[str, ...]] = ("dbfs.edges.generate.kernels.kronecker",)
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
@@ -124,7 +124,7 @@ class KroneckerPiece(RangePiece):
 
     def _on_cpu(self) -> Edges:
         # Imported here, so that a client that describes edges does not import Numba.
-        from dbfs.edges.generate._kronecker_kernel import BLOCK, draw_edges
+        from dbfs.edges.generate.kernels.kronecker import BLOCK, draw_edges
 
         one = _edge_jump(1)
         state = _apply(_power(one, self.start), _seed_state(self.seed1, self.seed2))

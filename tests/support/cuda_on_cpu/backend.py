@@ -2,23 +2,17 @@
 
 import ctypes
 import itertools
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from dbfs_workers.search.cuda.backend import CudaBackend
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
 from tests.support import standin
-from tests.support.cuda_on_cpu.device import COMPILER, OPTIONS
+from tests.support.cuda_on_cpu.compiler import emulated
 
-needs_compiler = pytest.mark.skipif(not COMPILER, reason="g++ is not installed")
-
-# Headers that the emulator's program has in place of those here.
-REPLACED = ("search/cuda/kernels/common/memory.cuh", "search/cuda/kernels/phases/reserve.cuh")
+# Headers that ``common.h`` stands in place of.
+_REPLACED = ("search/cuda/kernels/common/memory.cuh", "search/cuda/kernels/phases/reserve.cuh")
 _seeds = itertools.count()
 
 Launch = Callable[..., None]
@@ -39,17 +33,9 @@ def launcher(library: ctypes.PyDLL, name: str) -> Launch:
     return launch
 
 
-def compiled(folder: Path, program: str) -> ctypes.PyDLL:
-    """Return the library of an emulator's program."""
-    emulator = Path(__file__).parent
-    for header in REPLACED:
-        (folder / header).parent.mkdir(parents=True, exist_ok=True)
-        (folder / header).touch()
-    includes = [f"-I{folder}", f"-I{KERNEL_FOLDER}", f"-I{emulator}"]
-    built = folder / f"{program}.so"
-    subprocess.run([COMPILER, *OPTIONS, *includes, str(emulator / f"{program}.cpp"), "-o", str(built)], check=True)
-    # With the interpreter locked: the emulator runs one grid at a time.
-    return ctypes.PyDLL(str(built))
+def compiled(program: str) -> ctypes.PyDLL:
+    """Return the library of an emulator's program of the phases."""
+    return emulated(program, *_REPLACED)
 
 
 class EmulatedBackend(CudaBackend):

@@ -1,14 +1,8 @@
 """The laboratory's kernels, compiled for this CPU, behind the laboratory's launch interface."""
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -17,20 +11,13 @@ from numpy.typing import NDArray
 
 from dbfs_workers.features.lab import layout as lab_layout
 from dbfs_workers.features.lab.device import CHAIN
-from dbfs_workers.search.cuda.module import KERNEL_FOLDER
+from dbfs_workers.features.lab.kernels.sources import SOURCES
+from tests.support.cuda_on_cpu.compiler import compiled
 
-_HERE: Final = Path(__file__).parent
-COMPILER: Final = shutil.which("g++") or ""
 THREADS: Final = 64
 """Threads of a block: two warps, so that blocks have more than one, and tests take little time."""
 # NVRTC's front end has an intrinsic for the address of a field; a C++ compiler has ``offsetof``.
 _NVRTC_OFFSET: Final = "((u64)__INTADDR__(&((type*)0)->field))"
-# Fibers jump between stacks. Some systems' compilers add checks that end the process at such a jump.
-OPTIONS: Final = (
-    *("-std=c++17", "-O1", "-shared", "-fPIC", "-w"),
-    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-stack-protector"),
-)
-"""The compiler's options for a program of kernels and the emulator."""
 
 _RUN: Final = """
 extern "C" const char* run_grid(void* kernel, const dbfs::LabArguments* arguments, unsigned blocks, unsigned threads,
@@ -51,29 +38,14 @@ class EmulatedError(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL:
-    """Compile the laboratory's kernels for this CPU, into a folder of the system's temporary files; load them."""
-    chosen = (*sorted((KERNEL_FOLDER / "features/lab/kernels").glob("*.cu")), _HERE / "faulty.cu")
+    """Return the laboratory's kernels, and those of ``faulty.cu``, compiled for this CPU."""
     assert _NVRTC_OFFSET in lab_layout.HEADER
     layout = lab_layout.HEADER.replace(_NVRTC_OFFSET, "offsetof(type, field)")
-    texts = [path.read_text() for path in (*sorted(KERNEL_FOLDER.rglob("*.cuh")), *chosen, _HERE / "cuda_on_cpu.h")]
-    program = "\n".join([f'#include "{path}"' for path in (_HERE / "cuda_on_cpu.h", *chosen)] + [_RUN])
-    options = [*OPTIONS, f"-DDBFS_LAB_THREADS={THREADS}"]
-    key = hashlib.sha256("\0".join([layout, program, *texts, *options]).encode()).hexdigest()[:24]
-    folder = Path(tempfile.gettempdir()) / f"dbfs-cuda-on-cpu-{os.getuid()}"
-    built = folder / f"{key}.so"
-    if not built.exists():
-        with tempfile.TemporaryDirectory() as work:
-            generated = Path(work) / "generated" / "lab.cuh"
-            generated.parent.mkdir()
-            generated.write_text(layout)
-            text, made = Path(work) / "program.cpp", Path(work) / "made.so"
-            text.write_text(program)
-            includes = [f"-I{work}", f"-I{KERNEL_FOLDER}"]
-            subprocess.run([COMPILER, *options, *includes, str(text), "-o", str(made)], check=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            partial = built.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(made, partial)
-            partial.replace(built)
+    built = compiled(
+        *("cuda_on_cpu.h", *(source.path for source in SOURCES), "faulty.cu", "run_grid.h"),
+        made={lab_layout.HEADER_NAME: layout, "run_grid.h": _RUN},
+        options=(f"-DDBFS_LAB_THREADS={THREADS}",),
+    )
     loaded = ctypes.CDLL(str(built))
     loaded.run_grid.restype = ctypes.c_char_p
     return loaded

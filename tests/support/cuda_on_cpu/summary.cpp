@@ -1,8 +1,8 @@
-// The kernels of search/cuda/kernels/resident/summary.cu and building/kernels/facts.cu on a CPU. Their headers are PTX; the little that the kernels
+// The kernels of search/cuda/kernels/resident/summary.cu and search/cuda/kernels/resident/facts.cu on a CPU. Their headers are PTX; the little that the kernels
 // take of them is here.
 #include "cuda_on_cpu.h"
 
-#include "building/kernels/facts.cu"
+#include "search/cuda/kernels/resident/facts.cu"
 
 struct int4 {
   int x, y, z, w;

@@ -1,7 +1,8 @@
 """CPU kernels compiled ahead of work: once per machine, by several processes.
 
 Numba keeps what it has compiled on disk. Python runs one thread of the compiler at a time, so that processes share the
-work. A kernel that another process is compiling is awaited: see ``Kernel.ready``.
+work. A kernel that another process is compiling is awaited: see ``Kernel.ready``. Which kernels a rank needs is
+declared by the packages ``kernels``: see ``kernel_packages``.
 """
 
 import contextlib
@@ -18,54 +19,10 @@ from typing import Final
 
 from dask.system import CPU_COUNT
 
-from dbfs_workers.base import file_lock
+from dbfs_workers.base import file_lock, intrinsics
 from dbfs_workers.base.jit import Kernel
 
 logger = logging.getLogger(__name__)
-
-BUILDING: Final = (
-    "dbfs_workers.building.kernels.building:count_bins",
-    "dbfs_workers.building.kernels.building:bin_by_owner",
-    "dbfs_workers.building.kernels.building:count_rows",
-    "dbfs_workers.building.kernels.building:place_columns",
-    "dbfs_workers.building.kernels.sorting",
-)
-"""Kernels that build a graph, as ``found`` takes them."""
-
-TRAVERSING: Final = (
-    "dbfs_workers.search.cpu.kernels.phases:contract",
-    "dbfs_workers.search.cpu.kernels.phases:edge_count",
-    "dbfs_workers.search.cpu.kernels.resident",
-    "dbfs_workers.search.partition.kernels.labels",
-)
-"""Kernels by which one rank traverses a graph of the layout 1d. The host directs each level."""
-
-BARRIER: Final = ("dbfs_workers.search.exchange.kernels.barrier",)
-"""Kernels by which several ranks of a host exchange."""
-
-ACROSS_HOSTS: Final = ("dbfs_workers.search.exchange.kernels.stream", "dbfs_workers.search.exchange.kernels.envoy")
-"""Kernels of an exchange between hosts."""
-
-ANSWERING: Final = ("dbfs_workers.serving.reads.kernels.labels", "dbfs_workers.features.validation.kernels.validation")
-"""Kernels that hand out labels, and check them."""
-
-NUMBERING: Final = {
-    "integer": ("dbfs_workers.ids.kernels.integers",),
-    "string": ("dbfs_workers.ids.kernels.strings", "dbfs_workers.ids.kernels.ids"),
-}
-"""Kernels that number ids, by the kind of the ids; tuples are numbered as strings."""
-
-BATCHES: Final = ("dbfs_workers.features.batches.kernels.batch", "dbfs_workers.features.batches.kernels.sweeps")
-"""Kernels of batches."""
-
-UPDATING: Final = (
-    "dbfs_workers.features.living.kernels.pages",
-    "dbfs_workers.features.living.kernels.repair",
-    "dbfs_workers.features.living.kernels.repair_limits",
-    "dbfs_workers.features.living.kernels.repair_search",
-    "dbfs_workers.features.living.kernels.repair_round",
-)
-"""Kernels that change a graph, and repair labels."""
 
 # Seconds between two looks at kernels that are still being compiled.
 _LOOK_SECONDS: Final = 0.1
@@ -97,43 +54,8 @@ class Optional:
         """Return whether all are compiled; load them if they are kept on disk."""
         now = time.monotonic()
         if not self._ready and now - self._looked > _LOOK_SECONDS:
-            self._looked, kernels = now, found(self.wanted)
-            self._ready = all(kernel.signatures or kernel.kept for kernel in kernels)
-            if self._ready:
-                for kernel in kernels:
-                    kernel.ready()
+            self._looked, self._ready = now, loaded(self.wanted)
         return self._ready
-
-
-LEVELS: Final = Optional("dbfs_workers.search.levels.kernels.top_down")
-"""One kernel for many top-down levels."""
-
-LED: Final = Optional("dbfs_workers.search.levels.kernels.led")
-"""Levels that one rank leads."""
-
-TEAM: Final = Optional("dbfs_workers.search.cpu.kernels.team", "dbfs_workers.search.cpu.kernels.team_tasks")
-"""Kernels by which several threads share a rank's work."""
-
-
-def needed(p: int, *, hosts: int = 1, mutable: bool = False) -> tuple[str, ...]:
-    """Return the kernels without which a rank can't traverse a graph on the CPU.
-
-    Args:
-        p: ranks of the gang.
-        hosts: hosts of the gang.
-        mutable: whether updates may change the graph.
-    """
-    return (
-        *TRAVERSING,
-        *(BARRIER if p > 1 else ()),
-        *(ACROSS_HOSTS if hosts > 1 else ()),
-        *(UPDATING if mutable else ()),
-    )
-
-
-def faster(p: int, threads: int) -> tuple[Optional, ...]:
-    """Return the optional kernels of a rank, given the ranks of its gang and its threads."""
-    return LEVELS, *((LED,) if p > 1 else ()), *((TEAM,) if threads > 1 else ())
 
 
 def found(wanted: Iterable[str]) -> list[Kernel]:
@@ -159,6 +81,16 @@ def found(wanted: Iterable[str]) -> list[Kernel]:
     return list(kernels.values())
 
 
+def loaded(wanted: Iterable[str]) -> bool:
+    """Return whether all kernels are compiled; load them if they are kept on disk; ``wanted`` as of ``found``."""
+    kernels = found(wanted)
+    if not all(kernel.signatures or kernel.kept for kernel in kernels):
+        return False
+    for kernel in kernels:
+        kernel.ready()
+    return True
+
+
 def prepare(wanted: Iterable[str]) -> None:
     """Compile or load kernels, so that no call of them takes longer than the next; ``wanted`` as of ``found``."""
     kernels = found(wanted)
@@ -178,8 +110,7 @@ def begin(wanted: Iterable[str]) -> None:
         missing = sum(not kernel.kept for kernel in kernels)
         if missing:
             logger.info("compiling kernels beside other work: %d of %d are missing here", missing, len(kernels))
-        (any_kernel,) = found(BUILDING[:1])
-        lock = Path(any_kernel.stats.cache_path, "dbfs-compiling.lock")
+        lock = Path(intrinsics.monotonic_ns.stats.cache_path, "dbfs-compiling.lock")
         # A process that was killed left the lock.
         if missing or lock.exists():
             # Each process imports Numba first, which takes half a second of a core: so one crew a machine.

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError, outside
+from dbfs_workers.building.kernels.sources import BINNING, CSR, DEGREE_ORDER, KRONECKER
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.cuda.module import load
+from dbfs_workers.search.cuda.source import Source
 from dbfs_workers.search.partition.stripe import Stripe
 
 THREADS: Final = 256
@@ -93,9 +95,7 @@ def bin_edges(
     counts = cupy.asarray(found)
     count = (src, dst, np.int64(src.size), np.uint64(stripe.n), positions, np.uint32(p), np.uint32(symmetrise))
     first_row, end_row = map(np.uint32, rows)
-    launch(
-        "building/kernels/binning.cu", "dbfs_count_owners", src.size, (*count, first_row, end_row, counts, counts[p:])
-    )
+    launch(BINNING, "dbfs_count_owners", src.size, (*count, first_row, end_row, counts, counts[p:]))
     found = cupy.asnumpy(counts)
     _check_inside(src, dst, int(found[p]), stripe.n, name)
     starts = np.zeros(p + 1, np.int64)
@@ -106,7 +106,7 @@ def bin_edges(
     layout = (np.uint32(p), np.uint32(stripe.n_local), np.uint32(symmetrise), first_row, end_row)
     cursors = cupy.asarray(starts[:p].astype(np.uint64))
     launch(
-        "building/kernels/binning.cu",
+        BINNING,
         "dbfs_bin_edges",
         src.size,
         (src, dst, np.int64(src.size), positions, *layout, cursors, keys),
@@ -179,9 +179,9 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
     sums = cupy.zeros(2, np.uint64)
     size = np.int64(keys.size)
     bounds = (size, np.int64(rows[0]), np.int64(count))
-    launch("building/kernels/csr.cu", "dbfs_row_offsets", count + 1, (keys, *bounds, row_offsets), whole=True)
+    launch(CSR, "dbfs_row_offsets", count + 1, (keys, *bounds, row_offsets), whole=True)
     ids = (np.uint32(rank), np.uint32(stripe.p), np.uint32(stripe.n_local), np.uint32(by_position))
-    launch("building/kernels/csr.cu", "dbfs_columns", keys.size, (keys, size, *ids, columns, sums))
+    launch(CSR, "dbfs_columns", keys.size, (keys, size, *ids, columns, sums))
     self_loops, duplicates = cupy.asnumpy(sums).tolist()
     return CsrSlice(rows, row_offsets, columns, self_loops, duplicates)
 
@@ -219,7 +219,7 @@ def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, de
 
     bad = cupy.full(1, _NO_EDGE, np.uint64)
     arguments = (src, dst, np.int64(src.size), np.uint64(n), np.uint32(symmetrise), degrees, bad)
-    launch("building/kernels/binning.cu", "dbfs_count_degrees", src.size, arguments)
+    launch(BINNING, "dbfs_count_degrees", src.size, arguments)
     _check_inside(src, dst, int(bad[0]), n, name)
 
 
@@ -257,14 +257,14 @@ def degree_order(degrees: Any) -> tuple[Any, Any]:
 
     n = degrees.size
     keys = cupy.empty(n, np.uint64)
-    launch("building/kernels/degree_order.cu", "dbfs_order_keys", n, (degrees, np.int64(n), keys), whole=True)
+    launch(DEGREE_ORDER, "dbfs_order_keys", n, (degrees, np.int64(n), keys), whole=True)
     keys.sort()
     position, vertex = cupy.empty(n, np.uint32), cupy.empty(n, np.uint32)
-    launch("building/kernels/degree_order.cu", "dbfs_order", n, (keys, np.int64(n), position, vertex), whole=True)
+    launch(DEGREE_ORDER, "dbfs_order", n, (keys, np.int64(n), position, vertex), whole=True)
     return position, vertex
 
 
-def launch(source: str, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
+def launch(source: Source, name: str, threads: int, arguments: tuple[Any, ...], *, whole: bool = False) -> None:
     """Launch a kernel for ``threads`` items. ``whole``: a thread an item, since the kernel's threads don't stride."""
     if threads:
         blocks = -(-threads // THREADS)
@@ -309,7 +309,7 @@ def draw_edges(
 
     sources, targets = cupy.empty(count, np.int64), cupy.empty(count, np.int64)
     if count:
-        kernel = load("building/kernels/kronecker.cu").get_function("dbfs_kronecker")
+        kernel = load(KRONECKER).get_function("dbfs_kronecker")
         # The kernel takes the state as a struct by value, which CuPy passes from an array of one record.
         state = seed.view([("z", np.uint32, 5)])
         numbers = (np.uint64(first), np.int64(count), np.uint32(scale), np.uint64(value0), np.uint64(value1))

@@ -7,6 +7,7 @@ CuPy.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import distributed
 
@@ -54,7 +55,12 @@ class RankChanges(WorkerFeature, ABC):
     """The feature that changes graphs: a rank prepares the next version, and then commits it or forgets it.
 
     Preparing changes nothing that a traversal reads.
+
+    Attributes:
+        kernels: CPU kernels that a rank of a graph which may change needs compiled, as ``compiling.found`` takes them.
     """
+
+    kernels: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def prepare(self, member: Member, graph_id: str, run_id: str, partition: Partition, change: Change) -> RankVersion:

@@ -26,7 +26,9 @@ from dbfs_workers.base.memory_room import start_returning, stop_returning
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.building import delivering
 from dbfs_workers.search.exchange.hosts import Hosts, identity
+from dbfs_workers.search.exchange.kernels import ACROSS_HOSTS, ON_ONE_HOST
 from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
+from dbfs_workers.search.members import compiled
 from dbfs_workers.search.members.label_room import LabelRoom
 from dbfs_workers.search.members.member import Member, OwnedLabels
 from dbfs_workers.search.members.on_cpu import LoopMember
@@ -141,7 +143,9 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """See ``JoinGang``."""
         threads = min(self.worker.state.nthreads, CPU_COUNT)
         # A message of an earlier attempt may come after its partition is gone.
-        await asyncio.to_thread(_prepare_kernels, message, threads, self.worker.data.get(message.partition_key))
+        changing = () if self.changes is None else self.changes.kernels
+        partition = self.worker.data.get(message.partition_key)
+        await asyncio.to_thread(_prepare_kernels, message, threads, partition, changing)
         self._take_epoch(message.graph_id, message.epoch)
         member = self._new_member(message, threads)
         member.take_parts(self._member_parts(member))
@@ -331,26 +335,25 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         return member
 
 
-def _prepare_kernels(message: JoinGang, threads: int, partition: Any) -> None:
-    """Compile or load the CPU kernels of a rank's runs, which have a deadline."""
+def _prepare_kernels(message: JoinGang, threads: int, partition: Any, changing: Sequence[str]) -> None:
+    """Compile or load the CPU kernels of a rank's runs, which have a deadline; ``changing`` are those of changes."""
     # Imported here, because workers on GPUs need no Numba.
     from dbfs_workers.base import compiling
     from dbfs_workers.base.jit import SMALL
 
     hosts, p = len(set(message.hosts)), message.stripe.p
     if message.backend == "cpu":
-        layout, mutable = message.layout, message.mutable
         size = message.stripe.n_local + (0 if partition is None else partition.m_local)
+        layout, mutable = message.layout, message.mutable
         if size <= SMALL and p == 1 and layout is None and not mutable:
             # Python runs the kernels of the first traversals.
             return
-        needed = (*compiling.needed(p, hosts=hosts, mutable=mutable), *(layout.kernels(threads) if layout else ()))
-        optional = () if layout else compiling.faster(p, threads)
-        later = [name for kernels in optional if not kernels.ready() for name in kernels.wanted]
+        needed = [*compiled.needed(p, hosts=hosts), *(layout.kernels(threads) if layout else ())]
+        needed += changing if mutable else ()
+        optional = () if layout else compiled.faster(p, threads)
+        later = [name for names in optional if not compiling.loaded(names) for name in names]
         compiling.prepare((*needed, *later) if size > _LARGE else needed)
         if later and size <= _LARGE:
             compiling.begin(later)
     elif message.exchange == "host" or message.layout:
-        compiling.prepare(
-            ("dbfs_workers.search.exchange.kernels.barrier", *(compiling.ACROSS_HOSTS if hosts > 1 else ()))
-        )
+        compiling.prepare((*ON_ONE_HOST, *(ACROSS_HOSTS if hosts > 1 else ())))

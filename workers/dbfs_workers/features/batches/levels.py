@@ -21,8 +21,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
+from dbfs_workers.features.batches.kernels import NEEDED
 from dbfs_workers.features.batches.operators import BatchOperators, Chosen, Shared, operators_of
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
@@ -342,6 +344,10 @@ def levels_of_batches(
         free_bytes: returns the bytes that labels may still take.
         threads: threads that share the rank's rows on a CPU.
     """
+
+    if backend.name == "cpu":
+        # Few graphs have batches, so that the first batch compiles.
+        compiling.prepare(NEEDED)
 
     def traverse(specs: RunSpec) -> Iterator[Alone]:
         for spec in specs:

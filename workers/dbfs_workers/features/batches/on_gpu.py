@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.features.batches.kernels.sources import BATCH
 from dbfs_workers.features.batches.operators import Chosen, Settled, Shared
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, placed_launches
+from dbfs_workers.search.cuda.module import placed_launches
 from dbfs_workers.search.partition.partition import Csr
 
-SOURCE: Final = "features/batches/kernels/batch.cu"
 WIDTHS: Final = (1, 2, 4, 8, 16)
 KERNELS: Final = (
     *("choose", "push", "push_rows", *(f"pull_{width}" for width in WIDTHS), "pull_rest"),
@@ -212,7 +212,7 @@ class CudaBatch:
 
     def _load(self) -> Callable[..., None]:
         """Return what launches the kernels."""
-        return placed_launches(SOURCE, PLAIN_DEFINES, "dbfs_batch_", KERNELS)
+        return placed_launches(BATCH, "dbfs_batch_", KERNELS)
 
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         """Launch a kernel with integers and arrays, for so many threads or more work than that."""

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.search import backends
@@ -42,9 +41,6 @@ class LoopBatches(MemberPart):
 
         member = self._member
         backend, on_cpu = backends.get(member.backend), member.backend == "cpu"
-        if on_cpu:
-            # Few graphs have batches, so that the first batch compiles.
-            compiling.prepare(compiling.BATCHES)
         # Not ``member.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = member.room.free_bytes if on_cpu else member.free_bytes
         return levels_of_batches(member.levels(partition), backend, member.loop_exchange, free_bytes, self._threads)

@@ -198,8 +198,9 @@ def _is_of_before(levels: "BatchLevels", partition: Partition) -> bool:
 def barrier_of(stripe: Stripe, rank: int, graph_id: str) -> "SharedMemoryExchange":
     """Return a rank's end of the barrier at which the ranks of one host cross in batches."""
     from dbfs_workers.base import compiling
+    from dbfs_workers.search.exchange.kernels import ON_ONE_HOST
 
-    compiling.prepare(("dbfs_workers.search.exchange.kernels.barrier",))
+    compiling.prepare(ON_ONE_HOST)
     from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
     return SharedMemoryExchange(stripe, rank, graph_id, entries=_BARRIER_ENTRIES)

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from dbfs_workers.features.batches.kernels.sources import SWEEPS
 from dbfs_workers.features.batches.storage import unreached_of
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, placed_launches
+from dbfs_workers.search.cuda.module import placed_launches
 from dbfs_workers.search.partition.partition import Csr
 
-SOURCE: Final = "features/batches/kernels/sweeps.cu"
 KERNELS: Final = ("list_rows", "add_up", "finish")
 _WARP: Final = 32
 # Edges that a warp takes at a time, ``kWarpEdges`` of ``search/cuda/kernels/phases/edges.cuh``, by its lanes.
@@ -103,7 +103,7 @@ class CudaSweeps:
 
     def _load(self) -> Callable[..., None]:
         """Return what launches the kernels."""
-        return placed_launches(SOURCE, PLAIN_DEFINES, "dbfs_sweeps_", KERNELS)
+        return placed_launches(SWEEPS, "dbfs_sweeps_", KERNELS)
 
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         if threads:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.building.layout import Layout
+from dbfs_workers.features.grid.kernels import NEEDED, TEAM
 from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -85,12 +86,7 @@ class Grid(Layout):
 
     def kernels(self, threads: int) -> tuple[str, ...]:
         """See ``Layout``."""
-        shared = (
-            "dbfs_workers.features.grid.kernels.team_tasks",
-            "dbfs_workers.search.cpu.kernels.team:is_large",
-            "dbfs_workers.search.cpu.kernels.team:close_gaps",
-        )
-        return ("dbfs_workers.features.grid.kernels.grid", *(shared if threads > 1 else ()))
+        return (*NEEDED, *(TEAM if threads > 1 else ()))
 
     def member(self, rank: int, partition_key: Hashable, exchange: SharedMemoryExchange, threads: int) -> GridMember:
         """See ``Layout``."""

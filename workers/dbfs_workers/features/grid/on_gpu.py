@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.features.grid.kernels.sources import GRID
 from dbfs_workers.features.grid.scratch import GridScratch
 from dbfs_workers.search.cuda.launch_sizes import LINE_WORDS, MOST_BLOCKS, SEARCH_WORDS, THREADS, WARP, blocks_for
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.search.cuda.module import load
 from dbfs_workers.search.partition.labels import RankLabels
 
-SOURCE: Final = "features/grid/kernels/grid.cu"
 KERNELS: Final = ("top_down", "enlist", "bottom_up", "contract", "count_bits", "unpack")
 _NULL: Final = np.uint64(0)
 
@@ -111,7 +111,7 @@ class CudaGrid:
 
     def _load(self) -> dict[str, Any]:
         """Return the kernels by name; looked up once, since a look-up at every launch costs time."""
-        module = load(SOURCE, PLAIN_DEFINES)
+        module = load(GRID)
         return {name: module.get_function(f"dbfs_grid_{name}") for name in KERNELS}
 
     def _column(self, scratch: GridScratch) -> tuple[np.uint32, np.uint32, np.uint32]:

@@ -40,7 +40,7 @@ class Device(Protocol):
         """Launch a kernel with the arguments as they are now.
 
         Args:
-            source: its file in ``cuda/kernels``.
+            source: the name of its file in ``kernels``.
             kernel: its name.
             blocks: blocks of the grid.
             element: which of the arguments the kernel gets.
@@ -101,10 +101,11 @@ class Gpu:
 
     def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
         """See ``Device``."""
+        from dbfs_workers.features.lab.kernels.sources import lab_source
         from dbfs_workers.search.cuda.module import Launch, load
 
         if (source, kernel) not in self._launches:
-            function = load(source, self._defines, cooperative=cooperative).get_function(kernel)
+            function = load(lab_source(source, self._defines), cooperative=cooperative).get_function(kernel)
             self._launches[source, kernel] = Launch(function, self._argument, cooperative=cooperative)
         self._launches[source, kernel](blocks, self.threads, 0, self._stream, element)
 

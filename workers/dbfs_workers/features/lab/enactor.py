@@ -115,10 +115,6 @@ def policy_constants(policy: Policy) -> dict[str, int]:
     return {**policy_numbers(policy), "items": int(policy.items)}
 
 
-def _names(source: str, kernel: str) -> tuple[str, str]:
-    return f"features/lab/kernels/{source}.cu", f"dbfs_lab_{kernel}"
-
-
 class Enactor:
     """Runs the launches of one traversal.
 
@@ -201,7 +197,7 @@ class Enactor:
         if out is not None:
             addresses.update(out_ids=self.address(out.ids), out_parents=self.address(out.parents))
             addresses["out_capacity"] = out.capacity
-        return Step(*_names(source, kernel), into is None, None if out is None else out.capacity, addresses)
+        return Step(source, f"dbfs_lab_{kernel}", into is None, None if out is None else out.capacity, addresses)
 
     def chain(self, levels: Sequence[Sequence[Step]], size: int, distance: int) -> NDArray[np.int64]:
         """Launch the steps of levels without a wait, each on the queue that the step before fills.
@@ -264,7 +260,7 @@ class Enactor:
         self._set(least=_ANY_SIZE[0], most=_ANY_SIZE[1])
         for kernel, threads, arguments in launches:
             self._set(**arguments)
-            self._device.launch(*_names(source, kernel), self._at_most(-(-threads // self._device.threads)))
+            self._device.launch(source, f"dbfs_lab_{kernel}", self._at_most(-(-threads // self._device.threads)))
         counts: NDArray[np.int64] = self._read(1)[0]
         return counts
 

@@ -193,7 +193,7 @@ class LinkedPages:
             given[name] = device.address(array)
         given["rows"], given["in_size"] = self.rows, warps
         blocks = max(1, min(_MOST_BLOCKS, -(-warps * _LANES // device.threads)))
-        device.launch("features/lab/kernels/pages.cu", f"dbfs_lab_{kernel}", blocks)
+        device.launch("pages", f"dbfs_lab_{kernel}", blocks)
         # A strategy does not set the arguments that its kernels do without.
         given[...] = 0
         counts = device.read(counters)

@@ -179,7 +179,7 @@ class RadixBins:
         self._set({"out_ids": address(out[0]), "out_parents": address(out[1]), "out_capacity": out[0].size})
 
     def _launch(self, kernel: str, source: str, blocks: int) -> None:
-        self._device.launch(f"features/lab/kernels/{source}.cu", f"dbfs_lab_{kernel}", blocks)
+        self._device.launch(source, f"dbfs_lab_{kernel}", blocks)
 
     def _blocks(self, size: int, share: int) -> int:
         """Return the blocks of a launch: one for a share of the entries, as far as they run at once."""

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.living.change_log import EdgeChanges
+from dbfs_workers.features.living.kernels.sources import REPAIR
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, Launch, load
+from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.partition.labels import ChangedRows, RankLabels
 from dbfs_workers.search.partition.stripe import WORD_BITS
 
@@ -29,7 +30,7 @@ _LEAST_ROWS: Final = 1 << 16
 # network at a time; the barriers of the grid take longer than another turn.
 _FEW: Final = 512
 _MOST_LANES: Final = 32
-# Threads of a block: those of ``PLAIN_DEFINES``.
+# Threads of a block: those of ``with_types``.
 _THREADS: Final = 1024
 
 # ``Repair`` of repair.cu.
@@ -150,5 +151,5 @@ def _kernel(device: int) -> tuple[Any, int]:
     """Return the kernel and the number of multiprocessors of the current device, of this number."""
     import cupy
 
-    kernel = load("features/living/kernels/repair.cu", PLAIN_DEFINES, cooperative=True).get_function("dbfs_repair")
+    kernel = load(REPAIR, cooperative=True).get_function("dbfs_repair")
     return kernel, int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import InvalidOptionError
 from dbfs_workers.building import cuda as building
 from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.features.living.kernels.sources import MERGING
 from dbfs_workers.features.living.pages import Changes, Order
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.features.living.versions import Updated, with_ids, with_vertices
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Csr, Partition, require_present
 
-_SOURCE: Final = "features/living/kernels/merging.cu"
 # ``sums`` of merging.cu: the last one is the first key without effect.
 _SUMS: Final = 7
 _NO_KEY: Final = 2**64 - 1
@@ -54,7 +54,7 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
     ranks, n_local = np.uint32(order.ranks), np.uint32(order.stripe.n_local)
     row_order = (np.uint32(order.first_id), ranks, n_local, np.uint32(directed), np.uint32(delete))
     plan = (keys, size, offsets, columns, *row_order, places, amounts, sums)
-    building.launch(_SOURCE, "dbfs_plan_changes", keys.size, plan)
+    building.launch(MERGING, "dbfs_plan_changes", keys.size, plan)
     # Before each key, the columns of the keys before it.
     before = cupy.cumsum(amounts)
     effective = cupy.asnumpy(keys[amounts[1:] > 0]) if keys.size <= MOST_LOGGED else None
@@ -65,12 +65,12 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
         device_memory.require(8 * offsets.size + 4 * (columns.size + total), where)
         new_offsets, new_columns = cupy.empty_like(offsets), cupy.empty(columns.size + total, np.uint32)
         arguments = (keys, size, before, offsets, rows, np.uint32(delete), new_offsets, sums)
-        building.launch(_SOURCE, "dbfs_merged_offsets", offsets.size, arguments, whole=True)
+        building.launch(MERGING, "dbfs_merged_offsets", offsets.size, arguments, whole=True)
         if not delete:
             insertion = (keys, size, places, before, ranks, n_local, new_columns)
-            building.launch(_SOURCE, "dbfs_insert_columns", keys.size, insertion)
+            building.launch(MERGING, "dbfs_insert_columns", keys.size, insertion)
         moves = (columns, np.int64(columns.size), places, before, size, np.uint32(delete), new_columns)
-        building.launch(_SOURCE, "dbfs_move_columns", columns.size, moves)
+        building.launch(MERGING, "dbfs_move_columns", columns.size, moves)
         csr = Csr(new_offsets, new_columns)
     edges, refused, _, self_loops, duplicates, changed, first_refused = cupy.asnumpy(sums).tolist()
     refused_key = None

@@ -8,13 +8,14 @@ replaces the partition among the worker's data. All ranks prepare before any com
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from distributed.spill import SpillBuffer
 
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
+from dbfs_workers.features.living.kernels import NEEDED
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
@@ -46,6 +47,8 @@ class _Prepared:
 
 class Updates(RankChanges):
     """The updates of a worker's ranks."""
+
+    kernels: ClassVar[tuple[str, ...]] = NEEDED
 
     def __init__(self, view: WorkerView) -> None:
         super().__init__(view)

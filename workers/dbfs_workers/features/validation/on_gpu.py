@@ -11,6 +11,7 @@ import numpy as np
 
 from dbfs_workers.base.tokens import Token, issue
 from dbfs_workers.building.cuda import launch
+from dbfs_workers.features.validation.kernels.sources import VALIDATION
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.cuda.module import load
 from dbfs_workers.search.partition.labels import RankLabels
@@ -37,7 +38,7 @@ def check_edges(
     If several edges break a rule, ``found`` names any one of them, not the first.
     """
     if src.size:
-        kernel = load("features/validation/kernels/validation.cu").get_function("dbfs_check_edges")
+        kernel = load(VALIDATION).get_function("dbfs_check_edges")
         options = (np.int32(predecessors), np.int32(directed), np.int64(bound))
         blocks = min(MOST_BLOCKS, -(-src.size // TILE))
         kernel((blocks,), (THREADS,), (src, dst, np.int64(src.size), table, *options, unsupported, found))
@@ -59,7 +60,7 @@ def pack(stripe: Stripe, rank: int, labels: RankLabels, sources: Sequence[int], 
     most = np.int64(stripe.n - 1 if farthest is None else min(farthest, stripe.n))
     given = (labels.distances, parents, np.int64(words.size), np.int64(stripe.n), *numbers, most)
     made = (cupy.asarray(own), np.uint32(own.size), words, found)
-    launch("features/validation/kernels/validation.cu", "dbfs_pack_labels", words.size, (*given, *made))
+    launch(VALIDATION, "dbfs_pack_labels", words.size, (*given, *made))
     wrong, roots = found.get().tolist()
     return words if not wrong and roots == own.size else None
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import GraphTooLargeError
 from dbfs_workers.search.backend import EdgeFrontier, OutgoingBins, OwnerBins
 from dbfs_workers.search.cuda.failures import typed_errors
+from dbfs_workers.search.cuda.kernels.sources import LEVELS, PHASES
 from dbfs_workers.search.cuda.launch_sizes import (
     LINE_WORDS,
     MOST_BLOCKS,
@@ -23,7 +24,7 @@ from dbfs_workers.search.cuda.launch_sizes import (
     WARP,
     blocks_for,
 )
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, load
+from dbfs_workers.search.cuda.module import load
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.scratch import Scratch
@@ -32,7 +33,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 # The filter stores a vertex's owner in a byte, and 255 for a vertex dropped.
 MOST_RANKS: Final = 255
 KERNELS: Final = {
-    "search/cuda/kernels/phases/phases.cu": (
+    PHASES: (
         "degrees",
         "degree_sums",
         "edge_count",
@@ -41,7 +42,7 @@ KERNELS: Final = {
         "partition",
         "contract",
     ),
-    "search/cuda/kernels/phases/levels.cu": ("top_down", "bottom_up", "mark"),
+    LEVELS: ("top_down", "bottom_up", "mark"),
 }
 _NULL: Final = np.uint64(0)
 
@@ -57,9 +58,7 @@ class CudaBackend:
         self.xp: Any = cupy
         # Looked up here, since a look-up at every launch costs time.
         self._kernels = {
-            name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
-            for source, names in KERNELS.items()
-            for name in names
+            name: load(source).get_function(f"dbfs_{name}") for source, names in KERNELS.items() for name in names
         }
 
     def expand(self, edges: Csr, frontier: Any, first_id: int, with_parents: bool) -> EdgeFrontier:

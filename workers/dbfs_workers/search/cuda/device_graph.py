@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.kernels.sources import FACTS
 from dbfs_workers.search.cuda.module import load
 from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
 
@@ -90,7 +91,7 @@ def device_graph(
         closed = cupy.zeros(stripe.words_local + 4, np.uint32)
     sums = cupy.zeros(5, np.uint64)
     nothing = np.uint64(0)
-    module = load("building/kernels/facts.cu")
+    module = load(FACTS)
     kernel = module.get_function("dbfs_facts")
     arrays = (nothing if array is None else array for array in (in_offsets, in_columns, first_in, closed))
     cuts = (np.uint32(layout.LARGE_DEGREE), np.uint32(layout.CHUNK_EDGES))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.search.cuda.communicator import FIRST_END, HEADER, INLINE, MOST_AHEAD, Tag
+from dbfs_workers.search.cuda.kernels.sources import LEVELS, MESSAGES, PHASES
 from dbfs_workers.search.cuda.launch_sizes import (
     LINE_WORDS,
     MOST_BLOCKS,
@@ -20,18 +21,18 @@ from dbfs_workers.search.cuda.launch_sizes import (
     WARP,
     blocks_for,
 )
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, Launches, load
+from dbfs_workers.search.cuda.module import Launches, load
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
 
 KERNELS: Final = {
-    "search/cuda/kernels/phases/messages.cu": (
+    MESSAGES: (
         *("pack", "pack_level", "small_level", "contract_messages"),
         *("absorb", "measure", "pack_found"),
     ),
-    "search/cuda/kernels/phases/levels.cu": ("top_down", "bottom_up"),
-    "search/cuda/kernels/phases/phases.cu": ("degrees", "degree_sums", "contract"),
+    LEVELS: ("top_down", "bottom_up"),
+    PHASES: ("degrees", "degree_sums", "contract"),
 }
 # Edges of a frontier up to which one block expands the frontier and packs the messages, in one launch instead of three.
 _SMALL_EDGES: Final = 16 * MOST_THREADS
@@ -74,11 +75,7 @@ class CudaMessages:
         self._result_places = [row.ctypes.data for row in self.results]
         self._level_places: tuple[int, ...] = ()
         self._launch = Launches(
-            {
-                name: load(source, PLAIN_DEFINES).get_function(f"dbfs_{name}")
-                for source, names in KERNELS.items()
-                for name in names
-            }
+            {name: load(source).get_function(f"dbfs_{name}") for source, names in KERNELS.items() for name in names}
         )
 
     def most_ahead(self, max_degree: int) -> int:

@@ -1,7 +1,7 @@
 """Compilation of kernels: NVRTC at the first use, a cache of cubins on disk, loading by CuPy; and launches.
 
-Compiling needs no GPU and no driver (``compile_cubin``); loading needs both. The cache key covers the source, every
-header (the generated one included), the options, the architecture and NVRTC's version, so no stale kernel is loaded.
+Compiling needs no GPU and no driver (``compile_cubin``); loading needs both. The cache key covers the source, the
+headers that it includes, the options, the architecture and NVRTC's version, so no stale kernel is loaded.
 docs/decisions/cuda-core.md says why this is not cuda-core's program cache.
 
 Kernels that launch kernels are linked with CUDA's device runtime by nvJitLink, which needs no GPU either.
@@ -16,9 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +24,9 @@ import numpy as np
 
 from dbfs_workers.base import file_lock
 from dbfs_workers.base.errors import BackendUnavailableError
-from dbfs_workers.features.lab import layout as lab_layout
-from dbfs_workers.search.cuda import layout
+from dbfs_workers.base.kernel_packages import declared
+from dbfs_workers.search.cuda.kernels.sources import Variant
+from dbfs_workers.search.cuda.source import Source, sources
 
 _RUNTIME: Final = "libcudadevrt.a"
 # Of the wheels for CUDA 13 and 12, below each folder of packages; and of a toolkit.
@@ -102,83 +101,6 @@ def _binding(module: str, version: str, missing: str) -> Any:
     return found
 
 
-# The package: sources and headers are named by their paths below it.
-KERNEL_FOLDER: Final = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Compile-time options of ``resident.cu``.
-
-    Attributes:
-        gang: whether there are several ranks.
-        predecessors: whether parents are recorded.
-        threads: threads of a block.
-        blocks_per_sm: blocks on a multiprocessor; with the threads it bounds the registers.
-    """
-
-    gang: bool
-    predecessors: bool
-    threads: int = 1024
-    blocks_per_sm: int = 1
-
-    @property
-    def defines(self) -> tuple[str, ...]:
-        """Compiler options."""
-        return (
-            f"-DDBFS_GANG={int(self.gang)}",
-            f"-DDBFS_PREDECESSORS={int(self.predecessors)}",
-            f"-DDBFS_THREADS={self.threads}",
-            f"-DDBFS_BLOCKS_PER_SM={self.blocks_per_sm}",
-        )
-
-
-# The other sources that include types.cuh need values for its options. No code of theirs depends on the values.
-PLAIN_DEFINES: Final = Variant(gang=True, predecessors=True).defines
-_RESIDENT: Final = "search/cuda/kernels/resident/resident.cu"
-_WITH_OPTIONS: Final = (
-    "search/",
-    "features/batches/",
-    "features/grid/",
-    "features/living/kernels/repair.cu",
-)
-
-# What a process runs that compiles one source.
-_COMPILE_ONE: Final = (
-    "import sys; from dbfs_workers.search.cuda import module; module.cached_cubin(*sys.argv[1:3], tuple(sys.argv[3:]))"
-)
-_SILENT: Final[dict[str, Any]] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-# Folders and files of what a first graph needs, beside the resident kernel.
-_FIRST: Final = (
-    "building/",
-    "features/validation/",
-    "serving/reads/",
-    "search/cuda/kernels/resident/summary.cu",
-)
-
-LAUNCHING: Final = ("features/lab/kernels/device_launches.cu",)
-"""Sources whose kernels launch kernels. They are linked with CUDA's device runtime; no other strategy needs them."""
-
-KERNELS: Final = (
-    *((_RESIDENT, Variant(gang, predecessors).defines) for gang, predecessors in product((False, True), repeat=2)),
-    *(
-        (source, PLAIN_DEFINES if source.startswith(_WITH_OPTIONS) else ())
-        for source in sorted(path.relative_to(KERNEL_FOLDER).as_posix() for path in KERNEL_FOLDER.rglob("*.cu"))
-        if source not in (_RESIDENT, *LAUNCHING)
-    ),
-)
-"""Every other compilation that a run can need: source and options."""
-
-
-@cache
-def headers() -> dict[str, str]:
-    """Return the text of every header by its name in ``#include``: the files, and those that the layouts make."""
-    files = {
-        path.relative_to(KERNEL_FOLDER).as_posix(): path.read_text() for path in sorted(KERNEL_FOLDER.rglob("*.cuh"))
-    }
-    return {**files, layout.HEADER_NAME: layout.HEADER, lab_layout.HEADER_NAME: lab_layout.HEADER}
-
-
 def cache_folder() -> Path:
     """Return the folder of compiled kernels: ``$DBFS_KERNEL_CACHE``, or a folder in the user's cache folder."""
     chosen = os.environ.get("DBFS_KERNEL_CACHE")
@@ -187,38 +109,36 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbfs" / "kernels"
 
 
-def compile_cubin(source: str, arch: str, defines: tuple[str, ...] = (), *, verbose: bool = False) -> tuple[bytes, str]:
-    """Compile a source, such as ``building/kernels/csr.cu``, for an architecture such as ``sm_90``. No cache.
+def compile_cubin(source: Source, arch: str, *, verbose: bool = False) -> tuple[bytes, str]:
+    """Compile a source for an architecture such as ``sm_90``. No cache.
 
     Returns:
         The cubin, and the compiler's log (with ``verbose``: registers, stack and spills of each function).
 
     Raises:
-        BackendUnavailableError: NVRTC is not installed, or what links a source of ``LAUNCHING``.
+        BackendUnavailableError: NVRTC is not installed, or what links a source whose kernels launch kernels.
         RuntimeError: the source does not compile; the message has the compiler's log.
     """
     nvrtc = _nvrtc()
-    included = headers()
-    texts, names = ([text.encode() for text in side] for side in (included.values(), included))
-    options = [
-        f"-arch={arch}",
-        "-std=c++17",
-        "-default-device",
-        *(("-rdc=true",) if source in LAUNCHING else ()),
-        *(("--ptxas-options=-v",) if verbose else ()),
-        *defines,
-    ]
-    source_text = (KERNEL_FOLDER / source).read_text().encode()
-    (program,) = _call(nvrtc.nvrtcCreateProgram, source_text, source.encode(), len(names), texts, names)
+    headers = source.headers()
+    texts, names = ([text.encode() for text in side] for side in (headers.values(), headers))
+    options = [*_options(source, arch), *(("--ptxas-options=-v",) if verbose else ())]
+    text, name = source.text.encode(), source.path.encode()
+    (program,) = _call(nvrtc.nvrtcCreateProgram, text, name, len(names), texts, names)
     try:
         (failed,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode()
         if failed:
-            raise RuntimeError(f"{source} for {arch}: {failed.name}\n{log}")
+            raise RuntimeError(f"{source.path} for {arch}: {failed.name}\n{log}")
         cubin = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-        return link(cubin, arch, source) if source in LAUNCHING else cubin, log
+        return link(cubin, arch, source.path) if source.launching else cubin, log
     finally:
         _call(nvrtc.nvrtcDestroyProgram, program)
+
+
+def _options(source: Source, arch: str) -> tuple[str, ...]:
+    linked = ("-rdc=true",) if source.launching else ()
+    return f"-arch={arch}", "-std=c++17", "-default-device", *linked, *source.defines
 
 
 def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> list[Any]:
@@ -246,32 +166,35 @@ def nvrtc_version() -> tuple[int, int]:
     return major, minor
 
 
-def cubin_path(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
+def cubin_path(source: Source, arch: str) -> Path:
     """Return the path of the cubin in the cache, compiled or not."""
-    key = hashlib.sha256()
-    for text in (source, (KERNEL_FOLDER / source).read_text(), arch, repr(defines), repr(nvrtc_version())):
-        key.update(text.encode())
-    if source in LAUNCHING:
+    key = hashlib.sha256(repr((source.path, _options(source, arch), nvrtc_version())).encode())
+    if source.launching:
         key.update(repr(linker_version()).encode())
-    for name, text in headers().items():
-        key.update(f"{name}\0{text}".encode())
-    return cache_folder() / f"{Path(source).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
+    for name, text in {"": source.text, **source.headers()}.items():
+        key.update(f"{name}\0{text}\0".encode())
+    return cache_folder() / f"{Path(source.path).stem}-{arch}-{key.hexdigest()[:24]}.cubin"
 
 
-def cached_cubin(source: str, arch: str, defines: tuple[str, ...] = ()) -> Path:
+def cached_cubin(source: Source, arch: str) -> Path:
     """Return the path of the cubin in the cache, after compiling it if it is absent."""
-    path = cubin_path(source, arch, defines)
+    path = cubin_path(source, arch)
     if path.exists():
         return path
     # One worker of a machine compiles, and the others wait.
     with file_lock.held(path.with_suffix(".lock")):
         if not path.exists():
-            cubin, _ = compile_cubin(source, arch, defines)
+            cubin, _ = compile_cubin(source, arch)
             # A reader finds a whole file or none. The lock is held: a partial file is of a process that was killed.
             partial = path.with_suffix(".partial")
             partial.write_bytes(cubin)
             partial.replace(path)
     return path
+
+
+# What processes run that compile one source.
+_COMPILE_ONE: Final = "import sys; from dbfs_workers.search.cuda import module; module.compile_one(*sys.argv[1:])"
+_SILENT: Final[dict[str, Any]] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
 
 
 def begin(arch: str, *, gang: bool) -> None:
@@ -281,24 +204,24 @@ def begin(arch: str, *, gang: bool) -> None:
         arch: see ``compile_cubin``.
         gang: whether graphs are on several GPUs.
     """
-    resident = {Variant(gang, predecessors).defines for predecessors in (False, True)}
+    resident = [Variant(gang, predecessors).source for predecessors in (False, True)]
 
     def compile_missing() -> None:
-        wanted = [
-            each for each in KERNELS if each[0].startswith(_FIRST) or (each[0] == _RESIDENT and each[1] in resident)
-        ]
         try:
             missing = [
-                (source, defines) for source, defines in wanted if not cubin_path(source, arch, defines).exists()
+                source
+                for source in sources()
+                if (source.first or source in resident) and not cubin_path(source, arch).exists()
             ]
         except BackendUnavailableError:
             # The worker that needs a kernel says what is missing.
             return
-        commands = [["-c", _COMPILE_ONE, source, arch, *defines] for source, defines in missing]
         # NVRTC compiles one source of a process at a time.
+        commands = [["-c", _COMPILE_ONE, arch, source.path, *source.defines] for source in missing]
+        if missing:
+            commands += [["-m", program] for program in declared("AHEAD", "sources.py")]
         processes = [
-            subprocess.Popen([sys.executable, *command], start_new_session=True, **_SILENT)
-            for command in [*commands, *([["-m", "dbfs_workers.features.validation.ahead"]] if missing else [])]
+            subprocess.Popen([sys.executable, *command], start_new_session=True, **_SILENT) for command in commands
         ]
         for process in processes:
             process.wait()
@@ -307,20 +230,27 @@ def begin(arch: str, *, gang: bool) -> None:
     threading.Thread(target=compile_missing, daemon=True).start()
 
 
+def compile_one(arch: str, path: str, *defines: str) -> None:
+    """Compile a declared source into the cache."""
+    for source in sources():
+        if (source.path, source.defines) == (path, defines):
+            cached_cubin(source, arch)
+
+
 @cache
-def _load(source: str, arch: str, defines: tuple[str, ...], device: int, cooperative: bool) -> Any:
+def _load(source: Source, arch: str, device: int, cooperative: bool) -> Any:
     import cupy
 
     with cupy.cuda.Device(device):
-        return cupy.RawModule(path=str(cached_cubin(source, arch, defines)), enable_cooperative_groups=cooperative)
+        return cupy.RawModule(path=str(cached_cubin(source, arch)), enable_cooperative_groups=cooperative)
 
 
-def load(source: str, defines: tuple[str, ...] = (), *, cooperative: bool = False) -> Any:
+def load(source: Source, *, cooperative: bool = False) -> Any:
     """Return the module on the current device (a ``cupy.RawModule``), loaded once per process."""
     import cupy
 
     device = cupy.cuda.Device()
-    return _load(source, f"sm_{device.compute_capability}", defines, device.id, cooperative)
+    return _load(source, f"sm_{device.compute_capability}", device.id, cooperative)
 
 
 class Launch:
@@ -396,9 +326,9 @@ class Launches:
         launch(blocks, threads, 0, self._stream().ptr)
 
 
-def placed_launches(source: str, defines: tuple[str, ...], prefix: str, names: Iterable[str]) -> Callable[..., None]:
+def placed_launches(source: Source, prefix: str, names: Iterable[str]) -> Callable[..., None]:
     """Return ``Launches`` of some kernels of a source, whose arguments may also be CuPy's arrays."""
-    module = load(source, defines)
+    module = load(source)
     launch = Launches({name: module.get_function(prefix + name) for name in names})
 
     def placed(name: str, blocks: int, threads: int, *arguments: Any) -> None:

@@ -26,7 +26,8 @@ from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableE
 from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.device_memory import ExportedArray, address, export_array
-from dbfs_workers.search.cuda.module import Launch, Variant, load
+from dbfs_workers.search.cuda.kernels.sources import Variant
+from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.cuda.records import CAPACITY, Slot
 from dbfs_workers.search.cuda.run import (
     AHEAD,
@@ -102,9 +103,7 @@ class ResidentKernel:
         self._most_edges = most_sparse_edges(stripe) if sparse_edges is None else sparse_edges
         self._bin_capacity = bin_capacity(stripe, self._most_edges)
         self._variant = Variant(stripe.p > 1, predecessors, threads, blocks_per_sm)
-        self._kernel = load(
-            "search/cuda/kernels/resident/resident.cu", self._variant.defines, cooperative=True
-        ).get_function("dbfs_resident")
+        self._kernel = load(self._variant.source, cooperative=True).get_function("dbfs_resident")
         # The rest of the multiprocessor's memory is the L1 cache, which should hold the visited bitmap.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
         used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
-from dbfs_workers.search.cuda.module import PLAIN_DEFINES, Launch, load
+from dbfs_workers.search.cuda.kernels.sources import SUMMARY
+from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.cuda.run import AHEAD
 
 THREADS: Final = 1024
@@ -90,7 +91,7 @@ class Summary:
         self._arguments = np.zeros(1, _ARGUMENTS)
         self._arguments["offsets"], self._arguments["rows"] = graph.row_offsets.data.ptr, self._rows
         self._arguments["finished"] = self._finished.data.ptr
-        module = load("search/cuda/kernels/resident/summary.cu", PLAIN_DEFINES)
+        module = load(SUMMARY)
         self._arguments["common"] = graph.common.data.ptr
         self._kernel = Launch(module.get_function("dbfs_summary"), self._arguments)
         cupy.cuda.get_current_stream().synchronize()

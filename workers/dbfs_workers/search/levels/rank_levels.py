@@ -15,6 +15,7 @@ from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.levels import kernels
 from dbfs_workers.search.levels.led_levels import LedLevels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
@@ -27,6 +28,7 @@ from dbfs_workers.search.partition.partition import RankEdges
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import own_rows
 
+_TOP_DOWN, _LED = compiling.Optional(*kernels.TOP_DOWN), compiling.Optional(*kernels.LED)
 # Places among the counts of the first crossing.
 _MAX_DEGREE, _WANTED = 3, 4
 # In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
@@ -169,9 +171,9 @@ class StripeLevels(RankLevels[Scratch]):
             # The host directs levels, with the same crossings, until the kernel for many levels is compiled; those of
             # small graphs, until the time in Python has paid for loading kernels.
             size = scratch.partition.m_local + scratch.partition.stripe.n_local
-            if (size > SMALL or exchange.p > 1 or top_down.signatures) and compiling.LEVELS.ready():
+            if (size > SMALL or exchange.p > 1 or top_down.signatures) and _TOP_DOWN.ready():
                 self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)
-            if exchange.p > 1 and exchange.on_one_host and compiling.LED.ready():
+            if exchange.p > 1 and exchange.on_one_host and _LED.ready():
                 self.steppers[LED] = self._led = LedLevels(working, exchange, free_bytes)
 
     def end(self, state: State) -> None:

@@ -8,6 +8,7 @@ from dbfs_workers.base.errors import InvalidOptionError, NoRoomForLabelsError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Tasks, Team
 from dbfs_workers.search import backends
+from dbfs_workers.search.cpu.kernels import TEAM
 from dbfs_workers.search.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.search.levels.traversals import Watch
 from dbfs_workers.search.members.member import Member
@@ -18,6 +19,7 @@ from dbfs_workers.search.reports import RankProgress, RankRun
 if TYPE_CHECKING:
     from dbfs_workers.search.levels.rank_levels import RankLevels
 
+_TEAM: Final = compiling.Optional(*TEAM)
 # Largest share of the memory that labels may fill which the pool of released labels keeps.
 _POOL_SHARE: Final = 1 / 16
 
@@ -142,7 +144,7 @@ class LoopMember(Member):
 
     def _team_tasks(self) -> Tasks | None:
         """Return the tasks that the threads share; None until their kernels are compiled."""
-        if not compiling.TEAM.ready():
+        if not _TEAM.ready():
             return None
         # Imported here because the import compiles kernels.
         from dbfs_workers.search.cpu.kernels.team_tasks import TASKS

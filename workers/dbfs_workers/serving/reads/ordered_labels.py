@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dbfs_workers.building import cuda as building
 from dbfs_workers.search.cuda.failures import typed_errors
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.reads.kernels.sources import BY_VERTEX
 
 
 def write(
@@ -38,5 +39,5 @@ def write(
         out = cupy.empty(into.size, into.dtype)
         where = (np.int64(first), np.int64(into.size), np.uint32(rank), np.uint32(stripe.p), np.uint32(rows))
         name = f"dbfs_by_vertex_{into.itemsize}"
-        building.launch("serving/reads/kernels/by_vertex.cu", name, into.size, (labels, position, vertex, *where, out))
+        building.launch(BY_VERTEX, name, into.size, (labels, position, vertex, *where, out))
         out.get(out=into)

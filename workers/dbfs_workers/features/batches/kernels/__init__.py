@@ -1,1 +1,6 @@
-"""CPU kernels of a batch's levels, and of the sweeps over shortest paths."""
+"""Kernels of a batch's levels, and of the sweeps over shortest paths."""
+
+from typing import Final
+
+NEEDED: Final = ("dbfs_workers.features.batches.kernels.batch", "dbfs_workers.features.batches.kernels.sweeps")
+"""What a CPU rank needs compiled for batches."""

@@ -1,1 +1,1 @@
-"""CPU kernels of the laboratory's baselines."""
+"""Kernels of the laboratory: a CUDA source each strategy, and the baseline on one CPU core."""

@@ -1,1 +1,5 @@
-"""CPU kernels that check labels."""
+"""Kernels that check labels."""
+
+from typing import Final
+
+FIRST: Final = ("dbfs_workers.features.validation.kernels.validation",)

@@ -1,1 +1,6 @@
 """CPU kernels over the rows of a partition, and over labels."""
+
+from typing import Final
+
+NEEDED: Final = ("dbfs_workers.search.partition.kernels.labels",)
+"""What each traversal needs compiled."""

@@ -77,7 +77,7 @@ __device__ __forceinline__ NearCounts near_counts(const u32 (&at)[4]) {
 // A warp takes a group at a time, four rows a lane: it reads 4 bytes a row, and 8 more in a group of mixed degrees. Lane
 // i keeps the sums of distance i below kNear. A block counts the others up to `shared_bins` in shared memory, and the
 // rest goes to global memory: a run with more distances has few rows at each. `rows` is a multiple of 4, `bins` at least
-// kNear. `common`: of dbfs_common_degrees (building/kernels/facts.cu). `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last
+// kNear. `common`: of dbfs_common_degrees (search/cuda/kernels/resident/facts.cu). `sums`: [2][bins] rows, then degrees, by distance. `on_host`: where the last
 // block copies the sums, or null; then the sums stay.
 extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, const i32* distances, i64 rows,
                                         u64* sums, u32* finished, u64* on_host, u32 bins, u32 shared_bins,
