@@ -55,7 +55,7 @@ def library() -> ctypes.CDLL:
     chosen = (*sorted((KERNEL_FOLDER / "lab").glob("*.cu")), _HERE / "faulty.cu")
     assert _NVRTC_OFFSET in lab_layout.HEADER
     layout = lab_layout.HEADER.replace(_NVRTC_OFFSET, "offsetof(type, field)")
-    texts = [path.read_text() for path in (*sorted(KERNEL_FOLDER.rglob("lab/*.cu*")), *chosen, _HERE / "cuda_on_cpu.h")]
+    texts = [path.read_text() for path in (*sorted(KERNEL_FOLDER.rglob("*.cuh")), *chosen, _HERE / "cuda_on_cpu.h")]
     program = "\n".join([f'#include "{path}"' for path in (_HERE / "cuda_on_cpu.h", *chosen)] + [_RUN])
     options = [*OPTIONS, f"-DDBFS_LAB_THREADS={THREADS}"]
     key = hashlib.sha256("\0".join([layout, program, *texts, *options]).encode()).hexdigest()[:24]
