@@ -1,9 +1,11 @@
 """The cost of a level. A path graph has one vertex in each level, so the engine's overhead is all of the time."""
 
+import operator
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Annotated
 
 import click
@@ -12,7 +14,7 @@ import distributed
 
 import dbfs
 from benchmarks import options
-from benchmarks.runner import Column, Results, connect
+from benchmarks.runner import Column, Results, connect, in_turns
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.graph.graph import Graph
@@ -25,43 +27,55 @@ RESIDENT_LEVELS = 2000
 
 @dataclass(frozen=True)
 class LevelCost:
-    """Mean time of a level in one way to run it; the ratio is to the first way: ``client.submit`` for each task."""
+    """Mean time of a level in one way to run it, the median of some rounds.
+
+    Ratios are medians over the rounds, in each of which the ways take turns: to the first way, ``client.submit`` for
+    each task, and to the engine's tasks with nothing to do.
+    """
 
     way: Annotated[str, Column("engine and way")]
     ranks: Annotated[int, Column()]
     levels: int
     milliseconds: Annotated[float, Column("ms a level", ".3f")]
-    ratio: Annotated[float, Column("", ".4f")]
+    ratio: Annotated[float, Column("to the first", ".3f")]
+    to_empty: Annotated[float, Column("to empty tasks", ".3f")]
 
 
 @click.command()
 @options.ranks(4)
 @options.count("--levels", 64, "Levels that the taskgraph engine runs; the resident engine runs 2000.", least=8)
+@options.count("--rounds", 5, "Times that each way of the taskgraph engine runs, in turns.")
 @options.json
-def levels(ranks: int, levels: int, file: str | None) -> None:
+def levels(ranks: int, levels: int, rounds: int, file: str | None) -> None:
     """Measure the cost of a level in each engine, on a path graph.
 
     Example: dbfs bench levels --ranks 4
     """
     with Results("levels", file) as results, connect(ranks) as client:
-        results.take("costs", bench_levels(client, ranks, levels), "A level of a path graph")
+        results.take("costs", bench_levels(client, ranks, levels, rounds), "A level of a path graph")
 
 
-def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterator[LevelCost]:
+def bench_levels(client: distributed.Client, ranks: int, levels: int, rounds: int) -> Iterator[LevelCost]:
     """Measure each way on a path graph: first one ``client.submit`` for each task, then both engines."""
     # Near the end of a path the next level may be bottom-up.
     with dbfs.load(dbfs.path(4 * levels), client=client, ranks=ranks) as graph:
+        ways: dict[str, Callable[[], float]] = {
+            "one client.submit a task": lambda: _naive(graph, levels),
+            "taskgraph": lambda: graph.bfs(0, max_depth=levels, engine="taskgraph").seconds / levels * 1e3,
+            "the same tasks, empty": lambda: _empty(graph, levels),
+        }
         graph.bfs(0, max_depth=2, engine="taskgraph")
-        naive = _naive(graph, levels)
-        yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0)
-        cost = graph.bfs(0, max_depth=levels, engine="taskgraph").seconds / levels * 1e3
-        yield LevelCost("taskgraph", ranks, levels, cost, cost / naive)
-        cost = _empty(graph, levels)
-        yield LevelCost("the same tasks, empty", ranks, levels, cost, cost / naive)
+        costs, _ = in_turns(ways, rounds, figure=lambda _, cost: cost)
+    naive, _, empty = costs.values()
+    for way, taken in costs.items():
+        ratios = (median(map(operator.truediv, taken, others)) for others in (naive, empty))
+        yield LevelCost(way, ranks, levels, median(taken), *ratios)
     for exchange in ("shared_memory", "tcp"):
         for p in sorted({min(2, ranks), ranks}):
             cost = _resident(client, p, exchange)
-            yield LevelCost(f"resident, {exchange}", p, RESIDENT_LEVELS, cost, cost / naive)
+            yield LevelCost(
+                f"resident, {exchange}", p, RESIDENT_LEVELS, cost, cost / median(naive), cost / median(empty)
+            )
 
 
 def _resident(client: distributed.Client, ranks: int, exchange: str) -> float:
