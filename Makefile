@@ -97,7 +97,7 @@ sanitize: .venv/installed-dev
 	    $(BIN)/python -m tests.cuda.sanitize --ranks $(RANKS) || exit 1; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(BIN)/python -m pytest -q -m gpu tests/workers/test_phases.py tests/cuda/test_repair_gpu.py \
-	    tests/lab/test_lab_on_grids.py::test_bins_have_every_new_neighbour || exit 1; \
+	    tests/lab/test_lab_on_grids.py::test_ranks_sort_neighbours_and_contract_bins || exit 1; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m tests.support.lab_checks --small || exit 1; \
 	done
 
