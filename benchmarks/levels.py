@@ -1,21 +1,25 @@
 """The cost of a level. A path graph has one vertex in each level, so the engine's overhead is all of the time."""
 
+import operator
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Annotated
 
 import click
 import dask
 import distributed
+from dask._task_spec import Task
 
 import dbfs
 from benchmarks import options
-from benchmarks.runner import Column, Results, connect
+from benchmarks.runner import Column, Results, connect, seconds_of
 from dbfs.assembly import Graph
 from dbfs.cluster.deadline import Deadline
-from dbfs.cluster.gang import Ref, TaskGraph, release
+from dbfs.cluster.gang import PinnedTasks, TaskGraph, release
+from dbfs.features.taskgraph.engine import TaskGraphTraversal
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.taskgraph import phases, tasks
 
@@ -24,13 +28,18 @@ RESIDENT_LEVELS = 2000
 
 @dataclass(frozen=True)
 class LevelCost:
-    """Mean time of a level in one way to run it; the ratio is to the first way: ``client.submit`` for each task."""
+    """Time of a level in one way to run it.
+
+    Ratios are to the first way, ``client.submit`` for each task, and to the same level of the taskgraph engine with
+    empty tasks. Engine and empty tasks take turns, level by level: their times are medians, and so is the ratio.
+    """
 
     way: Annotated[str, Column("engine and way")]
     ranks: Annotated[int, Column()]
     levels: int
     milliseconds: Annotated[float, Column("ms a level", ".3f")]
-    ratio: Annotated[float, Column("", ".4f")]
+    ratio: Annotated[float, Column("to the first", ".4f")]
+    to_empty: Annotated[float, Column("to empty tasks", ".4f")]
 
 
 @click.command()
@@ -52,15 +61,16 @@ def bench_levels(client: distributed.Client, ranks: int, levels: int) -> Iterato
     with dbfs.load(dbfs.path(4 * levels), client=client, ranks=ranks) as graph:
         graph.bfs(0, max_depth=2, engine="taskgraph")
         naive = _naive(graph, levels)
-        yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0)
-        cost = graph.bfs(0, max_depth=levels, engine="taskgraph").seconds / levels * 1e3
-        yield LevelCost("taskgraph", ranks, levels, cost, cost / naive)
-        cost = _empty(graph, levels)
-        yield LevelCost("the same tasks, empty", ranks, levels, cost, cost / naive)
+        of_engine, of_empty = _in_turns(graph, levels)
+    empty = median(of_empty)
+    ratio = median(map(operator.truediv, of_engine, of_empty))
+    yield LevelCost("one client.submit a task", ranks, levels, naive, 1.0, naive / empty)
+    yield LevelCost("taskgraph", ranks, levels, median(of_engine), median(of_engine) / naive, ratio)
+    yield LevelCost("the same tasks, empty", ranks, levels, empty, empty / naive, 1.0)
     for exchange in ("shared_memory", "tcp"):
         for p in sorted({min(2, ranks), ranks}):
             cost = _resident(client, p, exchange)
-            yield LevelCost(f"resident, {exchange}", p, RESIDENT_LEVELS, cost, cost / naive)
+            yield LevelCost(f"resident, {exchange}", p, RESIDENT_LEVELS, cost, cost / naive, cost / empty)
 
 
 def _resident(client: distributed.Client, ranks: int, exchange: str) -> float:
@@ -100,28 +110,47 @@ def _naive(graph: Graph, levels: int) -> float:
     return (time.perf_counter() - start) / levels * 1e3
 
 
-def _empty(graph: Graph, levels: int) -> float:
-    """Return the mean milliseconds of a level whose tasks have the engine's shape and do nothing."""
-    gang, ranks = graph.gang, range(graph.gang.p)
-    start = time.perf_counter()
-    for _ in range(levels):
-        run, level = uuid.uuid4().hex, TaskGraph()
+class _Emptied(TaskGraph):
+    """A graph whose tasks do nothing."""
 
-        def add(rank: int, name: str, *after: object, level: TaskGraph = level, run: str = run) -> Ref:
-            return level.add(rank, (f"{name}-{run}", rank), _nothing, *after)
+    def __init__(self, graph: TaskGraph) -> None:
+        self._graph = graph
 
-        expanded = [add(rank, "expand") for rank in ranks]
-        entries = [add(rank, "filter-partition", expanded[rank]) for rank in ranks]
-        barrier = add(0, "barrier", entries)
-        last = []
-        for owner in ranks:
-            bins = [add(rank, f"bin-{owner}", entries[rank]) for rank in ranks]
-            last.append(add(owner, "contract", bins, barrier))
-        keys = [ref.key for ref in (*last, barrier)]
-        futures = list(gang.submit(level, keys).values())
+    def pinned(self, addresses: Sequence[str]) -> PinnedTasks:
+        """See ``TaskGraph``."""
+        pinned = self._graph.pinned(addresses)
+        return replace(pinned, tasks={key: Task(key, _nothing, *task.args) for key, task in pinned.tasks.items()})
+
+
+def _in_turns(graph: Graph, levels: int) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of levels of the engine, and of the same levels with empty tasks, one behind each."""
+    gang, run = graph.gang, uuid.uuid4().hex
+    spec, states = TraversalSpec(run, (0,), predecessors=False, backend="cpu"), TaskGraph()
+    empty = TaskGraphTraversal(gang, graph.record, spec, Deadline(60.0), None)  # type: ignore[arg-type]
+    empty.states = [states.add(rank, (f"state-{run}", rank), _nothing) for rank in empty.ranks]
+    kept = gang.submit(states, [state.key for state in empty.states])
+
+    def run_empty() -> None:
+        level, keys = empty.level_graph(bottom_up=False)
+        futures = list(gang.submit(_Emptied(level), keys).values())
         gang.gather(futures, Deadline(60.0), "an empty level")
         release(futures)
-    return (time.perf_counter() - start) / levels * 1e3
+        empty.state.level += 1
+
+    of_engine: list[float] = []
+    of_empty: list[float] = []
+    began = 0.0
+
+    def level_ended(_: object) -> None:
+        nonlocal began
+        of_engine.append(1e3 * (time.perf_counter() - began))
+        of_empty.append(1e3 * seconds_of(run_empty)[0])
+        began = time.perf_counter()
+
+    graph.bfs(0, max_depth=levels, engine="taskgraph", progress=level_ended)
+    release(kept.values())
+    # The first level began with the run's wait for its turn, and the last call tells of the run's end.
+    return of_engine[1:levels], of_empty[1:levels]
 
 
 def _nothing(*_: object) -> int:

@@ -13,6 +13,7 @@ from PIL import Image
 import dbfs
 from benchmarks import plan as plans
 from benchmarks.bins import bench_bins
+from benchmarks.levels import _in_turns
 from benchmarks.plan import find, parse
 from benchmarks.rates import CorpusPlan, Frontier, Rates, ScalingPlan, bench_rates, short_name
 from benchmarks.runner import Results, read
@@ -371,6 +372,13 @@ def test_the_command_for_updates() -> None:
     printed = CliRunner().invoke(main, ["bench", "updates", *options]).output
     assert "bytes of" in printed
     assert "one edge" in printed
+
+
+def test_the_engine_and_empty_tasks_take_turns(client: distributed.Client) -> None:
+    with dbfs.load(dbfs.path(40), client=client, ranks=2) as graph:
+        of_engine, of_empty = _in_turns(graph, 8)
+        assert len(of_engine) == len(of_empty) == 7
+        assert min(of_engine + of_empty) > 0
 
 
 def test_levels_over_a_protocol(client: distributed.Client) -> None:

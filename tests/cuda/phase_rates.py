@@ -101,7 +101,7 @@ def main() -> None:
     measured: list[tuple[str, int, int, int, Callable[[], object], Callable[[], object]]] = [
         ("expand", edges, 8 * edges + 60 * vertices, 0, empty, expand(with_parents=False)),
         ("expand, parents", edges, 12 * edges + 60 * vertices, 0, empty, expand(with_parents=True)),
-        ("filter + partition, all new", edges, 26 * edges, 2 * edges, empty, filter_partition),
+        ("filter + partition, all new", edges, 22 * edges, 2 * edges, empty, filter_partition),
         ("filter + partition, none new", edges, 5 * edges, edges, full, filter_partition),
         ("contract, all new", ROWS, 20 * ROWS, 2 * ROWS, empty, contract),
         ("top-down, all new", edges, 10 * edges + 84 * vertices, 2 * edges, empty, top_down(distances_only)),

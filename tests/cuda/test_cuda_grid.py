@@ -16,6 +16,7 @@ from dbfs_workers.features.grid import on_gpu as grid_cuda
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.grid.on_gpu import CudaGrid
 from dbfs_workers.features.grid.operators import GridOperators
+from dbfs_workers.features.lab.purpose import ByStrategy
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.partition.stripe import Stripe
@@ -75,7 +76,8 @@ def test_a_warp_enlists_for_the_bits_of_a_word(backend: Backend, p: int) -> None
     # Directed, so that all levels are top-down.
     for name in ("hub", "dense random", "path"):
         arrays = n, src, dst = graphs.GRAPHS[name]()
-        with grids.gang(grids.build(Stripe(n, p), src, dst, directed=True, bottom_up=False), backend) as gang:
+        made = grids.build(Stripe(n, p), src, dst, directed=True, bottom_up=False)
+        with grids.gang(made, backend, operators_of(backend)) as gang:
             check_scan(gang, arrays, n // 3)
 
 
@@ -84,7 +86,7 @@ def check_scan(gang: grids.GridGang, arrays: graphs.Arrays, source: int) -> None
     partition = gang.scratches[0].partition
     matrix = oracle.adjacency(*arrays, directed=partition.directed)
     expected = oracle.distances(matrix, [source])
-    (answer,) = gang.run(replace(spec(source, predecessors=True), strategy="row-scan"))
+    (answer,) = gang.run(replace(spec(source, predecessors=True), purpose=ByStrategy("row-scan")))
     np.testing.assert_array_equal(answer.distances(gang.stripe), expected)
     oracle.assert_valid_parents(matrix, expected, answer.parents(gang.stripe), [source])
 

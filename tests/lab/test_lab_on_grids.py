@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbfs
-from dbfs.errors import DeadlineExceededError, InvalidOptionError, QueueOverflowError
+from dbfs.errors import DeadlineExceededError, InvalidOptionError
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.lab import on_grids as grid_strategies
 from dbfs_workers.features.lab import radix_bins
@@ -185,17 +185,31 @@ def test_ranks_sort_neighbours_and_contract_bins(
 
 
 @needs_compiler
-@pytest.mark.parametrize("grid", ["device", "c2050"])
-def test_a_queue_that_is_full_ends_the_traversal(monkeypatch: pytest.MonkeyPatch, grid: str) -> None:
-    monkeypatch.setattr(radix_bins, "_SPARE", -100)
-    device, memory = EmulatedGpu(), np.zeros(1000, np.uint32)
-    offsets = np.concatenate([[0], np.full(320, 100)])
-    options: dict[str, Any] = {"rank": 0, "ranks": 1, "policy": Policy("radix-bins", grid=grid), "predecessors": False}
-    columns = np.arange(100, dtype=np.uint32)
-    sort = RadixBins(device, offsets, columns, lend=lambda _, words: (memory[:words], {}), **options)
-    words = r"rank 0: the queue needs 100 entries and has 25; duplicates .*grid=" + grid
-    with pytest.raises(QueueOverflowError, match=words + (": choose grid=c2050$" if grid == "device" else "$")):
-        sort.sort(np.zeros(1, np.uint32))
+@pytest.mark.parametrize("culling", ["none", "warp+history"])
+def test_duplicates_that_fill_a_queue_are_left_out(monkeypatch: pytest.MonkeyPatch, culling: str) -> None:
+    """A small graph of four dense layers, whose edges are in flight at once. One edge leads to each layer's last."""
+    monkeypatch.setattr(radix_bins, "_SPARE", 0)
+    layer = np.repeat(np.arange(4), [1, 32, 32, 500])
+    last = np.append(layer[1:] != layer[:-1], True)
+    src, dst = np.nonzero((layer[:, None] + 1 == layer) & (last[:, None] | ~last))
+    stripe, device = Stripe(layer.size, 1), EmulatedGpu(accesses_a_turn=1)
+    (part,) = partitions.build(stripe, src, dst, directed=True)
+    memory, capacity = np.zeros(1 << 17, np.uint32), int(Tuning().edge_queue * src.size)
+    options: dict[str, Any] = {"rank": 0, "ranks": 1, "policy": Policy("radix-bins", culling=culling)}
+    options |= {"predecessors": False, "lend": lambda _, words: (memory[:words], {})}
+    sort = RadixBins(device, part.row_offsets, part.columns, **options)
+    labels, frontier, filled = RankLabels.unreached(np, stripe, predecessors=False), np.zeros(1, np.uint32), False
+    labels.distances[0] = 0
+    for level in range(4):
+        before = device.launches
+        edges, _ = sort.sort(frontier)
+        assert edges <= capacity
+        filled |= device.launches - before == 4
+        frontier, _ = sort.contract(labels, level + 1, edges)
+        filled |= not np.shares_memory(frontier, sort._vertices)
+        np.testing.assert_array_equal(np.unique(frontier), np.flatnonzero(layer == level + 1))
+    np.testing.assert_array_equal(labels.distances[: layer.size], layer)
+    assert filled
 
 
 @needs_compiler

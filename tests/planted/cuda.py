@@ -183,4 +183,28 @@ FAULTS = (
         "for (u32 bin = kNear + 1 + threadIdx.x; bin < shared_bins",
         ("tests/cuda/test_summary.py::test_sums_are_those_of_numpy",),
     ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/phases/phases.cu",
+        "      dbfs::set_bit(visited, row);\n",
+        "",
+        ("tests/cuda/test_cuda_bins.py::test_a_lost_mark_is_mended_by_the_contraction",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/phases/phases.cu",
+        "return !(seen || repeated || culled_by_history(true, id, tables));",
+        "return valid;",
+        ("tests/cuda/test_cuda_bins.py::test_of_one_vertex_a_block_keeps_one",),
+    ),
+    Fault(
+        "workers/dbfs_workers/search/cuda/kernels/common/owner_bins.cuh",
+        "copy(place, row[mine] + same.below, mine);",
+        "copy(place, row[mine], mine);",
+        ("tests/cuda/test_cuda_bins.py::test_bins_have_every_new_neighbour_in_order",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/lab/radix_bins.py",
+        "edges = self._expand(device.xp.unique(frontier))",
+        "edges = self._expand(device.xp.unique(frontier)[:-1])",
+        ("tests/lab/test_lab_on_grids.py::test_duplicates_that_fill_a_queue_are_left_out",),
+    ),
 )

@@ -18,7 +18,7 @@ _seeds = itertools.count()
 Launch = Callable[..., None]
 
 
-def launcher(library: ctypes.PyDLL, name: str) -> Launch:
+def launcher(library: ctypes.PyDLL, name: str, most_blocks: int = 2) -> Launch:
     """Return a kernel that is called as CuPy's are. Its grid is small: threads stride over the work."""
     function = getattr(library, f"run_{name}")
     function.restype = ctypes.c_char_p
@@ -27,7 +27,7 @@ def launcher(library: ctypes.PyDLL, name: str) -> Launch:
         # Arrays by their addresses, numbers as they are. ``slots`` keeps them while the kernel runs.
         slots = [np.array(each.ctypes.data if getattr(each, "ndim", 0) else each) for each in arguments]
         places = (ctypes.c_void_p * len(slots))(*(slot.ctypes.data for slot in slots))
-        answer = function(min(blocks[0], 2), min(threads[0], 64), ctypes.c_ulonglong(next(_seeds)), places)
+        answer = function(min(blocks[0], most_blocks), min(threads[0], 64), ctypes.c_ulonglong(next(_seeds)), places)
         assert not answer, f"{name}: {answer.decode()}"
 
     return launch

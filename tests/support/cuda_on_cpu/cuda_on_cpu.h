@@ -303,6 +303,14 @@ template <class T>
 inline T __shfl_xor_sync(unsigned mask, T value, unsigned bits) {
   return __shfl_sync(mask, value, (threadIdx.x % 32) ^ bits);
 }
+template <class T>
+inline unsigned __match_any_sync(unsigned, T value) {
+  const cuda_on_cpu::Word word = cuda_on_cpu::word_of(value);
+  const cuda_on_cpu::Word* values = cuda_on_cpu::meet_warp(word);
+  unsigned same = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) same |= unsigned(values[lane] == word) << lane;
+  return same;
+}
 
 inline int __popc(unsigned word) { return __builtin_popcount(word); }
 inline int __ffs(unsigned word) { return __builtin_ffs(int(word)); }

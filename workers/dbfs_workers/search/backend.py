@@ -83,7 +83,8 @@ class Backend(Protocol):
     def filter_partition(self, edges: EdgeFrontier, visited: NDArray[np.uint32], stripe: Stripe) -> OwnerBins:
         """Drop visited vertices and duplicates, mark the rest visited, and sort them into owner bins.
 
-        ``visited`` is the rank's bitmap over all internal ids, uint32[stripe.words]; it is updated.
+        ``visited`` is the rank's bitmap over all internal ids, uint32[stripe.words]; it is updated. On a GPU nothing
+        claims a vertex (Merrill 2012, section 4.2): a mark may be lost, and a vertex be in a bin more than once.
         """
         ...
 
@@ -91,22 +92,24 @@ class Backend(Protocol):
         self,
         rows: NDArray[np.uint32],
         parents: NDArray[np.uint32] | None,
-        own_visited: NDArray[np.uint32] | None,
+        own_visited: NDArray[np.uint32],
         distance: int,
         labels: RankLabels,
         discovered: NDArray[np.uint32],
+        *,
+        own: bool = False,
         team: Team | None = None,
     ) -> int:
-        """Label the new vertices of a bin and write them into ``discovered``; return their number.
+        """Label the new vertices of a bin and write each of them into ``discovered`` once; return their number.
 
         Args:
             rows: local ids on this rank.
             parents: their parents' internal ids; None if the run records no predecessors.
-            own_visited: this rank's slice of its bitmap. It drops vertices found before, and is updated. None for the
-                rank's own bin, whose vertices ``filter_partition`` has tested and marked.
+            own_visited: this rank's slice of its bitmap. It drops vertices found before, and is updated.
             distance: the label of the new vertices.
             labels: this rank's labels; updated.
-            discovered: as long as ``rows`` at least.
+            discovered: has room for all new vertices.
+            own: whether this is the rank's own bin, whose vertices ``filter_partition`` has tested and marked.
             team: threads that share the work on a large bin, on the CPU.
         """
         ...

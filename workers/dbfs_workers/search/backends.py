@@ -2,7 +2,7 @@
 
 In: the arrays of ``search.partition`` (partition, scratch, labels) and the bins of an exchange, changed in place.
 Out: the counts of the phase. ``cpu`` calls Numba kernels: ``cpu_kernels`` has one a phase, ``cpu_resident_kernels`` one
-a level of the resident loop. ``cuda`` launches the kernels of ``dbfs_workers/cuda/kernels/phases``.
+a level of the resident loop. ``cuda`` launches the kernels of ``search/cuda/kernels/phases``.
 """
 
 from functools import cache

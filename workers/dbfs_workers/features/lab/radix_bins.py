@@ -4,7 +4,8 @@ The rank has two edge queues: one before the sort and one after, whose ranges ar
 is a radix pass of three kernels: blocks count the neighbours by owner, a prefix sum gives each block its places in the
 bins, and blocks copy their neighbours there in order. The first kernel also culls what was visited and duplicates, by
 the best-effort bitmask of all vertices and the tables of warps and blocks. After a barrier a launch for each rank
-contracts that rank's bin, which it reads on the rank's GPU. Nothing claims a vertex, so duplicates may go on.
+contracts that rank's bin, which it reads on the rank's GPU. Nothing claims a vertex, so duplicates may go on. If they
+fill a queue, as in a graph so small that all its edges are in flight at once, the frontier is made anew without them.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,22 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.base.errors import InvalidOptionError, QueueOverflowError
+from dbfs_workers.base.errors import InvalidOptionError
 from dbfs_workers.features.lab.device import Device
 from dbfs_workers.features.lab.enactor import C2050_THREADS, policy_numbers
 from dbfs_workers.features.lab.layout import COUNTERS, LabCounter
 from dbfs_workers.features.lab.strategies import Policy
 from dbfs_workers.features.lab.tuning import Tuning
+from dbfs_workers.search.cuda import owner_bins
 from dbfs_workers.search.partition.labels import RankLabels
 
 # Entries of a queue for each warp of a launch.
 _LANES = 32
-# Tiles of a block of a sort or a contraction, at least: of entries in flight at once, duplicates pass.
-_TILES = 4
-# Further entries of each queue. In a small graph all entries are in flight at once.
+# Further entries of each queue, for the duplicates of small graphs.
 _SPARE = 1 << 20
-# An edge's owner is a byte, of which one value says that the edge was dropped.
-_MOST_RANKS = 255
 
 Lend = Callable[[str, int], tuple[Any, Mapping[int, int]]]
 """Returns an array of so many words that the peers read, and the address of the array of that name of each peer."""
@@ -63,14 +61,15 @@ class RadixBins:
         predecessors: bool,
         lend: Lend,
     ) -> None:
-        if ranks > _MOST_RANKS:
-            raise InvalidOptionError(f"strategy {policy.strategy} runs on up to {_MOST_RANKS} ranks, not {ranks}")
+        if ranks > owner_bins.MOST_OWNERS:
+            most = owner_bins.MOST_OWNERS
+            raise InvalidOptionError(f"strategy {policy.strategy} runs on up to {most} ranks, not {ranks}")
         xp: Any = device.xp
         tuning, n_local = Tuning(), offsets.size - 1
         edges = int(tuning.edge_queue * columns.size) + _SPARE
         few = C2050_THREADS // device.threads
         self._most_blocks = few if policy.grid == "c2050" else tuning.most_blocks
-        self._device, self._policy, self._rank, self._ranks = device, policy, rank, ranks
+        self._device, self._rank, self._ranks = device, rank, ranks
         self._edges = xp.empty(edges, np.uint32)
         self._vertices = xp.empty(int(tuning.vertex_queue * n_local) + _SPARE, np.uint32)
         self._parents = xp.empty(edges, np.uint32) if predecessors else None
@@ -111,18 +110,14 @@ class RadixBins:
 
         Returns:
             The number of neighbours, and by owner the local ids of its bin, readable until the next call.
-
-        Raise ``QueueOverflowError`` if duplicates in the frontier have more neighbours than the edge queue holds.
         """
         device = self._device
-        self._counters.fill(0)
         self._set({"before": 0, "bitmask": device.address(self._visited)})
-        self._queues((frontier, None), (self._edges, self._parents))
-        self._launch("expand", "two_phase", self._blocks(frontier.size, _LANES))
-        edges = self._queued(self._edges)
-        blocks = self._blocks(edges, _TILES * device.threads)
+        edges = self._expand(frontier)
+        if edges > self._edges.size:
+            edges = self._expand(device.xp.unique(frontier))
+        blocks = owner_bins.blocks_for(edges, device.threads, self._most_blocks)
         counts = self._counts[: self._ranks * blocks]
-        counts.fill(0)
         self._queues((self._edges[:edges], self._parents), (self._bins, self._bin_parents))
         self._set({"tile_sums": device.address(counts)})
         self._launch("count_by_owner", "radix_bins", blocks)
@@ -143,8 +138,6 @@ class RadixBins:
 
         Returns:
             The new frontier, readable until the next call, in which a vertex may be twice; and the bins' entries.
-
-        Raise ``QueueOverflowError`` if duplicates fill the vertex queue.
         """
         device, n_local = self._device, labels.distances.size
         self._counters.fill(0)
@@ -157,20 +150,22 @@ class RadixBins:
             starts = self._starts_of[peer]
             self._set({"before": starts + 8 * self._rank, "bitmask": 0 if peer == self._rank else own_bits})
             self._set({"in_ids": starts + self._bins_at, "in_parents": self._parents_of.get(peer, 0)})
-            self._launch("contract_bin", "radix_bins", self._blocks(most, _TILES * device.threads))
-        queued = self._queued(self._vertices)
-        return self._vertices[:queued], int(device.read(self._counters)[LabCounter.LOOKED_AT])
+            self._launch("contract_bin", "radix_bins", owner_bins.blocks_for(most, device.threads, self._most_blocks))
+        counters = device.read(self._counters)
+        queued, frontier = int(counters[LabCounter.QUEUED]), self._vertices
+        if queued > frontier.size:
+            # What had no room has a label.
+            frontier = device.xp.flatnonzero(labels.distances == distance).astype(np.uint32)
+        return frontier[:queued], int(counters[LabCounter.LOOKED_AT])
 
-    def _queued(self, queue: Any) -> int:
-        """Return how many entries the launches have appended to a queue."""
-        needed = int(self._device.read(self._counters)[LabCounter.QUEUED])
-        if needed > queue.size:
-            choose = "" if self._policy.grid == "c2050" else ": choose grid=c2050"
-            raise QueueOverflowError(
-                f"strategy {self._policy.strategy}, rank {self._rank}: the queue needs {needed} entries and has "
-                f"{queue.size}; duplicates fill it with culling={self._policy.culling},grid={self._policy.grid}{choose}"
-            )
-        return needed
+    def _expand(self, frontier: Any) -> int:
+        """Gather a frontier's neighbours into the edge queue; return the entries that it needs."""
+        self._counters.fill(0)
+        self._queues((frontier, None), (self._edges, self._parents))
+        # A block for each warp of the frontier, as far as they run at once.
+        blocks = max(1, min(self._most_blocks, -(-frontier.size // _LANES)))
+        self._launch("expand", "two_phase", blocks)
+        return int(self._device.read(self._counters)[LabCounter.QUEUED])
 
     def _queues(self, into: tuple[Any, Any], out: tuple[Any, Any]) -> None:
         """Set the input queue and the output queue of the next launches: ids, and their parents if there are any."""
@@ -180,10 +175,6 @@ class RadixBins:
 
     def _launch(self, kernel: str, source: str, blocks: int) -> None:
         self._device.launch(source, f"dbfs_lab_{kernel}", blocks)
-
-    def _blocks(self, size: int, share: int) -> int:
-        """Return the blocks of a launch: one for a share of the entries, as far as they run at once."""
-        return max(1, min(self._most_blocks, -(-size // share)))
 
     def _address(self, array: Any | None) -> int:
         return 0 if array is None else self._device.address(array)

@@ -31,6 +31,8 @@ def expand(state: TraversalState, run_id: str, level: int) -> EdgeFrontier:
 def filter_partition(state: TraversalState, run_id: str, level: int, edges: EdgeFrontier) -> tuple[Bin, ...]:
     """Keep the neighbours that this rank has not visited, and sort them into one bin for each owner, by rank.
 
+    On GPUs a vertex may be in a bin more than once; the contraction drops the repeats.
+
     Errors as for ``TraversalState.entering``.
     """
     with state.entering("filter-partition", run_id, level) as counts:
@@ -71,10 +73,11 @@ def contract(state: TraversalState, run_id: str, level: int, bins: Iterable[Bin]
             counts.discovered += state.backend.contract(
                 b.rows,
                 b.parents,
-                None if b.source == state.rank else scratch.own_visited,
+                scratch.own_visited,
                 level + 1,
                 state.labels,
                 queue[counts.discovered :],
+                own=b.source == state.rank,
             )
         scratch.advance(counts.discovered)
         counts.culled = sum(b.rows.size for b in received) - counts.discovered

@@ -72,20 +72,22 @@ class CpuBackend:
         self,
         rows: NDArray[np.uint32],
         parents: NDArray[np.uint32] | None,
-        own_visited: NDArray[np.uint32] | None,
+        own_visited: NDArray[np.uint32],
         distance: int,
         labels: RankLabels,
         discovered: NDArray[np.uint32],
+        *,
+        own: bool = False,
         team: Team | None = None,
     ) -> int:
         """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
-        if team is not None and own_visited is not None and rows.size >= cpu_team_calls.LEAST_ENTRIES:
+        if team is not None and not own and rows.size >= cpu_team_calls.LEAST_ENTRIES:
             return cpu_team.contract(team, rows, parents, own_visited, distance, labels, discovered)
         return int(
             kernels.contract(
                 rows,
                 _NONE if parents is None else parents,
-                _NONE if own_visited is None else own_visited,
+                _NONE if own else own_visited,
                 distance,
                 *labels.arrays,
                 discovered,

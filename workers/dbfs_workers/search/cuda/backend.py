@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError
 from dbfs_workers.search.backend import EdgeFrontier, OutgoingBins, OwnerBins
+from dbfs_workers.search.cuda import owner_bins
 from dbfs_workers.search.cuda.failures import typed_errors
 from dbfs_workers.search.cuda.kernels.sources import LEVELS, PHASES
 from dbfs_workers.search.cuda.launch_sizes import (
@@ -30,17 +31,10 @@ from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
 
-# The filter stores a vertex's owner in a byte, and 255 for a vertex dropped.
-MOST_RANKS: Final = 255
 KERNELS: Final = {
     PHASES: (
-        "degrees",
-        "degree_sums",
-        "edge_count",
-        "expand",
-        "filter",
-        "partition",
-        "contract",
+        *("degrees", "degree_sums", "edge_count", "expand"),
+        *("count_by_owner", "copy_to_bins", "contract"),
     ),
     LEVELS: ("top_down", "bottom_up", "mark"),
 }
@@ -78,52 +72,59 @@ class CudaBackend:
         return EdgeFrontier(neighbours, parents)
 
     def filter_partition(self, edges: EdgeFrontier, visited: Any, stripe: Stripe) -> OwnerBins:
-        """Reads 9 bytes and probes one bit an edge, writes 1; writes each vertex kept once, 4 bytes (8 with parents).
+        """Cull, and sort into bins by a radix pass (Merrill 2012, section 6): ``owner_bins.cuh``.
+
+        Reads 5 bytes and probes one byte an edge, writes 1; reads and writes 4 bytes a vertex kept, 8 with parents.
 
         Raises:
             GraphTooLargeError: there are more than 255 ranks.
         """
-        if stripe.p > MOST_RANKS:
-            raise GraphTooLargeError(f"the CUDA backend bins for at most {MOST_RANKS} ranks; this graph has {stripe.p}")
-        size, n_local = edges.neighbours.size, np.uint32(stripe.n_local)
-        owners = self.xp.empty(size, np.uint8)
-        counts = self.xp.zeros(stripe.p, np.uint64)
+        most = owner_bins.MOST_OWNERS
+        if stripe.p > most:
+            raise GraphTooLargeError(f"the CUDA backend bins for at most {most} ranks; this graph has {stripe.p}")
+        xp, size, n_local, ranks = self.xp, edges.neighbours.size, np.uint32(stripe.n_local), np.uint32(stripe.p)
+        blocks = owner_bins.blocks_for(size, THREADS, MOST_BLOCKS) if size else 0
+        owners = xp.empty(size, np.uint8)
+        counts = xp.empty((stripe.p, blocks), np.uint64)
         self._launch(
-            "filter",
-            size,
-            *(edges.neighbours, np.int64(size), visited, n_local, np.uint32(stripe.p), owners, counts),
-            shared=4 * stripe.p,
+            "count_by_owner",
+            blocks * THREADS,
+            *(edges.neighbours, np.int64(size), visited, n_local, ranks, owners, counts),
         )
+        ends = xp.cumsum(counts)
         offsets = np.zeros(stripe.p + 1, np.int64)
-        offsets[1:] = np.cumsum(counts.get())
-        rows = self.xp.empty(offsets[-1], np.uint32)
-        parents = None if edges.parents is None else self.xp.empty(offsets[-1], np.uint32)
+        if size:
+            offsets[1:] = ends[blocks - 1 :: blocks].get()
+        rows = xp.empty(offsets[-1], np.uint32)
+        parents = None if edges.parents is None else xp.empty(offsets[-1], np.uint32)
         if rows.size:
             self._launch(
-                "partition",
-                size,
-                *(edges.neighbours, _pointer(edges.parents), owners, np.int64(size), n_local),
-                *(self.to_device(offsets[:-1].astype(np.uint64)), rows, _pointer(parents)),
+                "copy_to_bins",
+                blocks * THREADS,
+                *(edges.neighbours, _pointer(edges.parents), owners, np.int64(size), n_local, ranks),
+                *(ends, rows, _pointer(parents)),
             )
-            self.xp.cuda.get_current_stream().synchronize()
+            xp.cuda.get_current_stream().synchronize()
         return OwnerBins(offsets, rows, parents)
 
     def contract(
         self,
         rows: Any,
         parents: Any | None,
-        own_visited: Any | None,
+        own_visited: Any,
         distance: int,
         labels: RankLabels,
         discovered: Any,
+        *,
+        own: bool = False,
         team: Any | None = None,  # noqa: ARG002
     ) -> int:
-        """Reads 4 bytes a vertex (8 with parents), probes one bit, writes its label and its place in the frontier."""
+        """Reads 4 bytes a vertex (8 with parents), probes a bit or a label, writes the label and the frontier."""
         count = self.xp.zeros(1, np.uint64)
         self._launch(
             "contract",
             rows.size,
-            *(rows, _pointer(parents), np.int64(rows.size), _pointer(own_visited), np.int32(distance)),
+            *(rows, _pointer(parents), np.int64(rows.size), own_visited, np.uint32(own), np.int32(distance)),
             *(labels.distances, _pointer(labels.predecessors), discovered, count),
         )
         return int(count.item()) if rows.size else 0

@@ -1,12 +1,14 @@
 // The phases of a level as launches of their own, for backends/protocol.py: expand, filter + partition, contract.
 // Frontiers and bins are arrays of exact length. The host reads the counts between the launches.
+#include "search/cuda/kernels/common/culling.cuh"
+#include "search/cuda/kernels/common/owner_bins.cuh"
 #include "search/cuda/kernels/phases/edges.cuh"
 #include "search/cuda/kernels/phases/reserve.cuh"
 
 namespace dbfs {
 
-// The "owner" of a neighbour that was visited before.
-constexpr u8 kDropped = 0xff;
+// Warps of a block that makes bins, at most.
+constexpr u32 kBinWarps = 8;
 
 // The sum of `v` over the lanes up to and with this one.
 __device__ __forceinline__ i64 scan_inclusive(i64 v) {
@@ -76,51 +78,52 @@ extern "C" __global__ void dbfs_expand(const u32* rows, const i64* starts, const
   });
 }
 
-// filter: a thread claims one neighbour in the bitmap over all vertices. owners[i] becomes its owner, or kDropped for a
-// neighbour that was visited or is a repeat. A block counts by owner in `ranks` words of shared memory. Reads 4 bytes
-// and a bit an edge, writes 1 byte.
-extern "C" __global__ void dbfs_filter(const u32* neighbours, i64 edges, u32* visited, u32 n_local, u32 ranks,
-                                       u8* owners, u64* counts) {
-  extern __shared__ u32 sums[];
-  for (u32 i = threadIdx.x; i < ranks; i += blockDim.x) sums[i] = 0;
-  __syncthreads();
-  const i64 threads = (i64)gridDim.x * blockDim.x;
-  for (i64 edge = (i64)blockIdx.x * blockDim.x + threadIdx.x; edge < edges; edge += threads) {
-    const u32 id = dbfs::load_stream(&neighbours[edge]);
-    const bool won = dbfs::claim_unseen(visited, id);
-    const u32 owner = won ? id / n_local : dbfs::kDropped;
-    owners[edge] = (u8)owner;
-    if (won) atomicAdd(&sums[owner], 1u);
-  }
-  __syncthreads();
-  for (u32 i = threadIdx.x; i < ranks; i += blockDim.x) {
-    if (sums[i]) atomicAdd(&counts[i], (u64)sums[i]);
-  }
+// count_by_owner, the filter: drops neighbours that the bitmap over all vertices has as visited and, as far as a warp or a
+// block sees them, duplicates; marks the rest, and counts them by owner. Reads 4 bytes and a byte of the bitmap an edge,
+// writes 1.
+extern "C" __global__ void dbfs_count_by_owner(const u32* neighbours, i64 edges, u32* visited, u32 n_local, u32 ranks,
+                                               u8* owners, u64* counts) {
+  using namespace dbfs;
+  __shared__ CullTables<kBinWarps> tables;
+  __shared__ OwnerCounts<kBinWarps> by_owner;
+  u8* const bitmask = (u8*)visited;
+  start_culling(tables);
+  count_by_owner(neighbours, edges, n_local, ranks, by_owner, owners, counts, [&](bool valid, u32 id) {
+    const bool seen = !valid || marked_or_mark(bitmask, id, marks_beside(bitmask, id));
+    const bool repeated = culled_by_warp(!seen, id, tables);
+    return !(seen || repeated || culled_by_history(true, id, tables));
+  });
 }
 
-// partition: a thread puts one kept neighbour into its owner's bin, as a row of the owner. `ends` start as the bins'
-// offsets. Reads 5 bytes an edge and, with parents, 4 a kept vertex; writes 4 bytes (8 with parents) a kept vertex.
-extern "C" __global__ void dbfs_partition(const u32* neighbours, const u32* parents, const u8* owners, i64 edges,
-                                          u32 n_local, u64* ends, u32* rows, u32* row_parents) {
-  const i64 threads = (i64)gridDim.x * blockDim.x;
-  for (i64 edge = (i64)blockIdx.x * blockDim.x + threadIdx.x; edge < edges; edge += threads) {
-    const u32 owner = owners[edge];
-    if (owner == dbfs::kDropped) continue;
-    const u64 at = dbfs::reserve(&ends[owner], __match_any_sync(__activemask(), owner));
-    rows[at] = neighbours[edge] - owner * n_local;
-    if (row_parents) row_parents[at] = parents[edge];
-  }
+// copy_to_bins, the partition: copies the neighbours that were counted into their owners' bins, as rows of the owners.
+// Reads 1 byte an edge and 4 a kept neighbour (8 with parents), writes 4 (8).
+extern "C" __global__ void dbfs_copy_to_bins(const u32* neighbours, const u32* parents, const u8* owners, i64 edges,
+                                             u32 n_local, u32 ranks, const u64* ends, u32* rows, u32* row_parents) {
+  using namespace dbfs;
+  __shared__ OwnerPlaces<kBinWarps> by_owner;
+  copy_to_bins(edges, ranks, owners, ends, by_owner, [&](u64 from, u64 to, u32 owner) {
+    rows[to] = neighbours[from] - owner * n_local;
+    if (row_parents) row_parents[to] = parents[from];
+  });
 }
 
-// contract: a thread labels one row of a bin and queues it if it is new. `visited` is the rank's own slice, or null for
-// the rank's own bin, all of whose rows are new. Reads 4 bytes (8 with parents) and a bit a row, writes 8 (12).
-extern "C" __global__ void dbfs_contract(const u32* rows, const u32* row_parents, i64 size, u32* visited, i32 distance,
-                                         i32* distances, u32* predecessors, u32* discovered, u64* count) {
+// contract: a thread labels one row of a bin and queues it if it is new. `visited` is the rank's own slice of the bitmap,
+// which tells what is new in a peer's bin. The rows of the own bin (`own`) were marked when it was made, but a mark may be
+// lost, and a row may be there twice: there the label tells. Reads 4 bytes (8 with parents) and a bit or a label a row,
+// writes 8 (12).
+extern "C" __global__ void dbfs_contract(const u32* rows, const u32* row_parents, i64 size, u32* visited, u32 own,
+                                         i32 distance, i32* distances, u32* predecessors, u32* discovered, u64* count) {
+  const i32 unreached = -1;
   const i64 threads = (i64)gridDim.x * blockDim.x;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += threads) {
     const u32 row = rows[i];
-    if (visited && !dbfs::claim_unseen(visited, row)) continue;
-    distances[row] = distance;
+    if (own) {
+      if (atomicCAS(&distances[row], unreached, distance) != unreached) continue;
+      dbfs::set_bit(visited, row);
+    } else {
+      if (!dbfs::claim_unseen(visited, row)) continue;
+      distances[row] = distance;
+    }
     if (predecessors) predecessors[row] = row_parents[i];
     discovered[dbfs::reserve(count, __activemask())] = row;
   }
