@@ -9,6 +9,7 @@ import pytest
 
 from dbfs_workers.base.errors import DeadlineExceededError, RunAbortedError, RunCancelledError, WorkerLostError
 from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.lab.purpose import ByStrategy
 from dbfs_workers.search.cuda.communicator import HEADER, INLINE
 from dbfs_workers.search.exchange import nccl_groups
 from dbfs_workers.search.exchange.protocol import Cause
@@ -31,7 +32,7 @@ def test_labels_are_scipys(grid: Grid, directed: bool) -> None:
         stripe = Stripe(n, grid.rows * grid.columns)
         with grids.gang(grids.build(stripe, src, dst, directed=directed, grid=grid), by_nccl=True) as gang:
             assert_scipys(specs, gang.run(*specs), arrays, stripe, directed=directed)
-            (scan,) = gang.run(replace(spec(20, predecessors=True), strategy="row-scan"))
+            (scan,) = gang.run(replace(spec(20, predecessors=True), purpose=ByStrategy("row-scan")))
         matrix = oracle.adjacency(n, src, dst, directed=directed)
         expected = oracle.distances(matrix, [20])
         np.testing.assert_array_equal(scan.distances(stripe), expected)
