@@ -404,8 +404,8 @@ def test_without_matplotlib(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_reprs_import_nothing_heavy() -> None:
     code = (
-        "import sys; import dbfs; from dbfs.display.notebook import html;"
-        "html._environment().get_template('graph.html.j2');"
+        "import sys; import dbfs; from dbfs.display.notebook import html; from dbfs.graph.html import _environment;"
+        "_environment(html.__package__).get_template('graph.html.j2');"
         "print([m for m in ('matplotlib', 'pandas', 'numba', 'scipy', 'IPython') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

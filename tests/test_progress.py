@@ -18,6 +18,8 @@ from dbfs.base import progress
 from dbfs.base.records import BuildProgress, RunProgress
 from dbfs.building import build
 from dbfs.errors import InvalidOptionError
+from dbfs.features.grid import building as grid_building
+from dbfs.features.living import edges
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from tests.support.runs import ENDLESS, Background
 
@@ -146,7 +148,8 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_every_task_of_a_build_belongs_to_a_stage() -> None:
     """By name, so that a bar never shows the key of a task."""
-    sources = "".join(path.read_text() for path in Path(build.__file__).parent.glob("*.py"))
+    rooms = Path(build.__file__).parent, Path(grid_building.__file__).parent, Path(edges.__file__).parent
+    sources = "".join(path.read_text() for room in rooms for path in room.glob("*.py"))
     names = set(re.findall(r'(?:\(f(?="[a-z-]+-\{(?:self\.)?token\}")|_key\(|\badd\([^,"]+, )"([a-z-]+[a-z])', sources))
     assert "id-bytes" in names
     assert names - build._STAGES.keys() == {

@@ -250,4 +250,5 @@ def test_a_gpu_that_is_full_is_told_of_in_words_that_every_client_reads(
             tasks.check_input(stripe, 1, [(edges, edges)], [], None, False, False, None)  # type: ignore[list-item]
         else:
             partition = SimpleNamespace(stripe=stripe, rank=1, columns=edges)
+            partition.parts = lambda: iter([partition])
             tasks.check_partition(partition, [], False, False, None)  # type: ignore[arg-type]
