@@ -17,6 +17,7 @@ from benchmarks import lab_experiments
 from benchmarks.lab_experiments import Experiment
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 from benchmarks.runner import RESULTS
+from dbfs_workers.features.lab.strategies import GATHERING
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "merrill.md"
@@ -261,34 +262,30 @@ def _false_negatives(rates: Rates) -> str:
 
 
 def _halves(experiments: Sequence[Experiment]) -> str:
-    kernels = ("gather_alone", "look_up_alone", "expand", "gather_and_look_up")
-    names = ["gathering alone", "lookup alone", "gathering to a queue", "fused"]
-    names = [f"{name}, G edges/s" for name in names] + [
-        "gathering: bytes an edge",
-        "instructions a byte",
-        *("lookup: bytes an edge", "fused: bytes an edge", "instructions a byte"),
-    ]
+    """A row a graph; what differs little between the ways to gather is that of the default way, the last one."""
+    of_graph: dict[str, dict[str, Experiment]] = {}
+    for one in experiments:
+        of_graph.setdefault(one.graph.removeprefix("corpus:"), {})[one.gathering] = one
+    ways = " / ".join(GATHERING)
+    names = ["graph", "levels", "lookup alone, G edges/s", f"gathering alone, {ways}", "to a queue", "fused"]
+    names += ["bytes an edge: gathering / lookup / fused", "gathering: instructions a byte"]
 
-    def counts(one: Experiment) -> list[str]:
-        """Return the figures of Nsight Compute, nothing where they were not counted."""
-        moved, per_byte = one.bytes_per_edge, one.instructions_per_byte
-        gather, look_up, fused = kernels[0], kernels[1], kernels[3]
-        shown = (moved, gather), (per_byte, gather), (moved, look_up), (moved, fused), (per_byte, fused)
-        return [f"{figures[kernel]:.1f}" if kernel in figures else "" for figures, kernel in shown]
+    def row(graph: str, by_way: dict[str, Experiment]) -> list[str]:
+        default = by_way[GATHERING[-1]]
+        moved = (
+            default.bytes_per_edge.get(kernel) for kernel in ("gather_alone", "look_up_alone", "gather_and_look_up")
+        )
+        counted = [one.instructions_per_byte.get("gather_alone") for one in by_way.values()]
+        return [
+            *(f"`{graph}`", str(default.levels), f"{default.rates['look_up_alone'] / 1e3:.3g}"),
+            *(
+                " / ".join(f"{one.rates[kernel] / 1e3:.3g}" for one in by_way.values())
+                for kernel in ("gather_alone", "expand", "gather_and_look_up")
+            ),
+            *(" / ".join(f"{count:.1f}" for count in counts if count is not None) for counts in (moved, counted)),
+        ]
 
-    return markdown_table(
-        ["graph", "levels", "gathering", *names],
-        (
-            [
-                f"`{one.graph.removeprefix('corpus:')}`" if one.gathering == "serial" else "",
-                str(one.levels) if one.gathering == "serial" else "",
-                f"`{one.gathering}`",
-                *(f"{one.rates[kernel] / 1e3:.3g}" for kernel in kernels),
-                *counts(one),
-            ]
-            for one in experiments
-        ),
-    )
+    return markdown_table(names, (row(graph, by_way) for graph, by_way in of_graph.items()))
 
 
 def _uniform(rates: Rates) -> str:
