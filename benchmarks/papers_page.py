@@ -9,6 +9,7 @@ A column for which there are no results yet is left out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import harmonic_mean
@@ -203,9 +204,9 @@ def _parts() -> str:
     rates = _lab("todling_tuning")
 
     def parts(rate: LabRate) -> str:
-        return " / ".join(f"{part:.3g}" for part in (rate.allocation, rate.milliseconds, rate.copy))
+        return ", ".join(f"{part:.3g}" for part in (rate.allocation, rate.milliseconds, rate.copy))
 
-    shown = ["naive", "queue", "dynamic parallelism", "classes, sorting pass", "classes, sorted while exploring"]
+    shown = ["naive", "queue", "classes, sorted while exploring"]
     return _measured(
         ["graph", *shown],
         ([f"`{graph}`", *rates.cells(graph, [VERSIONS[version][0] for version in shown], parts)] for graph in GRAPHS),
@@ -213,20 +214,21 @@ def _parts() -> str:
 
 
 def _tuned() -> str:
-    """Return the rates of the classes by threads and neighbours, over those of the usual ones."""
+    """Return the fastest threads and neighbours of the classes by graph, and their rate over that of the usual ones."""
     rates = _lab("todling_tuning")
     usual = VERSIONS["classes, sorted while exploring"][0]
-    tuned = [f"threads={threads},items={items}" for threads in (64, 128, 256, 512) for items in (1, 2, 4)]
-
-    def over(graph: str, options: str) -> str:
-        chosen = [one for one in options.split(",") if one not in ("threads=256", "items=2")]
-        found, base = rates.find(graph, ",".join([usual, *chosen])), rates.find(graph, usual)
-        return f"{found.mteps / base.mteps:.2f}" if found and base and not (found.missing or base.missing) else ""
-
-    return _measured(
-        ["graph", *(one.replace("threads=", "").replace(",items=", " x ") for one in tuned)],
-        ([f"`{graph}`", *(over(graph, one) for one in tuned)] for graph in GRAPHS),
-    )
+    rows = []
+    for graph in GRAPHS:
+        found = {}
+        for threads, items in itertools.product((64, 128, 256, 512), (1, 2, 4)):
+            options = [f"threads={threads}"] * (threads != 256) + [f"items={items}"] * (items != 2)
+            rate = rates.find(graph, ",".join([usual, *options]))
+            if rate and not rate.missing:
+                found[f"{threads} x {items}"] = rate.mteps
+        if base := found.get("256 x 2"):
+            best = max(found, key=lambda pair: found[pair])
+            rows.append([f"`{graph}`", best, f"{found[best] / base:.2f}", f"{min(found.values()) / base:.2f}"])
+    return markdown_table(["graph", "fastest", "over 256 x 2", "the slowest"], rows) if rows else ""
 
 
 def _grids() -> str:
