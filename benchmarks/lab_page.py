@@ -276,7 +276,7 @@ def _halves(experiments: Sequence[Experiment]) -> str:
 
 
 def _uniform(rates: Rates) -> str:
-    sizes = [1 << step for step in range(7)]
+    sizes = (1, 4, 16, 64)
     degrees = (8, 16, 32, 64, 128)
 
     def cell(size: int, degree: int) -> str:
