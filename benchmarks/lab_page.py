@@ -17,6 +17,7 @@ from benchmarks import lab_experiments
 from benchmarks.lab_experiments import Experiment
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 from benchmarks.runner import RESULTS
+from dbfs_workers.features.lab.strategies import GATHERING
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance" / "merrill.md"
@@ -33,32 +34,31 @@ _TAKEN = ("share", "steal", "oversubscribe")
 class Published(NamedTuple):
     """A row of Merrill 2012, table 2: GTEPS of distances by the hybrid strategy on one C2050, and times one core.
 
-    ``parents`` and ``parents_cores`` are the same with predecessors. ``quadratic`` is the rate of Hong et al. 2011 on
+    ``parents`` is the rate with predecessors. ``quadratic`` is the rate of Hong et al. 2011 on
     the same GPU; ``expansion`` that of figure 7, without culling.
     """
 
     rate: float
     cores: float
     parents: float
-    parents_cores: float
     quadratic: float
     expansion: str = ""
 
 
 PUBLISHED = {
-    "europe.osm": Published(0.31, 11, 0.31, 11, 0.00014),
-    "grid5pt.5000": Published(0.6, 7.4, 0.57, 7, 0.00078, "4.2"),
-    "hugebubbles-00020": Published(0.43, 15, 0.42, 15, 0.00061),
-    "grid7pt.300": Published(1.1, 29, 0.97, 26, 0.012, "2.6"),
-    "nlpkkt160": Published(2.5, 9.7, 2.1, 8.2, 0.21, "1.7"),
-    "audikw1": Published(3.0, 4.6, 2.5, 3.9, 1.2),
-    "cage15": Published(2.2, 18, 1.9, 15, 0.50),
-    "kkt_power": Published(1.1, 23, 1, 21, 0.18),
-    "coPapersCiteseer": Published(3.0, 6.0, 2.5, 5, 2.2, "1.1"),
-    "wikipedia-20070206": Published(1.6, 25, 1.4, 22, 0.39),
-    "kron_g500-logn20": Published(3.1, 13, 2.5, 10, 1.5, "overflow"),
-    "random.2Mv.128Me": Published(3.0, 29, 2.4, 23, 1.2),
-    "rmat.2Mv.128Me": Published(3.3, 22, 2.6, 17, 1.3),
+    "europe.osm": Published(0.31, 11, 0.31, 0.00014),
+    "grid5pt.5000": Published(0.6, 7.4, 0.57, 0.00078, "4.2"),
+    "hugebubbles-00020": Published(0.43, 15, 0.42, 0.00061),
+    "grid7pt.300": Published(1.1, 29, 0.97, 0.012, "2.6"),
+    "nlpkkt160": Published(2.5, 9.7, 2.1, 0.21, "1.7"),
+    "audikw1": Published(3.0, 4.6, 2.5, 1.2),
+    "cage15": Published(2.2, 18, 1.9, 0.50),
+    "kkt_power": Published(1.1, 23, 1, 0.18),
+    "coPapersCiteseer": Published(3.0, 6.0, 2.5, 2.2, "1.1"),
+    "wikipedia-20070206": Published(1.6, 25, 1.4, 0.39),
+    "kron_g500-logn20": Published(3.1, 13, 2.5, 1.5, "overflow"),
+    "random.2Mv.128Me": Published(3.0, 29, 2.4, 1.2),
+    "rmat.2Mv.128Me": Published(3.3, 22, 2.6, 1.3),
 }
 # What drops a visited neighbour that the bitmask let pass, in the order of the kernels.
 _PASSED = ("label_culled", "warp_culled", "history_culled", "claim_culled")
@@ -91,19 +91,6 @@ class Rates:
     def over_one_core(self, rate: LabRate) -> str:
         """Return a rate divided by that of one core on the same graph."""
         return f"{rate.mteps / self._of[rate.graph.removeprefix('corpus:'), BASELINE].mteps:.0f}"
-
-    def beside(self, graph: str, rate: float, cores: float) -> list[str]:
-        """Return the cells that set hybrid beside a published rate and its times one core."""
-        hybrid = ["hybrid"]
-        return [
-            *(f"`{graph}`", f"{rate:g}", f"{cores:g}"),
-            *self.cells(graph, hybrid, _gteps),
-            *self.cells(graph, hybrid, self.over_one_core),
-            *self.cells(graph, hybrid, lambda found: f"{found.mteps / 1e3 / rate:.1f}"),
-        ]
-
-
-_BESIDE = ["graph", "C2050", "over one core", "hybrid", "over one core", "times the C2050"]
 
 
 def _gteps(rate: LabRate) -> str:
@@ -151,28 +138,29 @@ def tables() -> str:
         ("Figure 7: redundant expansion of two-phase by what drops duplicates", _culling(rates)),
         ("Figure 8: false negatives, in percent of m - n", _false_negatives(rates)),
         ("Figures 5, 6 and 9: the two halves of an expansion", _halves(experiments)),
-        ("Figure 12: uniform random graphs, GTEPS of hybrid / expand-contract / the engine", _uniform(uniform)),
+        ("Figure 12: uniform random graphs, GTEPS of hybrid, expand-contract, the engine", _uniform(uniform)),
         ("Every strategy of the laboratory: GTEPS, distances", _every(rates_of(EVERY))),
     )
     return "\n\n".join(f"### {title}\n\n{table}" for title, table in parts if table)
 
 
 def _distances(rates: Rates) -> str:
-    names = [*_BESIDE, "sources", "expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"]
+    names = ["graph", "C2050", "over one core", "hybrid", "over one core", "times the C2050"]
+    names += ["sources", "expand-contract", "with claims", "warp-centric", "Hong, C2050", "engine"]
     ours = ("expand-contract", "hybrid:status=claims", "warp-centric")
-    return markdown_table(
-        names,
-        (
-            [
-                *rates.beside(graph, paper.rate, paper.cores),
-                *rates.cells(graph, ["hybrid"], lambda rate: str(rate.sources)),
-                *rates.cells(graph, ours, _gteps),
-                f"{paper.quadratic:g}",
-                *rates.cells(graph, ["resident"], _gteps),
-            ]
-            for graph, paper in PUBLISHED.items()
-        ),
-    )
+
+    def row(graph: str, paper: Published) -> list[str]:
+        def hybrid(value: Callable[[LabRate], str]) -> list[str]:
+            return rates.cells(graph, ["hybrid"], value)
+
+        return [
+            *(f"`{graph}`", f"{paper.rate:g}", f"{paper.cores:g}", *hybrid(_gteps), *hybrid(rates.over_one_core)),
+            *hybrid(lambda rate: f"{rate.mteps / 1e3 / paper.rate:.1f}"),
+            *hybrid(lambda rate: str(rate.sources)),
+            *(*rates.cells(graph, ours, _gteps), f"{paper.quadratic:g}", *rates.cells(graph, ["resident"], _gteps)),
+        ]
+
+    return markdown_table(names, (row(graph, paper) for graph, paper in PUBLISHED.items()))
 
 
 def _predecessors(rates: Rates, predecessors: Rates) -> str:
@@ -184,10 +172,10 @@ def _predecessors(rates: Rates, predecessors: Rates) -> str:
         return predecessors.cells(graph, ["hybrid"], lambda rate: f"{100 * (1 - rate.mteps / before):.0f} %")
 
     return markdown_table(
-        [*_BESIDE, "loss, C2050", "loss", "expand-contract", "engine"],
+        ["graph", "C2050", "hybrid", "loss, C2050", "loss", "expand-contract", "engine"],
         (
             [
-                *predecessors.beside(graph, paper.parents, paper.parents_cores),
+                *(f"`{graph}`", f"{paper.parents:g}", *predecessors.cells(graph, ["hybrid"], _gteps)),
                 f"{100 * (1 - paper.parents / paper.rate):.0f} %",
                 *loss(graph),
                 *predecessors.cells(graph, ["expand-contract", "resident"], _gteps),
@@ -211,11 +199,11 @@ def _tiles(rates: Rates, value: Callable[[LabRate], str]) -> str:
     ways |= {way: f"{way}:" for way in _WAYS}
 
     def cell(graph: str, way: str) -> str:
-        return " / ".join(rates.cells(graph, [f"{way}tiles={taken}" for taken in _TAKEN], value)).strip(" /")
+        return ", ".join(rates.cells(graph, [f"{way}tiles={taken}" for taken in _TAKEN], value)).strip(" ,")
 
     rows = [[f"`{graph}`", *(cell(graph, way) for way in ways.values())] for graph in PUBLISHED]
     rows = [row for row in rows if any(row[1:])]
-    return _without_empty([f"{' / '.join(_TAKEN)}", *ways], rows)
+    return _without_empty([f"{', '.join(_TAKEN)}", *ways], rows)
 
 
 def _every(rates: Rates) -> str:
@@ -261,43 +249,39 @@ def _false_negatives(rates: Rates) -> str:
 
 
 def _halves(experiments: Sequence[Experiment]) -> str:
-    kernels = ("gather_alone", "look_up_alone", "expand", "gather_and_look_up")
-    names = ["gathering alone", "lookup alone", "gathering to a queue", "fused"]
-    names = [f"{name}, G edges/s" for name in names] + [
-        "gathering: bytes an edge",
-        "instructions a byte",
-        *("lookup: bytes an edge", "fused: bytes an edge", "instructions a byte"),
-    ]
+    """A row a graph; what differs little between the ways to gather is that of the default way, the last one."""
+    of_graph: dict[str, dict[str, Experiment]] = {}
+    for one in experiments:
+        of_graph.setdefault(one.graph.removeprefix("corpus:"), {})[one.gathering] = one
+    ways = ", ".join(GATHERING)
+    names = ["graph", "levels", "lookup alone, G edges/s", f"gathering alone: {ways}", "to a queue", "fused"]
+    names += ["bytes an edge: gathering, lookup, fused", "gathering: instructions a byte"]
 
-    def counts(one: Experiment) -> list[str]:
-        """Return the figures of Nsight Compute, nothing where they were not counted."""
-        moved, per_byte = one.bytes_per_edge, one.instructions_per_byte
-        gather, look_up, fused = kernels[0], kernels[1], kernels[3]
-        shown = (moved, gather), (per_byte, gather), (moved, look_up), (moved, fused), (per_byte, fused)
-        return [f"{figures[kernel]:.1f}" if kernel in figures else "" for figures, kernel in shown]
+    def row(graph: str, by_way: dict[str, Experiment]) -> list[str]:
+        default = by_way[GATHERING[-1]]
+        moved = (
+            default.bytes_per_edge.get(kernel) for kernel in ("gather_alone", "look_up_alone", "gather_and_look_up")
+        )
+        counted = [one.instructions_per_byte.get("gather_alone") for one in by_way.values()]
+        return [
+            *(f"`{graph}`", str(default.levels), f"{default.rates['look_up_alone'] / 1e3:.3g}"),
+            *(
+                ", ".join(f"{one.rates[kernel] / 1e3:.3g}" for one in by_way.values())
+                for kernel in ("gather_alone", "expand", "gather_and_look_up")
+            ),
+            *(", ".join(f"{count:.1f}" for count in counts if count is not None) for counts in (moved, counted)),
+        ]
 
-    return markdown_table(
-        ["graph", "levels", "gathering", *names],
-        (
-            [
-                f"`{one.graph.removeprefix('corpus:')}`" if one.gathering == "serial" else "",
-                str(one.levels) if one.gathering == "serial" else "",
-                f"`{one.gathering}`",
-                *(f"{one.rates[kernel] / 1e3:.3g}" for kernel in kernels),
-                *counts(one),
-            ]
-            for one in experiments
-        ),
-    )
+    return markdown_table(names, (row(graph, by_way) for graph, by_way in of_graph.items()))
 
 
 def _uniform(rates: Rates) -> str:
-    sizes = [1 << step for step in range(7)]
+    sizes = (1, 4, 16, 64)
     degrees = (8, 16, 32, 64, 128)
 
     def cell(size: int, degree: int) -> str:
         graph = f"uniform:n={size}000000,m={size * degree}000000,directed=true"
-        return " / ".join(rates.cells(graph, ["hybrid", "expand-contract", "resident"], _gteps)).strip(" /")
+        return ", ".join(rates.cells(graph, ["hybrid", "expand-contract", "resident"], _gteps)).strip(" ,")
 
     return markdown_table(
         ["vertices", *(f"degree {degree}" for degree in degrees)],

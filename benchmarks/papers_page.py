@@ -9,7 +9,8 @@ A column for which there are no results yet is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import harmonic_mean
 from typing import Any, NamedTuple, TypeVar
@@ -99,11 +100,10 @@ def _lab(name: str) -> Rates:
     return rates_of(SAVED / f"{name}.json")
 
 
-def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[tuple[str, Row]]:
-    """Return the saved rows of all runs of a benchmark whose files begin with a name, each with its revision."""
+def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
+    """Return the saved rows of all runs of a benchmark whose files begin with a name."""
     files = sorted(SAVED.glob(f"{name}*.json"))
-    reports = [runner.read(file, {benchmark: {key: kind}}, ["revision"]) for file in files]
-    return [(report["revision"], row) for report in reports for row in report[key]]
+    return [row for file in files for row in runner.read(file, {benchmark: {key: kind}})[key]]
 
 
 def _measured(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -133,7 +133,7 @@ def tables() -> str:
         ("Linked pages: millions of edges a second, by batches of random edges", _updates()),
         ("Krajecki, figures 4 to 6: GTEPS in Graph500's count", _scaling()),
         ("Krajecki, figure 2: milliseconds by level, top-down (CSR), bottom-up (CSC) and by the rule", _timed()),
-        ("Krajecki, algorithm 2: GTEPS of directed edges on grids of ranks", _grids()),
+        ("Krajecki, algorithm 2: GTEPS of directed edges on grids of ranks, and times one rank", _grids()),
         (
             "Merrill, section 6, figures 11 and 12: GTEPS of directed edges on a row of GPUs, over one GPU",
             _rows_of_gpus(),
@@ -204,9 +204,9 @@ def _parts() -> str:
     rates = _lab("todling_tuning")
 
     def parts(rate: LabRate) -> str:
-        return " / ".join(f"{part:.3g}" for part in (rate.allocation, rate.milliseconds, rate.copy))
+        return ", ".join(f"{part:.3g}" for part in (rate.allocation, rate.milliseconds, rate.copy))
 
-    shown = ["naive", "queue", "dynamic parallelism", "classes, sorting pass", "classes, sorted while exploring"]
+    shown = ["naive", "queue", "classes, sorted while exploring"]
     return _measured(
         ["graph", *shown],
         ([f"`{graph}`", *rates.cells(graph, [VERSIONS[version][0] for version in shown], parts)] for graph in GRAPHS),
@@ -214,37 +214,48 @@ def _parts() -> str:
 
 
 def _tuned() -> str:
-    """Return the rates of the classes by threads and neighbours, over those of the usual ones."""
+    """Return the fastest threads and neighbours of the classes by graph, and their rate over that of the usual ones."""
     rates = _lab("todling_tuning")
     usual = VERSIONS["classes, sorted while exploring"][0]
-    tuned = [f"threads={threads},items={items}" for threads in (64, 128, 256, 512) for items in (1, 2, 4)]
-
-    def over(graph: str, options: str) -> str:
-        chosen = [one for one in options.split(",") if one not in ("threads=256", "items=2")]
-        found, base = rates.find(graph, ",".join([usual, *chosen])), rates.find(graph, usual)
-        return f"{found.mteps / base.mteps:.2f}" if found and base and not (found.missing or base.missing) else ""
-
-    return _measured(
-        ["graph", *(one.replace("threads=", "").replace(",items=", " x ") for one in tuned)],
-        ([f"`{graph}`", *(over(graph, one) for one in tuned)] for graph in GRAPHS),
-    )
+    rows = []
+    for graph in GRAPHS:
+        found = {}
+        for threads, items in itertools.product((64, 128, 256, 512), (1, 2, 4)):
+            options = [f"threads={threads}"] * (threads != 256) + [f"items={items}"] * (items != 2)
+            rate = rates.find(graph, ",".join([usual, *options]))
+            if rate and not rate.missing:
+                found[f"{threads} x {items}"] = rate.mteps
+        if base := found.get("256 x 2"):
+            best = max(found, key=lambda pair: found[pair])
+            rows.append([f"`{graph}`", best, f"{found[best] / base:.2f}", f"{min(found.values()) / base:.2f}"])
+    return markdown_table(["graph", "fastest", "over 256 x 2", "the slowest"], rows) if rows else ""
 
 
 def _grids() -> str:
-    """Return the rates of the strategies on several ranks, and their growth over one rank."""
-    files = sorted(SAVED.glob("krajecki_grid*.json"))
-    reports = [LabReport.read(file) for file in files]
-    rows = []
-    for report in reports:
+    """Return the rates of the strategies by grid, and their growth over one rank."""
+    of_grid: dict[tuple[str, ...], dict[str, str]] = {}
+    for file in sorted(SAVED.glob("krajecki_grid*.json")):
+        report = LabReport.read(file)
         first = {(rate.graph, rate.strategy): rate.mteps for rate in report.rates if rate.ranks == 1}
         for rate in report.rates:
-            growth = rate.mteps / first[rate.graph, rate.strategy]
             # Rates of before have no grid: it was the derived one.
-            where = f"{rate.backend}, {rate.grid or Grid.of(rate.ranks)}".replace("x", " x ")
-            graph = f"`{rate.graph.removeprefix('corpus:')}`"
-            rows.append((graph, f"`{rate.strategy}`", where, _gteps(rate), f"{growth:.2f}", report.revision))
-    names = ["graph", "strategy", "grid", "GTEPS", "over one rank", "revision"]
-    return markdown_table(names, rows) if rows else ""
+            grid = str(rate.grid or Grid.of(rate.ranks)).replace("x", " x ")
+            row = f"`{rate.graph.removeprefix('corpus:')}`", f"`{rate.strategy}`", rate.backend
+            growth = rate.mteps / first[rate.graph, rate.strategy]
+            cell = f"{_gteps(rate)}, {growth:.2f}" if rate.ranks > 1 else _gteps(rate)
+            of_grid.setdefault(row, {})[grid] = cell
+    return _by_column(["graph", "strategy", "on"], of_grid)
+
+
+def _by_column(names: Sequence[str], cells: Mapping[tuple[str, ...], Mapping[str, str]]) -> str:
+    """Return a table of named rows, with a column for each key of their cells; nothing if there are no rows."""
+    columns = sorted({column for row in cells.values() for column in row}, key=_numbers)
+    rows = ([*row, *(found.get(column, "") for column in columns)] for row, found in cells.items())
+    return markdown_table([*names, *columns], rows) if cells else ""
+
+
+def _numbers(column: str) -> list[int]:
+    return [int(word) for word in column.split() if word.isdigit()]
 
 
 def _rows_of_gpus() -> str:
@@ -293,31 +304,32 @@ def _updates() -> str:
                 *(f"`{row.graph.removeprefix('corpus:')}`", f"{row.batch:,}", f"{row.inserted:.0f}"),
                 *(f"{row.deleted:.0f}", f"{row.page_bytes / row.csr_bytes:.2f}"),
             ]
-            for _, row in found
+            for row in found
         ),
     )
 
 
 def _scaling() -> str:
-    published = [(what, "K20Xm", *cells, "") for what, *cells in SCALING]
-    ours = []
-    for revision, row in _rows("krajecki_scaling", "scaling", "rates", scaling.Rates):
-        # Graph500 asks for predecessors, and counts an undirected edge once.
-        gteps = row.predecessor_mteps / 2e3
+    of_ranks: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in _rows("krajecki_scaling", "scaling", "rates", scaling.Rates):
         where = f"{row.backend}, {row.exchange}{', ' * bool(row.grid)}{row.grid}"
-        what = f"{row.series}, {row.kind}, {row.direction}", where
-        ours.append((*what, str(row.ranks), f"{gteps:.3g}", f"{gteps / row.ranks:.3g}", revision))
-    return markdown_table(["experiment", "on", "ranks", "GTEPS", "a rank", "revision"], [*published, *ours])
+        # Graph500 asks for predecessors, and counts an undirected edge once.
+        ranks = "1 rank" if row.ranks == 1 else f"{row.ranks} ranks"
+        experiment = f"{row.series}, {row.kind}, {row.direction}", where
+        of_ranks.setdefault(experiment, {})[ranks] = f"{row.predecessor_mteps / 2e3:.3g}"
+    published = markdown_table(["experiment, on K20Xm", "GPUs", "GTEPS", "a GPU"], SCALING)
+    ours = _by_column(["experiment", "on"], of_ranks)
+    return "\n\n".join(table for table in (published, ours) if table)
 
 
 def _timed() -> str:
     rows = _rows("krajecki_directions", "directions", "levels", Looked)
-    cells = [[row.level, *(f"{1e3 * seconds:.3f}" for seconds in row.seconds)] for _, row in rows if any(row.seconds)]
+    cells = [[row.level, *(f"{1e3 * seconds:.3f}" for seconds in row.seconds)] for row in rows if any(row.seconds)]
     return markdown_table(["level", "top-down", "bottom-up", "by the rule"], cells) if cells else ""
 
 
 def _looked() -> str:
-    ours: list[Any] = [row for _, row in _rows("krajecki_directions", "directions", "levels", Looked)]
+    ours: list[Any] = list(_rows("krajecki_directions", "directions", "levels", Looked))
     published = [*LOOKED, tuple(map(sum, zip(*LOOKED, strict=True)))]
     # The last row of either has the sums.
     deepest = max(len(published), len(ours))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import dbfs
-from dbfs import errors
+from dbfs import errors, lab
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -166,6 +166,13 @@ def test_the_page_of_errors_has_every_error(generated: ModuleType) -> None:
     assert all(f".. autoexception:: dbfs.errors.{name}\n" in page for name in errors.__all__)
     assert re.search(r"GraphTooLargeError` \| `MemoryError` \| 2 \|", page)
     assert re.search(r"ValidationError` \| `AssertionError` \| 3 \|", page)
+
+
+def test_the_page_of_strategies_has_every_strategy(generated: ModuleType) -> None:
+    page = generated.strategies()
+    for strategy in lab.STRATEGIES.values():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{strategy.name}` |"))
+        assert all(text in row for text in (strategy.does, strategy.teaches, strategy.source, *strategy.options))
 
 
 def test_links_of_copied_pages_lead_to_pages_or_to_files(generated: ModuleType) -> None:

@@ -1,7 +1,8 @@
 """Sphinx extension: pages made of other files of the project, written to ``docs/generated/`` before each build.
 
-The configuration page comes from ``dbfs/dbfs.yaml`` with its comments, the page of errors from ``dbfs.errors``, the
-notebooks from ``examples/``, and the pages on clusters from ``configs/``. Pages link to these files, which a checkout
+The configuration page comes from ``dbfs/dbfs.yaml`` with its comments, the page of errors from ``dbfs.errors``, that of
+the laboratory's strategies from their registry, the notebooks from ``examples/``, and the pages on clusters from
+``configs/``. Pages link to these files, which a checkout
 has; the site leads such a link to the page made of the file. A link to a file without a page becomes a download of it.
 """
 
@@ -39,7 +40,12 @@ COPIED = {
     "CONTRIBUTING.md": "contributing.md",
 }
 # Name of each file from which a page is made, and of the page.
-MADE = {**COPIED, "dbfs/dbfs.yaml": "configuration.md", "dbfs/errors.py": "errors.md"}
+MADE = {
+    **COPIED,
+    "dbfs/dbfs.yaml": "configuration.md",
+    "dbfs/errors.py": "errors.md",
+    "workers/dbfs_workers/features/lab/strategies.py": "strategies.md",
+}
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -63,6 +69,7 @@ def write_pages(_: Sphinx) -> None:
         write(page, notebook(text, name, page) if name.endswith(".ipynb") else relinked(text, name, GENERATED / page))
     write("configuration.md", configuration((ROOT / "dbfs" / "dbfs.yaml").read_text(encoding="utf-8")))
     write("errors.md", errors())
+    write("strategies.md", strategies())
 
 
 def write(page: str, text: str) -> None:
@@ -149,6 +156,24 @@ def errors() -> str:
     for name in module.__all__:
         lines += ["```{eval-rst}", f".. autoexception:: dbfs.errors.{name}", "```", ""]
     return "\n".join(lines)
+
+
+def strategies() -> str:
+    """The page of the laboratory's strategies: what each does and teaches, its options and its source."""
+    from dbfs.lab import STRATEGIES
+
+    lines = [
+        "# Strategies of the laboratory",
+        "",
+        "| strategy | on | what it does | what it teaches | options | source |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for each in STRATEGIES.values():
+        where = f"{each.device}, {each.layout}" if each.grid else each.device
+        options = ", ".join(f"`{option}`" for option in each.options)
+        cells = (f"`{each.name}`", where, each.does, each.teaches, options, each.source)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def resolve_short_name(

@@ -116,14 +116,11 @@ def test_a_strategy_takes_one_source_on_one_rank(client: distributed.Client) -> 
             graph.bfs(0, strategy="radix-bins")
 
 
-def test_the_page_has_every_strategy_and_choice() -> None:
+def test_the_page_has_every_choice() -> None:
     page = (Path(__file__).parents[2] / "docs" / "laboratory.md").read_text(encoding="utf-8")
-    for strategy in lab.STRATEGIES.values():
-        row = next(line for line in page.splitlines() if line.startswith(f"| `{strategy.name}` |"))
-        assert all(text in row for text in (strategy.does, strategy.teaches, strategy.source))
     for option, choices in lab.CHOICES.items():
-        assert f"| `{option}` (" in page
-        assert all(f"| `{choice}`" in page for choice in choices)
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{option}` ("))
+        assert all(f"`{choice}`" in row for choice in choices)
 
 
 def test_the_list_as_a_table_and_as_json() -> None:
