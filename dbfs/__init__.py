@@ -24,6 +24,7 @@ from importlib.metadata import version
 
 from dbfs import assembly, config, errors, lab
 from dbfs.assembly import AsyncBFSResult, AsyncGraph, BFSResult, Graph, load, open  # noqa: A004 - dbfs.open reads well
+from dbfs.base import progress as progress
 from dbfs.building.build import estimate
 from dbfs.building.memory import Estimate
 from dbfs.cluster.connect import connect
