@@ -23,9 +23,9 @@ from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs_workers.base.text import counted
+from dbfs_workers.features.subgraphs.messages import SelectEdges
 from dbfs_workers.ids.label_table import label_table, places_of, whole_table
 from dbfs_workers.ids.sequence import value_of
-from dbfs_workers.serving.reads.messages import SelectEdges
 
 if TYPE_CHECKING:
     import networkx
