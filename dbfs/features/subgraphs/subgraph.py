@@ -246,7 +246,7 @@ class SubgraphsGraph(Graph[R]):
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
         occurs again is left out. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
         """
-        named = np.array(self.vertices_named(ids, "id", living=True), np.int64)
+        named = np.array(self.vertices_named(ids, "id", present=True), np.int64)
         vertices = named[np.sort(np.unique(named, return_index=True)[1])]
         return cut_out(self, vertices, self.ids_of(vertices))
 
