@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from tests.support.planting import ROOT
+from tests.support.taking_away import FEATURES
 
-FEATURES = sorted(path.parent.name for path in ROOT.glob("dbfs/features/*/__init__.py"))
 OFTEN = ("lab", "living")
 
 
