@@ -15,10 +15,11 @@ import distributed
 import dbfs
 from benchmarks import options, runner
 from benchmarks.runner import Column, Results, Started, begun, connect, milliseconds
+from dbfs.assembly import BuildOptions
 from dbfs.base import progress
 from dbfs.base.units import format_bytes
 from dbfs.errors import EdgeInputError
-from dbfs.features.grid.layout import LAYOUTS, BuildOptions
+from dbfs.features.grid.layout import LAYOUTS
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.grid.grid import Grid
 

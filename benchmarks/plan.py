@@ -15,11 +15,11 @@ import dask.system
 import yaml
 
 from dbfs import config, lab
+from dbfs.assembly import BuildOptions
 from dbfs.base.records import BACKENDS
 from dbfs.building.build import ORDERS
 from dbfs.edges import generate
 from dbfs.errors import InvalidOptionError, MissingFileError, PlanError
-from dbfs.features.grid.layout import BuildOptions
 from dbfs_workers.base.spec import DIRECTIONS
 
 _PLANS = Path(__file__).parents[1] / "configs" / "bench"

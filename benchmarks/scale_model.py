@@ -27,11 +27,12 @@ from benchmarks import options, pictures
 from benchmarks.layouts import LayoutCost, bytes_text, read
 from benchmarks.level_counts import Level, LevelCounts
 from benchmarks.runner import Column, Results, table
+from dbfs.assembly import BuildOptions
 from dbfs.base.units import format_bytes
 from dbfs.building.memory import Estimate, estimate_bytes
 from dbfs.edges.generate.kronecker import kronecker
 from dbfs.errors import InvalidOptionError
-from dbfs.features.grid.layout import LAYOUTS, BuildOptions
+from dbfs.features.grid.layout import LAYOUTS
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.search.partition.stripe import Stripe
 

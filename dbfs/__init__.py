@@ -23,9 +23,17 @@ This package is the side of the client and the scheduler; the workers' side is t
 from importlib.metadata import version
 
 from dbfs import assembly, config, errors, lab
-from dbfs.assembly import AsyncBFSResult, AsyncGraph, BFSResult, Graph, load, open  # noqa: A004 - dbfs.open reads well
+from dbfs.assembly import (
+    AsyncBFSResult,
+    AsyncGraph,
+    BFSResult,
+    BuildOptions,
+    Graph,
+    estimate,
+    load,
+    open,  # noqa: A004 - dbfs.open reads well
+)
 from dbfs.base import progress as progress
-from dbfs.building.build import estimate
 from dbfs.building.memory import Estimate
 from dbfs.cluster.connect import connect
 from dbfs.display.state import ClusterState, cluster_state
@@ -47,7 +55,6 @@ from dbfs.edges.generate import (
 )
 from dbfs.edges.readers import from_file
 from dbfs.features.batches.batch import BatchResult
-from dbfs.features.grid.layout import BuildOptions
 from dbfs.features.living.living import Update
 from dbfs.features.validation.validate import Labels, Validation, validate
 from dbfs.graph500.benchmark import Graph500Result, graph500

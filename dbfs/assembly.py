@@ -14,6 +14,9 @@ import distributed
 from dbfs.base.calls import public
 from dbfs.base.progress import ProgressOption
 from dbfs.base.records import BuildProgress, RunProgress
+from dbfs.building.build import estimate_as
+from dbfs.building.builder import BuildOptions as CoreOptions
+from dbfs.building.memory import Estimate
 from dbfs.cluster.awaiting import awaitable, awaited
 from dbfs.cluster.deadline import bounded
 from dbfs.display.plots import ShownGraph, ShownResult
@@ -25,11 +28,12 @@ from dbfs.features.batches.batch import BatchesResult
 from dbfs.features.batches.graph import BatchesGraph
 from dbfs.features.components.asynchronous import AsyncComponentsGraph
 from dbfs.features.components.components import ComponentsGraph
-from dbfs.features.grid.layout import BuildOptions
+from dbfs.features.grid.layout import Grids
+from dbfs.features.lab.storage import LinkedRows, Storage
 from dbfs.features.lab.strategy import ENGINE, chosen_by
 from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResult, AsyncWatch
 from dbfs.features.living.graph import LivingGraph
-from dbfs.features.living.storage import Storage
+from dbfs.features.living.sizes import VersionRows
 from dbfs.features.living.watch import LivingResult
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
 from dbfs.features.saved.edges import Mapped, SavedFolders
@@ -63,7 +67,19 @@ def scheduler_service() -> SchedulerService:
     from dbfs.service.scheduler import SchedulerService
     from dbfs_workers.assembly import worker_service
 
-    return SchedulerService((Updates, Dashboard), worker_service)
+    return SchedulerService([Updates, Dashboard], worker_service)
+
+
+class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
+    __doc__ = CoreOptions.__doc__
+    layouts = Grids()
+    storages = (
+        VersionRows(),
+        LinkedRows(),
+    )
+
+
+_AS_GIVEN: Final = BuildOptions()
 
 
 class BFSResult(
@@ -401,6 +417,75 @@ def load(
         build_options=BuildOptions,
         added=features,
         progress=progress,
+    )
+
+
+@public
+def estimate(
+    edges: EdgeSource,
+    ranks: int | None = None,
+    options: BuildOptions = _AS_GIVEN,
+    *,
+    backend: str = "cpu",
+    memory: int | str | None = None,
+    directed: bool | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+    source: ColumnNames = None,
+    target: ColumnNames = None,
+    vertices: int | None = None,
+    hosts: int = 1,
+    mutable: bool = False,
+) -> Estimate:
+    """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
+
+    A graph that does not fit its GPUs at once is built in two or three turns, which take less memory. Each turn
+    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
+
+    Args:
+        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of an
+            edge list or a CSV file are counted in samples of its text; of a compressed one, in its first 8 MiB.
+        ranks: number of ranks. None for the workers of Dask's current client; without one for those that
+            ``dbfs.connect()`` would start, or for ``cuda`` this machine's visible GPUs.
+        options: the graph's layout. With ``layout="auto"``, ``Estimate.why`` is the reason for the one chosen.
+        backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory. A build with
+            ``layout="2d"`` for GPUs takes the bytes of ``cpu`` in the workers' memory as well.
+        memory: memory limit of a worker, or free memory of a GPU: bytes, or a text such as ``80GB`` or ``139 GiB``. If
+            None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
+        directed: as of ``load``.
+        format: as of ``load``.
+        source, target: as of ``load``.
+        vertices: number of distinct ids of edges that are read by the workers, such as those of a Parquet file. They
+            are taken to be as long as the first ones, which are read.
+        hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
+            ranks of other hosts, and the estimate is of such a rank.
+        mutable: count the memory that updates need as well: see ``Estimate.update``.
+
+    Raises:
+        EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
+            ``load`` does not take.
+        GraphTooLargeError: there are more vertices than internal ids.
+        InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
+            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes;
+            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` or the storage with
+            the other options.
+        InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer, or ``options`` are no
+            ``BuildOptions``.
+        ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
+        FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
+    """
+    return estimate_as(
+        edges,
+        ranks,
+        options,
+        backend=backend,
+        memory=memory,
+        directed=directed,
+        format=format,
+        source=source,
+        target=target,
+        vertices=vertices,
+        hosts=hosts,
+        mutable=mutable,
     )
 
 

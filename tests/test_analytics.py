@@ -20,7 +20,7 @@ from dbfs.errors import (
     InvalidVertexError,
     ResultReleasedError,
 )
-from dbfs.features.batches import Components
+from dbfs.features.components.components import Components
 from tests.support import oracle
 from tests.support.graphs import GRAPHS, Arrays
 

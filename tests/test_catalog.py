@@ -175,7 +175,7 @@ def test_a_name_that_another_client_builds_is_waited_for(
     with pytest.raises(GraphNotFoundError, match="the graph 'web' is being built; open it when it is whole"):
         dbfs.open("web", client=client)
     entries, _ = catalog.read(write(tmp_path / "catalog.yaml", f"graphs: {{web: {{folder: {saved}}}}}"))
-    steps = catalog.load_all(entries, client, dbfs.Graph)
+    steps = catalog.load_all(entries, client, dbfs.load, dbfs.open)
     waits = next(steps)
     assert (waits.state, "a graph named 'web' is being built" in waits.words) == ("waits", True)
     service.call(EndLoad(graph_id, client.id, "a graph", "cancelled: by the test"))
@@ -191,7 +191,7 @@ def test_two_loads_of_a_catalog_at_once_load_each_graph_once(
     found: list[catalog.Step] = []
 
     def load_all(of: distributed.Client) -> None:
-        found.extend(catalog.load_all(catalog.read(file)[0], of, dbfs.Graph))
+        found.extend(catalog.load_all(catalog.read(file)[0], of, dbfs.load, dbfs.open))
 
     threads = [threading.Thread(target=load_all, args=(each,)) for each in (client, other)]
     for thread in threads:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,10 @@ FORBIDDEN = {
         ("dbfs/edges/edge_list.py", "dbfs.graph.graph"),
         ("dbfs/graph/load.py", "dbfs.assembly"),
         ("dbfs/errors.py", "dbfs.config"),
+    ],
+    "the core of dbfs knows no feature of the workers": [
+        ("dbfs/building/memory.py", "dbfs_workers.features.lab.pages"),
+        ("dbfs/service/runs.py", "dbfs_workers.assembly"),
     ],
     "no circles in dbfs and benchmarks": [
         ("dbfs/graph/striped.py", "dbfs.graph.result"),
@@ -190,3 +195,60 @@ def test_a_function_that_is_too_large_is_found() -> None:
         last = ", b" * more
         source = f"def f({self}{arguments}{last}):\n    {text}" + "    x = 1\n" * lines
         assert larger(source) == ({"f"} if seen else set())
+
+
+CORE = [
+    *(ROOT / "dbfs" / room for room in ("base", "building", "cluster", "edges", "engines", "graph", "service")),
+    *(ROOT / "workers" / "dbfs_workers" / room for room in ("base", "building", "ids", "search", "serving")),
+]
+_FEATURES = sorted(path.parent.name for path in ROOT.glob("dbfs/features/*/__init__.py"))
+FEATURE = re.compile(rf"(?<![A-Za-z])({'|'.join(_FEATURES)})(?![A-Za-z0-9])")
+# Files of the core that name a feature, or use its name in another sense.
+NAMED = {
+    ("dbfs/building/memory.py", "batches"): "batches of edges",
+    ("dbfs/building/memory.py", "validation"): "edges are kept so that validations can read them",
+    ("dbfs/cluster/doctor.py", "taskgraph"): "the advice to install UCX says what for",
+    ("dbfs/cluster/gang.py", "catalog"): "the advice after a new start of the scheduler",
+    ("dbfs/edges/generate/corpus.py", "grid"): "names of Merrill's graphs",
+    ("dbfs/edges/generate/lattice.py", "grid"): "lattices",
+    ("dbfs/edges/readers/arrow.py", "batches"): "record batches of Arrow",
+    ("dbfs/edges/readers/file.py", "batches"): "batches of edges",
+    ("dbfs/edges/readers/parquet.py", "batches"): "record batches of Arrow",
+    ("dbfs/edges/tables/ids.py", "batches"): "batches of ids",
+    ("dbfs/edges/tables/memory.py", "batches"): "record batches of Arrow",
+    ("dbfs/graph/counts.py", "grid"): "users read Graph.grid, the record's layout",
+    ("dbfs/service/client_notes.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
+    ("dbfs/service/log.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
+    ("workers/dbfs_workers/building/numbering.py", "batches"): "batches of edges",
+    ("workers/dbfs_workers/building/on_cpu.py", "batches"): "batches of edges",
+    ("workers/dbfs_workers/building/pieces.py", "batches"): "batches of edges",
+}
+
+
+def features_named(source: str) -> set[str]:
+    """Return the features that code names: in a string, or as a word of a name, a field or an argument."""
+    tree = ast.parse(source)
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            # Words of documentation.
+            node.value.value = ""
+        fields = (getattr(node, field, None) for field in ("id", "attr", "arg", "name", "value", "module"))
+        found.update(name for text in fields if isinstance(text, str) for name in FEATURE.findall(text))
+    return found
+
+
+def test_the_core_names_no_feature() -> None:
+    found = {
+        (file.relative_to(ROOT).as_posix(), name)
+        for room in CORE
+        for file in room.rglob("*.py")
+        for name in features_named(file.read_text())
+    }
+    assert found == set(NAMED)
+
+
+def test_a_feature_that_is_named_is_found() -> None:
+    for source in ("if self.living: pass", "x = 'dbfs.features.living'", "def f(living=0): pass", "run_living = 1"):
+        assert features_named(source) == {"living"}
+    assert features_named('"""Living."""\nalive = "grid2d"') == set()

@@ -18,12 +18,12 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
+from dbfs.assembly import BuildOptions
 from dbfs.building import memory
 from dbfs.cli import main
 from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs.features.grid.building import estimate_on_gpu
-from dbfs.features.grid.layout import BuildOptions
 from dbfs_workers.base import gpus
 from dbfs_workers.building.partitions import bin_edges
 from dbfs_workers.features.grid.grid import Grid

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from scipy.sparse.csgraph import connected_components
 
 import dbfs
+from dbfs.assembly import BuildOptions
 from dbfs.building import builder
 from dbfs.cli import main
 from dbfs.errors import DbfsError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError, ValidationError
-from dbfs.features.grid.layout import BuildOptions
 from dbfs_workers.features.grid.member import nbytes_on_gpu
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, oracle

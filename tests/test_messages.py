@@ -54,6 +54,7 @@ from dbfs_workers.base.text import GraphName, printable
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.living import messages as worker_update_messages
 from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.subgraphs import messages as subgraph_messages
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.ids.table import IdType
 from dbfs_workers.search.exchange.protocol import Cause
@@ -225,8 +226,13 @@ def test_every_message_has_one_handler_and_every_handler_one_message(
 
 @pytest.mark.parametrize(
     ("module", "services"),
-    [(read_messages, (Reads, EdgeReads)), (worker_update_messages, (Updates,)), (turn_messages, (WorkerTurns,))],
-    ids=["reads", "updates", "turns"],
+    [
+        (read_messages, (Reads,)),
+        (subgraph_messages, (EdgeReads,)),
+        (worker_update_messages, (Updates,)),
+        (turn_messages, (WorkerTurns,)),
+    ],
+    ids=["reads", "subgraphs", "updates", "turns"],
 )
 def test_every_message_of_a_room_has_one_handler(module: ModuleType, services: tuple[type[Any], ...]) -> None:
     methods = [method for service in services for _, method in inspect.getmembers(service, inspect.isfunction)]

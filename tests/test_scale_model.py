@@ -14,9 +14,9 @@ from benchmarks import layouts, scale_model
 from benchmarks.layouts import LayoutCost
 from benchmarks.runner import Results
 from benchmarks.scale_model import SmallGraph, cpu_milliseconds, errors, fit_cpu, gpu_rates, share_on_host
+from dbfs.assembly import BuildOptions
 from dbfs.cli import main
 from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileError
-from dbfs.features.grid.layout import BuildOptions
 
 TRUE = [2e-6, 7e-6, 3e-9, 1e-10, 5e-11]
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import distributed
 
-from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.base.records import BuildProgress
 from dbfs.building.builder import AUTO, IDS, ORDERS, STRIPES, Builder, BuildOptions, Built, LayoutChoice, Making
 from dbfs.building.built_before import BuiltBefore
-from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes, with_updates
+from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
@@ -42,67 +41,29 @@ if TYPE_CHECKING:
     from dbfs_workers.search.partition.stripe import Stripe
 
 
-__all__ = ["AUTO", "IDS", "ORDERS", "STRIPES", "BuildOptions", "Built", "build", "estimate"]
+__all__ = ["AUTO", "IDS", "ORDERS", "STRIPES", "BuildOptions", "Built", "build", "estimate_as"]
 
 logger = logging.getLogger(__name__)
 
-_AS_GIVEN = BuildOptions()
 _BUILDERS: dict[str, type[Builder]] = {"cpu": HostBuilder, "cuda": CudaBuilder}
 
 
-@public
-def estimate(
+def estimate_as(
     edges: EdgeSource,
-    ranks: int | None = None,
-    options: BuildOptions = _AS_GIVEN,
+    ranks: int | None,
+    options: BuildOptions,
     *,
-    backend: str = "cpu",
-    memory: int | str | None = None,
-    directed: bool | None = None,
-    format: str | None = None,  # noqa: A002 - the word users expect
-    source: ColumnNames = None,
-    target: ColumnNames = None,
-    vertices: int | None = None,
-    hosts: int = 1,
-    mutable: bool = False,
+    backend: str,
+    memory: int | str | None,
+    directed: bool | None,
+    format: str | None,  # noqa: A002 - the word users expect
+    source: ColumnNames,
+    target: ColumnNames,
+    vertices: int | None,
+    hosts: int,
+    mutable: bool,
 ) -> Estimate:
-    """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
-
-    A graph that does not fit its GPUs at once is built in two or three turns, which take less memory. Each turn
-    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
-
-    Args:
-        edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of an
-            edge list or a CSV file are counted in samples of its text; of a compressed one, in its first 8 MiB.
-        ranks: number of ranks. None for the workers of Dask's current client; without one for those that
-            ``dbfs.connect()`` would start, or for ``cuda`` this machine's visible GPUs.
-        options: the graph's layout. With ``layout="auto"``, ``Estimate.why`` is the reason for the one chosen.
-        backend: ``cpu`` for bytes of a worker's memory, ``cuda`` for bytes of its GPU's memory. A build with
-            ``layout="2d"`` for GPUs takes the bytes of ``cpu`` in the workers' memory as well.
-        memory: memory limit of a worker, or free memory of a GPU: bytes, or a text such as ``80GB`` or ``139 GiB``. If
-            None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
-        directed: as of ``load``.
-        format: as of ``load``.
-        source, target: as of ``load``.
-        vertices: number of distinct ids of edges that are read by the workers, such as those of a Parquet file. They
-            are taken to be as long as the first ones, which are read.
-        hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
-            ranks of other hosts, and the estimate is of such a rank.
-        mutable: count the memory that updates need as well: see ``Estimate.update``.
-
-    Raises:
-        EdgeInputError: the numbers of vertices and edges are known only after reading, or ``edges`` is of a type that
-            ``load`` does not take.
-        GraphTooLargeError: there are more vertices than internal ids.
-        InvalidOptionError: the backend is unknown, ``ranks`` or ``hosts`` is below 1,
-            ``vertices`` below 0 or given for edges whose vertices are known, or ``memory`` is not a number of bytes;
-            the layout's grid is of another number of ranks; or ``load`` refuses ``mutable=True`` or the storage with
-            the other options.
-        InvalidOptionTypeError: ``ranks``, ``hosts`` or ``vertices`` is not an integer, or ``options`` are no
-            ``BuildOptions``.
-        ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
-        FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
-    """
+    """Estimate the bytes that a graph will take on each rank; arguments and errors as for ``dbfs.estimate``."""
     if not isinstance(options, BuildOptions):
         raise InvalidOptionTypeError(f"options must be dbfs.BuildOptions(...), not {options!r}")
     listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
@@ -178,7 +139,9 @@ def _changeable(
 ) -> Estimate:
     """Return an estimate with the memory that updates need."""
     copies = 2 if HostBuilder.stores_twice(edges, options) else 1
-    return with_updates(needed, stripe, m * (2 if edges.symmetrise else 1), copies, backend, options.storage)
+    directed_edges = m * (2 if edges.symmetrise else 1)
+    stored = options.row_storage
+    return needed if stored is None else stored.with_updates(needed, stripe, directed_edges, copies, backend)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:
@@ -316,21 +279,8 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
 
 def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool) -> None:
     """Refuse a storage that the other options do not go with. Errors as for ``load``."""
-    if options.storage == "csr":
-        return
-    if not mutable:
-        raise InvalidOptionError(
-            "storage='pages' is for graphs that updates may change: it needs mutable=True. A strategy with "
-            "storage=pages copies other graphs to pages itself"
-        )
-    if (p, backend) != (1, "cuda"):
-        here = f"{p} rank{'s' if p > 1 else ''} with backend={backend!r}"
-        raise InvalidOptionError(
-            f"storage='pages' needs one GPU, dbfs.load(..., ranks=1, backend='cuda'), not {here}; mutable=True alone "
-            "takes updates on any ranks"
-        )
-    if HostBuilder.stores_twice(edges, options):
-        raise InvalidOptionError("storage='pages' holds out-edges only: it does not go with in_edges=True")
+    if options.row_storage is not None:
+        options.row_storage.require(edges, options, p, backend, mutable=mutable)
 
 
 def _run(builder: Making, progress: Callable[[BuildProgress], None] | None) -> Built:

@@ -35,8 +35,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 logger = logging.getLogger(__name__)
 
-STORAGES = ("csr", "pages")
-"""What ``load`` takes as ``storage``."""
+CSR = "csr"
 ORDERS = ("given", "degree")
 IDS = ("given", "dense")
 STRIPES = "1d"
@@ -129,9 +128,9 @@ class BuildOptions:
             edges from the vertices of its column to those of its row. The grid is as square as the number of ranks
             allows; ``2d:1x4`` has one row of 4 columns, ``2d:1xp`` one row of all ranks. ``auto``, in an estimate only,
             for the one that ``load`` would take.
-        layouts: the layouts that there are beside ``1d``; None without any.
-
         storage: ``pages`` keeps the rows on linked pages on one GPU: see ``load``.
+        layouts: the layouts that there are beside ``1d``; None without any.
+        storages: how the rows of graphs that updates may change are stored.
 
     Raise ``InvalidOptionError`` if the order, the ids, the layout or the storage are unknown.
     """
@@ -142,8 +141,9 @@ class BuildOptions:
     ids: str = "given"
     room: int = 0
     layout: str = STRIPES
-    storage: str = "csr"
+    storage: str = CSR
     layouts: ClassVar["Layouts | None"] = None
+    storages: ClassVar[tuple["RowStorage", ...]] = ()
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):
@@ -154,8 +154,18 @@ class BuildOptions:
             self.layouts.require(self.layout)
         elif self.layout != STRIPES:
             raise InvalidOptionError(f"unknown layout {self.layout!r}; there is {STRIPES} alone")
-        if self.storage not in STORAGES:
-            raise InvalidOptionError(f"unknown storage {self.storage!r}; choose one of {', '.join(STORAGES)}")
+        if self.storage not in (names := self.storage_names()):
+            raise InvalidOptionError(f"unknown storage {self.storage!r}; choose one of {', '.join(names)}")
+
+    @classmethod
+    def storage_names(cls) -> list[str]:
+        """Return what ``load`` takes as ``storage``."""
+        return list(dict.fromkeys([CSR, *(each.name for each in cls.storages)]))
+
+    @property
+    def row_storage(self) -> "RowStorage | None":
+        """What stores the rows of a graph that updates may change; None without such a feature."""
+        return next((each for each in self.storages if each.name == self.storage), None)
 
     def laid_out(self, p: int) -> Layout | None:
         """Return the layout of p ranks; None in ``1d``. Errors as for ``Layouts.of``."""
@@ -186,6 +196,35 @@ class LayoutChoice:
 
     layout: str
     why: str
+
+
+class RowStorage(ABC):
+    """How the rows of a graph that updates may change are stored: a feature's.
+
+    Attributes:
+        name: its name in ``BuildOptions.storage``.
+    """
+
+    name: ClassVar[str]
+
+    def require(  # noqa: B027 - a storage may go with all options
+        self, edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool
+    ) -> None:
+        """Refuse other options that the storage does not go with. Errors as for ``load``."""
+
+    @abstractmethod
+    def with_updates(
+        self, needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str
+    ) -> Estimate:
+        """Return the estimate of a rank whose graph updates may change.
+
+        Args:
+            needed: the estimate without updates.
+            stripe: how the graph lies on the ranks.
+            directed_edges: number of edges stored once.
+            copies: 2 if each edge is also stored by its end, else 1.
+            backend: ``cpu`` or ``cuda``.
+        """
 
 
 class Layouts(ABC):

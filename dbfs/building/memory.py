@@ -22,8 +22,6 @@ from dbfs_workers.base.memory_room import free_bytes, usable_share
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import batches_of
-from dbfs_workers.features.lab import pages as linked
-from dbfs_workers.features.living import row_versions
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.search.cuda import failures, sizes
 from dbfs_workers.search.exchange import segment, stream
@@ -35,8 +33,6 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 T = TypeVar("T")
 
-# An id of ten letters that came later, in Python's list and dictionary: see ``storage.id_table.LaterIds``.
-_LATER_ID_BYTES = 200
 # A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
 _PROCESS_BYTES = 200 * 2**20
 _RETRY_SECONDS = 0.1
@@ -267,34 +263,6 @@ def estimate_device_bytes(
         run["validation"] = _validation(stripe)
     share = float(config.get("build.memory-share"))
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
-
-
-def with_updates(
-    needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str, storage: str
-) -> Estimate:
-    """Return the estimate of a rank whose graph updates may change.
-
-    Args:
-        needed: the estimate without updates.
-        stripe: how the graph lies on the ranks.
-        directed_edges: number of edges stored once.
-        copies: 2 if each edge is also stored by its end, else 1.
-        backend: ``cpu`` or ``cuda``.
-        storage: ``csr``, or ``pages`` for linked pages.
-    """
-    m_local = -(-directed_edges // stripe.p)
-    if backend == "cuda":
-        update = {"next version": sum(sizes.partition(stripe, m_local, in_edges=copies == 2).values())}
-        if storage == "pages":
-            update = linked.most_bytes(stripe.n_local, m_local)
-        updated = replace(needed, update=update)
-        return replace(updated, peaks=(updated.peak_bytes,))
-    pages = copies * row_versions.most_bytes(stripe.n_local, m_local)
-    # The pages take the place of the CSR.
-    csr = copies * (8 * (stripe.n_local + 1) + 4 * m_local)
-    later = {"later ids": _LATER_ID_BYTES * stripe.room} if "ids" in needed.partition and stripe.room else {}
-    updated = replace(needed, update={"pages": pages - csr, "next pages": pages, **later})
-    return replace(updated, peaks=(updated.peak_bytes,))
 
 
 def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edges: int) -> dict[str, int]:

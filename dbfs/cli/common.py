@@ -26,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dbfs
+from dbfs.assembly import BuildOptions
 from dbfs.base.progress import bar
 from dbfs.base.records import BACKENDS
 from dbfs.building.build import AUTO, ORDERS
@@ -36,8 +37,6 @@ from dbfs.edges.generate.specs import GENERATORS
 from dbfs.edges.readers import FORMATS, from_file
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import InvalidOptionError, InvalidVertexTypeError, MissingFileError, OutputError
-from dbfs.features.grid.layout import LAYOUTS, BuildOptions
-from dbfs.lab import CHOICES
 from dbfs_workers.base.text import printable
 from dbfs_workers.ids.table import INTEGER, IdType
 
@@ -107,7 +106,7 @@ def _checked_layout(_context: click.Context, _parameter: click.Parameter, layout
 
 layout_option = click.option(
     "--layout",
-    metavar=f"[{'|'.join(LAYOUTS)}|2d:ROWSxCOLUMNS|{AUTO}]",
+    metavar=f"[1d|2d|2d:ROWSxCOLUMNS|{AUTO}]",
     default="1d",
     show_default=True,
     callback=_checked_layout,
@@ -117,7 +116,7 @@ layout_option = click.option(
 
 storage_option = click.option(
     "--storage",
-    type=click.Choice(CHOICES["storage"]),
+    type=click.Choice(BuildOptions.storage_names()),
     default="csr",
     help="pages: linked pages, on one GPU; --mutable.",
 )

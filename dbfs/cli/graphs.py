@@ -115,7 +115,7 @@ def _load_catalog(path: str, scheduler: str, *, as_json: bool) -> None:
     if entries:
         # Workers may join much later than a scheduler starts.
         with dbfs.connect(scheduler, timeout=config.get("build-deadline")) as client:
-            for step in catalog.load_all(entries, client, dbfs.Graph):
+            for step in catalog.load_all(entries, client, dbfs.load, dbfs.open):
                 tell(step)
     if as_json:
         print_json([asdict(step) for step in ends])

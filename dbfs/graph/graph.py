@@ -65,7 +65,7 @@ class Graph(StripedGraph, Generic[R]):
         sources = self.vertices_named(source, "source")
         if not sources:
             raise InvalidVertexError("bfs needs at least one source")
-        wanted = () if targets is None else self.vertices_named(targets, "target", living=True)
+        wanted = () if targets is None else self.vertices_named(targets, "target", present=True)
         return traverse(
             self,
             self.result_type,

@@ -211,10 +211,10 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         self._require_tables()
         return handed_out(self.lookup.everything())
 
-    def vertices_named(self, given: Any, what: str, *, living: bool = False) -> tuple[int, ...]:
+    def vertices_named(self, given: Any, what: str, *, present: bool = False) -> tuple[int, ...]:
         """Return the vertices of one id, or of several; ``what`` is the name of an id in messages.
 
-        Errors as for ``vertex``, and if ``living`` ``InvalidVertexError`` for a deleted vertex. The ranks refuse
+        Errors as for ``vertex``, and if ``present`` ``InvalidVertexError`` for a deleted vertex. The ranks refuse
         deleted sources themselves.
         """
         if self.record.mutable:
@@ -222,7 +222,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
             self.refresh()
         self._require_tables()
         found = self.lookup.several(given, what)
-        if living:
+        if present:
             self.deletions.refuse(found, what)
         return found
 

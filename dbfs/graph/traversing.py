@@ -77,8 +77,8 @@ def finished(
     """
     purpose = run.options.purpose
     by_source = purpose is not None and purpose.by_source
-    batches = [len(sources) if by_source else 1 for sources in run.sources]
-    ends = [0, *itertools.accumulate(batches)]
+    counts = [len(sources) if by_source else 1 for sources in run.sources]
+    ends = [0, *itertools.accumulate(counts)]
     version = graph.record.version
     try:
         with graph.deletions.named(), run_reporter(progress, graph.name, graph.n, ends[-1]) as report:

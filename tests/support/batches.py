@@ -17,11 +17,12 @@ from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.kernels import NEEDED
 from dbfs_workers.features.batches.levels import BatchLevels, levels_of_batches
 from dbfs_workers.features.batches.purpose import OF_ROWS, Batch
-from dbfs_workers.features.batches.storage import RankBatch, distance_type, in_type
+from dbfs_workers.features.batches.storage import RankBatch, distance_type
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.levels import loop
+from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe

@@ -1,7 +1,7 @@
-"""Analytics of a graph by traversals and by queries of its partitions: components, diameter, degrees,
+"""Analytics of a graph by traversals and by queries of its partitions: diameter, degrees,
 landmarks, measures.
 
-In: a ``Graph``. Out: ``Components``, ``DiameterBounds``, arrays of degrees, ``VertexMeasure``, ``EdgeMeasure`` and
+In: a ``Graph``. Out: ``DiameterBounds``, arrays of degrees, ``VertexMeasure``, ``EdgeMeasure`` and
 others. Each file has methods of ``Graph``, and the types that they return.
 """
 
@@ -9,10 +9,8 @@ from dbfs.features.batches.betweenness import EdgeMeasure
 from dbfs.features.batches.diameter import DiameterBounds
 from dbfs.features.batches.landmarks import Landmarks
 from dbfs.features.batches.measures import MeanDistance, NeighbourhoodFunction, VertexMeasure
-from dbfs.features.components.components import Components
 
 __all__ = [
-    "Components",
     "DiameterBounds",
     "EdgeMeasure",
     "Landmarks",

@@ -468,7 +468,7 @@ class BatchGraph(Graph[R]):
             self,
             self.vertices_named(sources, "source"),
             keep=() if keep == "counts" else (keep,),
-            targets=() if targets is None else self.vertices_named(targets, "target", living=True),
+            targets=() if targets is None else self.vertices_named(targets, "target", present=True),
             nearest=nearest,
             max_depth=max_depth,
             direction=direction,

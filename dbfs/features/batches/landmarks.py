@@ -109,7 +109,7 @@ class Landmarks(StaysHere, Tabular):
         """
         self.graph.require_version(self.version, "the set of landmarks")
         ends = [
-            np.array(self.graph.vertices_named(ids, what, living=True), np.int64)
+            np.array(self.graph.vertices_named(ids, what, present=True), np.int64)
             for ids, what in ((sources, "source"), (targets, "target"))
         ]
         if ends[0].size != ends[1].size and 1 not in (ends[0].size, ends[1].size):

@@ -488,7 +488,7 @@ def chosen_vertices(graph: StripedGraph, vertices: Any) -> NDArray[np.int64]:
     if vertices is None:
         graph.refresh()
         return graph.deletions.others()
-    return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex", living=True))), np.int64)
+    return np.array(list(dict.fromkeys(graph.vertices_named(vertices, "vertex", present=True))), np.int64)
 
 
 def sources_of(graph: StripedGraph, options: Options) -> NDArray[np.int64]:

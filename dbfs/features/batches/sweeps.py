@@ -197,8 +197,8 @@ class DistancesGraph(Graph[R]):
             GraphTooLargeError: this machine has no memory for the array.
             Other errors as for ``bfs_batch``.
         """
-        rows = self.vertices_named(sources, "source", living=True)
-        columns = self.vertices_named(targets, "target", living=True)
+        rows = self.vertices_named(sources, "source", present=True)
+        columns = self.vertices_named(targets, "target", present=True)
         ids = self.ids_of(np.array(rows, np.int64)), self.ids_of(np.array(columns, np.int64))
         if not rows or not columns:
             return DistanceMatrix(np.empty((len(rows), len(columns)), np.int32), *ids)

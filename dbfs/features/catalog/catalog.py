@@ -41,10 +41,9 @@ from dbfs.errors import (
     SchedulerLostError,
     UnreadableFileError,
 )
-from dbfs.features.grid.layout import LAYOUTS, BuildOptions
-from dbfs.features.saved.edges import Mapped, SavedEdges
+from dbfs.features.grid.layout import LAYOUTS
+from dbfs.features.saved.edges import SavedEdges
 from dbfs.graph.graph import Graph
-from dbfs.graph.load import Made, load_as, open_as
 from dbfs.graph.result import BFSResult
 from dbfs.service.listing import graphs
 from dbfs_workers.base.received import require
@@ -54,6 +53,9 @@ if TYPE_CHECKING:
     import distributed
 
 WAITS, LOADED, PRESENT, FAILED = "waits", "loaded", "present", "failed"
+
+Load = Callable[..., Graph[BFSResult]]
+Open = Callable[..., Graph[BFSResult]]
 
 # Seconds between two looks whether workers have joined, or a name is free.
 _LOOK_SECONDS: Final = 0.5
@@ -178,10 +180,10 @@ def _opened(name: object, where: str, options: object) -> Entry:
     return Entry(name, where, edges, others, options.get("ranks", len(edges.manifest.ranks)))
 
 
-def load_all(entries: Sequence[Entry], client: distributed.Client, made: Made[Graph[BFSResult]]) -> Iterator[Step]:
+def load_all(entries: Sequence[Entry], client: distributed.Client, load: Load, open_: Open) -> Iterator[Step]:
     """Load the graphs of a catalog into a cluster, each when enough workers have joined; yield what happens.
 
-    ``made`` makes a graph of its record: ``dbfs.Graph``.
+    ``load`` and ``open_`` are ``dbfs.load`` and ``dbfs.open``.
 
     A graph whose name is in use is passed over. One that lost a rank is unloaded first, and loaded again. The graphs
     that are not loaded ``dbfs.build-deadline`` after the call have failed.
@@ -195,7 +197,7 @@ def load_all(entries: Sequence[Entry], client: distributed.Client, made: Made[Gr
     while pending:
         late = time.monotonic() > end
         for entry in list(pending):
-            step = _attempt(entry, client, max(1.0, end - time.monotonic()), made)
+            step = _attempt(entry, client, max(1.0, end - time.monotonic()), load, open_)
             if step.state == WAITS and late:
                 words = f"after {format_seconds(seconds)} (dbfs.build-deadline) it still {step.words}"
                 step = _failed(entry.name, entry.where, DeadlineExceededError(words))
@@ -208,12 +210,12 @@ def load_all(entries: Sequence[Entry], client: distributed.Client, made: Made[Gr
             time.sleep(_LOOK_SECONDS)
 
 
-def _attempt(entry: Entry, client: distributed.Client, seconds: float, made: Made[Graph[BFSResult]]) -> Step:
+def _attempt(entry: Entry, client: distributed.Client, seconds: float, load: Load, open_: Open) -> Step:
     """Load a graph, if it is not there and its workers are; errors as for ``load_all``."""
     try:
         lost = any(status.lost for status in graphs(client=client) if status.name == entry.name)
         with contextlib.suppress(GraphNotFoundError):
-            open_as(made, entry.name, client)
+            open_(entry.name, client=client)
             if not lost:
                 return Step(entry.name, PRESENT, "is loaded")
         with limit(seconds):
@@ -222,18 +224,8 @@ def _attempt(entry: Entry, client: distributed.Client, seconds: float, made: Mad
             return Step(entry.name, WAITS, f"waits for {counted(entry.ranks, 'worker')}, {joined} joined")
         # No call can use a graph that lost a rank.
         options = dict(entry.options) | {"ranks": entry.ranks, "replace": "first" if lost else False}
-        added = [Mapped(options.pop("mapped", None))]
         with limit(seconds):
-            graph = load_as(
-                made,
-                entry.edges,
-                client=client,
-                name=entry.name,
-                deadline=seconds,
-                build_options=BuildOptions,
-                added=added,
-                **options,
-            )
+            graph = load(entry.edges, client=client, name=entry.name, deadline=seconds, **options)
     except NameTakenError as error:
         # Another client builds the graph, or has a graph without a name that is listed under this one.
         return Step(entry.name, WAITS, f"waits: {error}")

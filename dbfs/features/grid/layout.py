@@ -21,8 +21,7 @@ from collections.abc import Callable
 
 from dbfs import config
 from dbfs.base.records import EXCHANGES
-from dbfs.building.builder import AUTO, STRIPES, LayoutChoice, Layouts
-from dbfs.building.builder import BuildOptions as CoreOptions
+from dbfs.building.builder import AUTO, STRIPES, BuildOptions, LayoutChoice, Layouts
 from dbfs.building.built_before import BuiltBefore
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
@@ -113,7 +112,7 @@ def fitting_layout(faster: LayoutChoice, fits: Callable[[str], bool]) -> LayoutC
     return LayoutChoice(other, f"{first[0]}-D does not fit the workers' memory, and {other[0]}-D does")
 
 
-def has_bottom_up(edges: EdgeList, options: CoreOptions) -> bool:
+def has_bottom_up(edges: EdgeList, options: BuildOptions) -> bool:
     """Return whether a graph built with these options has bottom-up levels."""
     return options.in_edges or not edges.directed
 
@@ -145,7 +144,7 @@ class Grids(Layouts):
     def choose(
         self,
         edges: EdgeList,
-        options: CoreOptions,
+        options: BuildOptions,
         backend: str,
         hosts: Hosts,
         fits: Callable[[str], bool],
@@ -161,8 +160,3 @@ class Grids(Layouts):
         assert m is not None
         bottom_up = has_bottom_up(edges, options)
         return fitting_layout(faster_layout(n, count_stored(edges, m), hosts, bottom_up=bottom_up), fits)
-
-
-class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
-    __doc__ = CoreOptions.__doc__
-    layouts = Grids()

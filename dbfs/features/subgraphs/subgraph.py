@@ -23,9 +23,9 @@ from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import traverse
 from dbfs_workers.base.text import counted
+from dbfs_workers.features.subgraphs.messages import SelectEdges
 from dbfs_workers.ids.label_table import label_table, places_of, whole_table
 from dbfs_workers.ids.sequence import value_of
-from dbfs_workers.serving.reads.messages import SelectEdges
 
 if TYPE_CHECKING:
     import networkx
@@ -246,7 +246,7 @@ class SubgraphsGraph(Graph[R]):
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
         occurs again is left out. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
         """
-        named = np.array(self.vertices_named(ids, "id", living=True), np.int64)
+        named = np.array(self.vertices_named(ids, "id", present=True), np.int64)
         vertices = named[np.sort(np.unique(named, return_index=True)[1])]
         return cut_out(self, vertices, self.ids_of(vertices))
 

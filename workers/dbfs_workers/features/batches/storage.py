@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.batches.purpose import OF_ROWS, SWEPT, WORD_SOURCES, batch_of, width_of
-from dbfs_workers.search.partition.labels import RankLabels, set_bits
+from dbfs_workers.search.partition.labels import RankLabels, in_type, set_bits
 from dbfs_workers.search.partition.partition import Partition, on_host, require_present
 from dbfs_workers.search.partition.stripe import Stripe, own_rows
 
@@ -24,20 +24,6 @@ _SUMMED_ROWS: Final = 2**10
 def distance_type(largest: int) -> np.dtype[Any]:
     """Return the smallest type of distances up to ``largest``; one more value, of all ones, stands for unreached."""
     return np.dtype(np.uint8 if largest < 2**8 - 1 else np.uint16 if largest < 2**16 - 1 else np.int32)
-
-
-def unreached_of(dtype: np.dtype[Any]) -> int:
-    """Return what stands for unreached in a type of distances."""
-    return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
-
-
-def in_type(distances: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return distances in a type of ``distance_type`` that is at least as wide as theirs."""
-    if distances.dtype == dtype:
-        return distances
-    wide = distances.astype(dtype)
-    wide[distances == np.iinfo(distances.dtype).max] = unreached_of(dtype)
-    return wide
 
 
 def joined(label: str, groups: Sequence[NDArray[Any]], places: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels import sweeps as kernels
-from dbfs_workers.features.batches.storage import SWEPT_SOURCES, in_type
+from dbfs_workers.features.batches.storage import SWEPT_SOURCES
 from dbfs_workers.search.cpu.row_threads import RowThreads
+from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import Csr
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from dbfs_workers.features.batches.kernels.sources import SWEEPS
-from dbfs_workers.features.batches.storage import unreached_of
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
 from dbfs_workers.search.cuda.module import placed_launches
+from dbfs_workers.search.partition.labels import unreached_of
 from dbfs_workers.search.partition.partition import Csr
 
 KERNELS: Final = ("list_rows", "add_up", "finish")

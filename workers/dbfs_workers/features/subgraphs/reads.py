@@ -1,4 +1,4 @@
-"""How a rank cuts a subgraph out of its partition: the edges between chosen vertices, or those of one vertex.
+"""How a rank cuts a subgraph out of its partition: the edges between chosen vertices.
 
 Only these edges travel.
 """
@@ -6,16 +6,16 @@ Only these edges travel.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.base.errors import StaleRunError
-from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host, require_present
+from dbfs_workers.features.subgraphs.messages import SelectEdges
+from dbfs_workers.search.partition.partition import Partition, array_module, on_host
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
-from dbfs_workers.serving.reads.messages import ReadNeighbours, SelectEdges
+from dbfs_workers.serving.reads.server import edges_of
 
 BLOCK_EDGES: Final = 1 << 22
 """Edges of chosen rows that are looked at together. A block takes about 30 bytes an edge; a longer row is a block."""
@@ -31,37 +31,9 @@ class EdgeReads(WorkerFeature):
     @SelectEdges.handler
     async def select_edges(self, message: SelectEdges) -> NDArray[np.uint32]:
         """See ``SelectEdges``."""
-        parts = list(self._edges(message.partition).parts())
+        parts = list(edges_of(self._data, message.partition).parts())
         found = [await asyncio.to_thread(edges_between, part, message.chosen, message.index) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-
-    @ReadNeighbours.handler
-    async def read_neighbours(self, message: ReadNeighbours) -> NDArray[np.uint32]:
-        """See ``ReadNeighbours``."""
-        found = [np.empty(0, np.uint32)]
-        for part in self._edges(message.partition).parts():
-            if part.rank == part.stripe.owner(message.position):
-                require_present(part, [message.position])
-                if array_module(part.rows.columns) is np:
-                    # At once, since an update writes over pages that are no longer in use.
-                    found.append(_row(part, message.position))
-                else:
-                    # The GPU may be busy with a traversal.
-                    found.append(await asyncio.to_thread(_row, part, message.position))
-        return np.concatenate(found)
-
-    def _edges(self, key: Hashable) -> RankEdges:
-        try:
-            edges: RankEdges = self._data[key]
-        except KeyError:
-            raise StaleRunError("the graph was unloaded: its worker has no edges any more; load it again") from None
-        return edges
-
-
-def _row(partition: Partition, position: int) -> NDArray[np.uint32]:
-    rows, row = partition.rows, partition.stripe.row(position)
-    columns: NDArray[np.uint32] = on_host(rows.columns[int(rows.starts[row]) : int(rows.ends[row])])
-    return columns
 
 
 def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArray[np.uint32]) -> NDArray[np.uint32]:

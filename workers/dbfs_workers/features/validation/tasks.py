@@ -16,7 +16,6 @@ import distributed
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.features.batches.storage import in_type
 from dbfs_workers.features.validation.validation import (
     EdgeCheck,
     Levels,
@@ -26,6 +25,7 @@ from dbfs_workers.features.validation.validation import (
     pack_labels,
     partition_edges,
 )
+from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import InputEdges, RankEdges, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.rpc import NAME

@@ -269,3 +269,17 @@ class ChangedRows:
         bits = np.unpackbits(words[found].astype("<u4").view(np.uint8), bitorder="little").reshape(-1, WORD_BITS)
         places, bits_set = np.nonzero(bits)
         return (found[places] * WORD_BITS + bits_set).astype(np.uint32)
+
+
+def unreached_of(dtype: np.dtype[Any]) -> int:
+    """Return what stands for unreached in a type of distances."""
+    return -1 if dtype.kind == "i" else int(np.iinfo(dtype).max)
+
+
+def in_type(distances: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return distances in a type, unsigned or int32, that is at least as wide as theirs."""
+    if distances.dtype == dtype:
+        return distances
+    wide = distances.astype(dtype)
+    wide[distances == np.iinfo(distances.dtype).max] = unreached_of(dtype)
+    return wide

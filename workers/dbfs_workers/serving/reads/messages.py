@@ -1,4 +1,4 @@
-"""The messages by which a client reads labels, ids and edges. ``server`` and ``subgraphs`` answer them on a worker."""
+"""The messages by which a client reads labels, ids and edges. ``server`` answers them on a worker."""
 
 from __future__ import annotations
 
@@ -254,23 +254,6 @@ class ReadOrder(WorkerMessage[NDArray[np.uint32]]):
     order: Hashable
     wanted: str
     indices: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class SelectEdges(WorkerMessage[NDArray[np.uint32]]):
-    """Return the edges of the rank's rows between chosen vertices; see ``subgraphs.edges_between``.
-
-    Attributes:
-        partition: Dask key of the rank's partition.
-        chosen: internal ids of the vertices, ascending, each once.
-        index: the index of each of them in the caller's list.
-
-    Errors as for ``FindVertices``.
-    """
-
-    partition: Hashable
-    chosen: NDArray[np.uint32]
-    index: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The worker's half of reading labels and ids: answers the messages of ``reads.messages``.
+"""The worker's half of reading labels, ids and edges: answers the messages of ``reads.messages``.
 
 A label travels as uint32: a distance, or a predecessor's position in a graph ordered by degree (its vertex id in other
 graphs). 0xFFFFFFFF is unreached: -1 as int32, ``NO_VERTEX`` as a position.
@@ -16,7 +16,7 @@ from dbfs_workers.base.errors import LateError, ResultReleasedError, StaleRunErr
 from dbfs_workers.ids.table import ABSENT, IdTable, LaterIds
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.ordering import DegreeOrder
-from dbfs_workers.search.partition.partition import Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host, require_present
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from dbfs_workers.serving.reads.label_buffer import LabelBuffer, OpenBuffers
 from dbfs_workers.serving.reads.messages import (
@@ -29,6 +29,7 @@ from dbfs_workers.serving.reads.messages import (
     FindVertices,
     KeptLabels,
     ReadMessage,
+    ReadNeighbours,
     ReadOrder,
     ReadRows,
     Walk,
@@ -160,7 +161,7 @@ Keeper = Callable[[str, str, int], RankLabels]
 
 
 class Reads:
-    """The handlers of one worker, for labels and ids. Most read in threads, so that the event loop can answer messages.
+    """The handlers of one worker. Most read in threads, so that the event loop can answer messages.
 
     Args:
         data: the worker's Dask data.
@@ -265,6 +266,21 @@ class Reads:
             return held[message.indices]
         return await asyncio.to_thread(held.take, message.indices)
 
+    @ReadNeighbours.handler
+    async def read_neighbours(self, message: ReadNeighbours) -> NDArray[np.uint32]:
+        """See ``ReadNeighbours``."""
+        found = [np.empty(0, np.uint32)]
+        for part in edges_of(self._data, message.partition).parts():
+            if part.rank == part.stripe.owner(message.position):
+                require_present(part, [message.position])
+                if array_module(part.rows.columns) is np:
+                    # At once, since an update writes over pages that are no longer in use.
+                    found.append(_row(part, message.position))
+                else:
+                    # The GPU may be busy with a traversal.
+                    found.append(await asyncio.to_thread(_row, part, message.position))
+        return np.concatenate(found)
+
     def _rows(self, message: ReadMessage[Any]) -> RankRows:
         place = message.place
         if isinstance(place, KeptLabels):
@@ -293,3 +309,18 @@ class Reads:
             return self._data[key]
         except KeyError:
             raise StaleRunError(f"the graph was unloaded: its worker has no {what} any more; load it again") from None
+
+
+def edges_of(data: Any, key: Hashable) -> RankEdges:
+    """Return the edges of a rank from the worker's data. Raise ``StaleRunError`` if they are not there any more."""
+    try:
+        edges: RankEdges = data[key]
+    except KeyError:
+        raise StaleRunError("the graph was unloaded: its worker has no edges any more; load it again") from None
+    return edges
+
+
+def _row(partition: Partition, position: int) -> NDArray[np.uint32]:
+    rows, row = partition.rows, partition.stripe.row(position)
+    columns: NDArray[np.uint32] = on_host(rows.columns[int(rows.starts[row]) : int(rows.ends[row])])
+    return columns

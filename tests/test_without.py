@@ -1,0 +1,21 @@
+"""Features can be taken away: see ``tests.without``."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.planting import ROOT
+from tests.support.taking_away import FEATURES
+
+OFTEN = ("lab", "living")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "feature", [pytest.param(name, marks=pytest.mark.full if name in OFTEN else pytest.mark.long) for name in FEATURES]
+)
+def test_the_house_stands_without_a_feature(feature: str) -> None:
+    command = [sys.executable, "-m", "tests.without", feature]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
