@@ -77,8 +77,8 @@ def finished(
     """
     purpose = run.options.purpose
     by_source = purpose is not None and purpose.by_source
-    batches = [len(sources) if by_source else 1 for sources in run.sources]
-    ends = [0, *itertools.accumulate(batches)]
+    counts = [len(sources) if by_source else 1 for sources in run.sources]
+    ends = [0, *itertools.accumulate(counts)]
     version = graph.record.version
     try:
         with graph.deletions.named(), run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
@@ -138,19 +138,19 @@ def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[R]]) -> 
     """
     remaining = iter(sources)
     size, most = 1, MOST_TRAVERSALS
-    batch: list[int] = []
+    waiting: list[int] = []
     while True:
-        batch += itertools.islice(remaining, max(0, size - len(batch)))
-        if not batch:
+        waiting += itertools.islice(remaining, max(0, size - len(waiting)))
+        if not waiting:
             return
         try:
-            results = traverse(batch[:size])
+            results = traverse(waiting[:size])
         except NoRoomForLabelsError:
             if size == 1:
                 raise
             size = most = size // 2
             continue
-        del batch[:size]
+        del waiting[:size]
         # No reference stays here: the labels are dropped with the caller's last reference to the result.
         results.reverse()
         while results:

@@ -14,7 +14,7 @@ from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.building.partitions import bin_edges
 from dbfs_workers.features.living import pages
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import LivingPartition, Updated, batch_keys, incident_edges, updated
+from dbfs_workers.features.living.versions import LivingPartition, NextVersion, batch_keys, incident_edges, updated
 from dbfs_workers.search.partition.partition import Partition, Rows, describe
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
@@ -25,7 +25,7 @@ Edge = tuple[int, int]
 
 def change(
     parts: list[Partition], kind: str, edges: list[Edge], *, hub_first: bool = False, free: int = PLENTY, **options: Any
-) -> list[Updated]:
+) -> list[NextVersion]:
     """Update the partitions of all ranks by one batch."""
     stripe, directed = parts[0].stripe, parts[0].directed
     src, dst = np.array(edges, np.int64).reshape(-1, 2).T

@@ -42,7 +42,7 @@ from dbfs.errors import (
     UnreadableFileError,
 )
 from dbfs.features.grid.layout import LAYOUTS, BuildOptions
-from dbfs.features.saved.edges import Mapped, SavedEdges
+from dbfs.features.saved.edges import MappedFiles, SavedEdges
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import Made, load_as, open_as
 from dbfs.graph.result import BFSResult
@@ -222,7 +222,7 @@ def _attempt(entry: Entry, client: distributed.Client, seconds: float, made: Mad
             return Step(entry.name, WAITS, f"waits for {counted(entry.ranks, 'worker')}, {joined} joined")
         # No call can use a graph that lost a rank.
         options = dict(entry.options) | {"ranks": entry.ranks, "replace": "first" if lost else False}
-        added = [Mapped(options.pop("mapped", None))]
+        added = [MappedFiles(options.pop("mapped", None))]
         with limit(seconds):
             graph = load_as(
                 made,

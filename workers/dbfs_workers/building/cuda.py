@@ -30,7 +30,7 @@ KEY_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
-class Binned:
+class BinnedKeys:
     """Directed edges by owner.
 
     Attributes:
@@ -70,7 +70,7 @@ def bin_edges(
     where: str,
     rows: tuple[int, int],
     position: Any | None = None,
-) -> Binned:
+) -> BinnedKeys:
     """Cut edges into one bin per owner of their source.
 
     Args:
@@ -111,10 +111,10 @@ def bin_edges(
         src.size,
         (src, dst, np.int64(src.size), positions, *layout, cursors, keys),
     )
-    return Binned(keys, starts)
+    return BinnedKeys(keys, starts)
 
 
-def merge(pieces: list[Binned], p: int, where: str) -> Binned:
+def merge(pieces: list[BinnedKeys], p: int, where: str) -> BinnedKeys:
     """Merge the bins of several pieces, owner by owner, for ``p`` owners. Empties the list to free each piece early.
 
     A peer takes 4 to 5 ms to map an allocation, however large (docs/decisions/building-on-gpus.md), so each rank
@@ -134,7 +134,7 @@ def merge(pieces: list[Binned], p: int, where: str) -> Binned:
         for owner, (start, end) in enumerate(pairwise(piece.starts.tolist())):
             keys[cursors[owner] : cursors[owner] + end - start] = piece.keys[start:end]
             cursors[owner] += end - start
-    return Binned(keys, starts)
+    return BinnedKeys(keys, starts)
 
 
 def check_ids(src: Any, dst: Any, n: int, name: str) -> None:

@@ -25,7 +25,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
 from dbfs_workers.features.batches.kernels import NEEDED
-from dbfs_workers.features.batches.operators import BatchOperators, Chosen, Shared, operators_of
+from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap, operators_of
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
@@ -38,7 +38,7 @@ from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.loop import LevelLoop
 from dbfs_workers.search.levels.rank_levels import RankLevels
 from dbfs_workers.search.levels.state import BOTTOM_UP, TOP_DOWN, Row, State, end_level, over, take_sums
-from dbfs_workers.search.levels.stepper import Traversed, elapsed
+from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
 
@@ -52,8 +52,8 @@ _LARGE_EDGES: Final = 1 / 16
 _LEVELS: Final = 16
 
 
-class BatchTraversed(Traversed):
-    """See ``Traversed``. The targets of a batch end nothing."""
+class BatchWork(RankWork):
+    """See ``RankWork``. The targets of a batch end nothing."""
 
     labels: RankBatch
 
@@ -62,7 +62,7 @@ class BatchTraversed(Traversed):
         return 0
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """Where the levels of a batch run: on the rank's rows, or on a copy of the rows of all ranks.
 
     Attributes:
@@ -106,17 +106,17 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     def __init__(
         self,
-        striped: Placed,
-        place: Callable[[Partition], Placed],
+        striped: Placement,
+        place: Callable[[Partition], Placement],
         exchange: Exchange,
         free_bytes: Callable[[], int],
         alone: Callable[[RunSpec], Iterable[Alone]],
         *,
         together: bool,
     ) -> None:
-        super().__init__(striped.scratch, exchange, BatchTraversed())
+        super().__init__(striped.scratch, exchange, BatchWork())
         self._striped, self._place, self._free_bytes = striped, place, free_bytes
-        self._copy: Placed | None = None
+        self._copy: Placement | None = None
         self._alone, self._together = alone, together
         self._move(striped)
         self.steppers = {TOP_DOWN: self, BOTTOM_UP: self}
@@ -160,7 +160,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Run a level; see ``Stepper``."""
         row, scratch, operators = table.row(), self.scratch, self._operators
         bottom_up, reached, edges = state.bottom_up, state.reached, state.edges
-        pushed: Chosen | None = None
+        pushed: ChosenRows | None = None
         row.edges = 0
         if bottom_up:
             self._words.send(state, row, everywhere=True)
@@ -216,10 +216,10 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._copy = None
         self._words.close()
 
-    def _move(self, placed: Placed) -> None:
+    def _move(self, placed: Placement) -> None:
         self.scratch, self._operators, self._words = placed
 
-    def _whole(self, beside: int = 0) -> Placed:
+    def _whole(self, beside: int = 0) -> Placement:
         """Return the place of the rows of all ranks; arguments and errors as of ``copied_rows``."""
         # Sources that were traversed from one by one have had bins without parents.
         self._exchange.reset(True)
@@ -246,7 +246,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         p = self._exchange.p if self.scratch is not self._striped.scratch else 1
         return [-(-each // p) for each in sums]
 
-    def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], Chosen | None]:
+    def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], ChosenRows | None]:
         """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.
 
         All ranks that share rows choose the same sources.
@@ -309,7 +309,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Return whether the sources share enough so far. All ranks return the same."""
         if state.level < _LEVELS:
             return True
-        return self._operators.pays(Shared(self._sources, state.level, self._vertices, self._bits, state.n))
+        return self._operators.pays(Overlap(self._sources, state.level, self._vertices, self._bits, state.n))
 
     def _run_alone(self, state: State) -> None:
         """Run the sources one by one, and take their labels. What the batch has found so far stays right."""
@@ -358,10 +358,10 @@ def levels_of_batches(
     in_edges, partition, xp = alone.scratch.frontier_bits is not None, alone.scratch.partition, backend.xp
     together, zeros = isinstance(partition, Partition), zeros_in_lines if xp is np else xp.zeros
 
-    def place(part: Any) -> Placed:
+    def place(part: Any) -> Placement:
         scratch = BatchScratch(part, xp, zeros, in_edges=in_edges, together=together)
         operators = operators_of(backend, threads)
         words = OwnWords(scratch) if part.stripe.p == 1 else PackedWords(scratch, operators, exchange)
-        return Placed(scratch, operators, words)
+        return Placement(scratch, operators, words)
 
     return BatchLevels(place(partition), place, exchange, free_bytes, traverse, together=together)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels import batch as kernels
-from dbfs_workers.features.batches.operators import Chosen, Settled, Shared
+from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
 from dbfs_workers.features.batches.purpose import width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
@@ -46,15 +46,15 @@ class CpuBatch:
         """See ``BatchOperators``."""
         return CpuSweeps(out, into, self._threads, of_edges=of_edges)
 
-    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         """See ``BatchOperators``."""
         rows, live = scratch.partition.rows, scratch.live[scratch.own_words]
         chosen = np.zeros_like(live)
         place = rows.starts, rows.ends, scratch.first_id, scratch.width
         edges: int = kernels.choose(*place, live, scratch.front, sources, chosen)
-        return Chosen(chosen, live.size, edges)
+        return ChosenRows(chosen, live.size, edges)
 
-    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+    def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         """See ``BatchOperators``."""
         starts, ends, columns = scratch.partition.rows
         live, bounds = chosen.rows if chosen else scratch.live[scratch.own_words], self._parts(scratch)
@@ -84,7 +84,7 @@ class CpuBatch:
 
         self._looked = sum(self._threads.each(self._parts(scratch), part))
 
-    def settle(self, scratch: BatchScratch) -> Settled:
+    def settle(self, scratch: BatchScratch) -> SettledRows:
         """See ``BatchOperators``."""
         rows, width, marked = scratch.partition.rows, scratch.width, scratch.marked[scratch.own_words]
 
@@ -99,7 +99,7 @@ class CpuBatch:
 
         sums, counts = zip(*self._threads.each(self._parts(scratch), part), strict=True)
         rows_found, degrees, bits, bit_degrees = map(sum, zip(*sums, strict=True))
-        return Settled(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
+        return SettledRows(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""
@@ -119,7 +119,7 @@ class CpuBatch:
             of_level = distance, scratch.first_id, width, kept.target_rows, scratch.found, kept.sources
             kernels.note_targets(*of_level, at_targets)
 
-    def pays(self, shared: Shared) -> bool:
+    def pays(self, shared: Overlap) -> bool:
         """See ``BatchOperators``."""
         if shared.levels < _SURE_LEVELS and shared.vertices < _SURE_SHARE * shared.n:
             return True

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels.sources import BATCH
-from dbfs_workers.features.batches.operators import Chosen, Settled, Shared
+from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
@@ -62,7 +62,7 @@ class CudaBatch:
         """See ``BatchOperators``."""
         return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
-    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         """See ``BatchOperators``."""
         rows = self.xp.empty(scratch.queued, np.uint32)
         self._sums[_ROWS:].fill(0)
@@ -73,12 +73,12 @@ class CudaBatch:
             *(scratch.front, self.xp.asarray(sources), rows, self._sums),
         )
         size, edges = self._sums[_ROWS : _ROWS + 2].get().tolist()
-        return Chosen(rows, size, edges)
+        return ChosenRows(rows, size, edges)
 
-    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+    def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         """See ``BatchOperators``."""
         part = scratch.partition
-        rows, size, edges = chosen or Chosen(scratch.queue, scratch.queued, scratch.queued_edges)
+        rows, size, edges = chosen or ChosenRows(scratch.queue, scratch.queued, scratch.queued_edges)
         found, log_width = (scratch.found, scratch.marked), _log(scratch.width)
         if edges > _FEW_EDGES * size:
             starts, ends = self._frontier_edges(part.row_offsets, rows[:size])
@@ -117,7 +117,7 @@ class CudaBatch:
             *(scratch.front, scratch.seen, scratch.found, scratch.marked),
         )
 
-    def settle(self, scratch: BatchScratch) -> Settled:
+    def settle(self, scratch: BatchScratch) -> SettledRows:
         """See ``BatchOperators``."""
         part = scratch.partition
         if scratch.queue is None:
@@ -133,7 +133,7 @@ class CudaBatch:
         sums = self._sums[: _COUNTS + 64 * scratch.width].get().astype(np.int64)
         rows, degrees, bits, bit_degrees = sums[_ROWS:_COUNTS].tolist()
         scratch.queued, scratch.queued_edges = rows, degrees
-        return Settled(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
+        return SettledRows(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""
@@ -151,7 +151,7 @@ class CudaBatch:
             bits = self.xp.unpackbits(words.view(np.uint8).reshape(-1), bitorder="little")
             kept.at_targets[bits.reshape(kept.target_rows.size, -1)[:, : kept.sources] > 0] = distance
 
-    def pays(self, shared: Shared) -> bool:
+    def pays(self, shared: Overlap) -> bool:
         """See ``BatchOperators``."""
         together = shared.levels * _LEVEL_SECONDS + shared.vertices * _VERTEX_SECONDS
         return shared.sources * shared.levels * _ALONE_LEVEL_SECONDS > together

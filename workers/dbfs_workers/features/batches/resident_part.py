@@ -165,7 +165,7 @@ class ResidentBatches(MemberPart):
     def _new_levels(self, partition: Partition) -> "BatchLevels":
         import cupy
 
-        from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
+        from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placement
         from dbfs_workers.features.batches.operators import operators_of
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
@@ -179,12 +179,12 @@ class ResidentBatches(MemberPart):
         assert self.barrier is not None
         barrier, memory = self.barrier, self._memory
 
-        def place(part: Partition) -> Placed:
+        def place(part: Partition) -> Placement:
             operators, mapped = operators_of(backends.get("cuda"), RowThreads(1)), part.stripe.p > 1
             zeros = memory.zeros if mapped else cupy.zeros
             scratch = BatchScratch(part, cupy, zeros, in_edges=part.parents is not None, together=True)
             words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)
-            return Placed(scratch, operators, words)
+            return Placement(scratch, operators, words)
 
         return BatchLevels(place(partition), place, barrier, self._member.free_bytes, alone, together=True)
 

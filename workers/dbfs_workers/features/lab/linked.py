@@ -24,7 +24,7 @@ from dbfs_workers.features.living.cuda_versions import MOST_LOGGED, keys_of_batc
 from dbfs_workers.features.living.pages import NO_CHANGES, Changes, Order
 from dbfs_workers.features.living.row_versions import SPARE
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import LivingPartition, Updated, with_ids, with_vertices
+from dbfs_workers.features.living.versions import LivingPartition, NextVersion, with_ids, with_vertices
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Csr, Partition, require_present
 
@@ -122,7 +122,7 @@ class LinkedPartition(LivingPartition):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPages:
     """What the commit of a version takes; in the place of ``cuda.device_graph.DeviceGraph``.
 
     Attributes:
@@ -136,7 +136,7 @@ class Prepared:
     connected: int
 
 
-def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> Updated:
+def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> NextVersion:
     """Return the next version of a graph on linked pages, or the first one, for the kind ``link``.
 
     Args:
@@ -152,12 +152,12 @@ def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: st
     rows: LinkedRows = partition.out_pages
     pages = rows.latest.pages
     if spec.kind in ("link", "compact", "freeze", "thaw"):
-        return Updated(partition, facts=_prepared(pages.degrees()))
+        return NextVersion(partition, facts=_prepared(pages.degrees()))
     if spec.kind == "insert-vertices":
         stripe, vertices = with_vertices(partition, spec.count)
         deleted = np.setdiff1d(partition.deleted, vertices, assume_unique=True)
         grown = _following(partition, stripe=stripe, deleted=deleted)
-        return Updated(grown, vertices=vertices, facts=_prepared(pages.degrees()))
+        return NextVersion(grown, vertices=vertices, facts=_prepared(pages.degrees()))
     stripe, later, fresh = with_ids(partition, spec)
     order, delete = Order(stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
     keys = keys_of_batch(order, spec, edges, where, reverse=False)
@@ -166,7 +166,7 @@ def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: st
     known: dict[str, Any] = {"stripe": stripe, "later": later, "deleted": deleted}
     made, absent = vertices if delete else fresh, np.unique(spec.vertices).size - vertices.size
     if not keys.size:
-        return Updated(_following(partition, **known), NO_CHANGES, made, absent, _prepared(pages.degrees()))
+        return NextVersion(_following(partition, **known), NO_CHANGES, made, absent, _prepared(pages.degrees()))
     if not delete and partition.deleted.size:
         require_present(partition, np.concatenate(order.ends(pages.device.read(keys))))
     with rows.latest.lock:
@@ -181,10 +181,10 @@ def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: st
             free = pages.free - batch.pages
     after = replace(rows, m_local=rows.m_local + changes.columns, max_degree=int(degrees.max()), free_pages=free)
     following = _following(partition, after, changes=changes, **known)
-    return Updated(following, changes, made, absent, _prepared(degrees, batch, delete=delete))
+    return NextVersion(following, changes, made, absent, _prepared(degrees, batch, delete=delete))
 
 
-def commit(partition: LinkedPartition, prepared: Prepared) -> LinkedPages:
+def commit(partition: LinkedPartition, prepared: PreparedPages) -> LinkedPages:
     """Change the pages to a version that ``updated`` has made; return them."""
     latest: Latest = partition.out_pages.latest
     with latest.lock:
@@ -216,8 +216,8 @@ def _following(partition: LinkedPartition, rows: LinkedRows | None = None, **cha
     return LinkedPartition(partition, numbered, None, partition.hub_first, step=1, **changed)
 
 
-def _prepared(degrees: Any, batch: Batch | None = None, *, delete: bool = False) -> Prepared:
-    return Prepared(batch, delete, int((degrees > 0).sum()))
+def _prepared(degrees: Any, batch: Batch | None = None, *, delete: bool = False) -> PreparedPages:
+    return PreparedPages(batch, delete, int((degrees > 0).sum()))
 
 
 def _effects(pages: LinkedPages, batch: Batch, order: Order, *, directed: bool, delete: bool) -> tuple[Changes, Any]:

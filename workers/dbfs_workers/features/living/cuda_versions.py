@@ -16,7 +16,7 @@ from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.features.living.kernels.sources import MERGING
 from dbfs_workers.features.living.pages import Changes, Order
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import Updated, with_ids, with_vertices
+from dbfs_workers.features.living.versions import NextVersion, with_ids, with_vertices
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Csr, Partition, require_present
 
@@ -87,7 +87,7 @@ BatchEdges = BinStore | Any | None
 _END_BYTES = 24
 
 
-def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges) -> Updated:
+def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges) -> NextVersion:
     """Return a partition's next version, on the GPU. Arguments and errors as for ``storage.living.updated``."""
     import cupy
 
@@ -96,12 +96,12 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         raise InvalidOptionError("storage='pages' needs exchange='cuda_ipc', on a GPU of the worker's own")
     if spec.kind in ("compact", "freeze", "thaw"):
         # A CSR has no free pages, and takes updates as it is.
-        return Updated(partition)
+        return NextVersion(partition)
     version, where = partition.version + 1, f"rank {partition.rank}, changing its edges"
     if spec.kind == "insert-vertices":
         stripe, vertices = with_vertices(partition, spec.count)
         deleted = np.setdiff1d(partition.deleted, vertices, assume_unique=True)
-        return Updated(replace(partition, stripe=stripe, deleted=deleted, version=version), vertices=vertices)
+        return NextVersion(replace(partition, stripe=stripe, deleted=deleted, version=version), vertices=vertices)
     stripe, later, fresh = with_ids(partition, spec)
     order, delete = Order(stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
     keys = keys_of_batch(order, spec, edges, where, reverse=False)
@@ -127,7 +127,7 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         deleted=np.union1d(partition.deleted, vertices) if vertices.size else partition.deleted,
     )
     absent = np.unique(spec.vertices).size - vertices.size
-    return Updated(following, changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent)
 
 
 def batch_keys(

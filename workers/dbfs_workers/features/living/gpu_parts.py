@@ -22,7 +22,7 @@ from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 
 if TYPE_CHECKING:
-    from dbfs_workers.features.living.versions import Updated
+    from dbfs_workers.features.living.versions import NextVersion
 
 
 class LivingOnGpu(Living[M]):
@@ -30,7 +30,7 @@ class LivingOnGpu(Living[M]):
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
+    ) -> "NextVersion":
         """See ``Living``."""
         import cupy
 
@@ -71,7 +71,7 @@ class RowsForm(ABC):
         """Return whether an update of a partition makes a version in this form."""
 
     @abstractmethod
-    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> "Updated":
+    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> "NextVersion":
         """Return the next version; ``where`` is for errors. See ``Living``."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
+    ) -> "NextVersion":
         """See ``Living``."""
         where = f"rank {self._member.rank}, changing its edges"
         if self.form is not None and self.form.makes(partition, spec):

@@ -18,7 +18,7 @@ from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
     from dbfs_workers.features.living.repair import RepairLoop
-    from dbfs_workers.features.living.versions import Updated
+    from dbfs_workers.features.living.versions import NextVersion
 
 M = TypeVar("M", bound=Member)
 
@@ -43,7 +43,7 @@ class Living(MemberPart, Generic[M]):
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
+    ) -> "NextVersion":
         """Return the next version of the partition; see ``versions.updated``. Called in the member's thread.
 
         Raises:
@@ -72,7 +72,7 @@ class Living(MemberPart, Generic[M]):
         Args:
             partition: the version.
             totals: its counts over all ranks.
-            facts: see ``Updated``.
+            facts: see ``NextVersion``.
         """
 
 

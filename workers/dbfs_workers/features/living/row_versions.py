@@ -22,7 +22,7 @@ PAGE: Final = 4
 SPARE: Final = 0.25
 """Room of a pool beyond the rows that it was made for, as a part of these."""
 
-# Versions back to which a memory's content can be brought up to date. Two are in use in turn, a third after a batch
+# Versions back to which a memory's content can be brought up to date. Two are in use alternately, a third after a batch
 # that was forgotten.
 _KNOWN: Final = 4
 # Memories kept for versions to come.

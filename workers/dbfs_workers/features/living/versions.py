@@ -165,7 +165,7 @@ class LivingPartition(Partition):
 
 
 @dataclass(frozen=True)
-class Updated:
+class NextVersion:
     """A rank's next version, and the effects of the update.
 
     Attributes:
@@ -185,7 +185,7 @@ class Updated:
 
 def updated(
     partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges, free_bytes: FreeBytes
-) -> Updated:
+) -> NextVersion:
     """Return a partition's next version. The partition stays as it is.
 
     Args:
@@ -202,19 +202,19 @@ def updated(
         NumberedBeforeError: see ``with_ids``.
     """
     if spec.kind == "freeze":
-        return Updated(partition.frozen() if isinstance(partition, LivingPartition) else partition)
+        return NextVersion(partition.frozen() if isinstance(partition, LivingPartition) else partition)
     living = _on_pages(partition, spec.hub_first, free_bytes)
     out, into = living.out_pages, living.in_pages
     if spec.kind == "thaw":
-        return Updated(living)
+        return NextVersion(living)
     if spec.kind == "compact":
         tight = None if into is None else Pages.of(into.rows, free_bytes, spare=False)
-        return Updated(LivingPartition(living, Pages.of(out.rows, free_bytes, spare=False), tight, spec.hub_first))
+        return NextVersion(LivingPartition(living, Pages.of(out.rows, free_bytes, spare=False), tight, spec.hub_first))
     if spec.kind == "insert-vertices":
         stripe, vertices = with_vertices(living, spec.count)
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
-        return Updated(grown, vertices=vertices)
+        return NextVersion(grown, vertices=vertices)
     stripe, later, fresh = with_ids(living, spec)
     living = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, later=later)
     order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"
@@ -229,7 +229,7 @@ def updated(
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
     absent = np.unique(spec.vertices).size - vertices.size
-    return Updated(following, changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent)
 
 
 def batch_keys(

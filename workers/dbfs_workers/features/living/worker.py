@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class _PreparedVersion:
     """A version that waits for its commit.
 
     Attributes:
         run_id: the update's run.
         partition: the version.
         changes: the changes from the version before; None if only the pages are new.
-        facts: see ``Updated``.
+        facts: see ``NextVersion``.
     """
 
     run_id: str
@@ -54,7 +54,7 @@ class Updates(RankChanges):
         super().__init__(view)
         self._worker = view.worker
         self._member = view.member
-        self._prepared: dict[str, _Prepared] = {}
+        self._prepared: dict[str, _PreparedVersion] = {}
         # By graph id: the run, and the keys of the batch's edges (see ``living.batch_keys``).
         self._taken: dict[str, tuple[str, Keys]] = {}
 
@@ -101,7 +101,9 @@ class Updates(RankChanges):
             logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > partition.version
-        self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None, updated.facts)
+        self._prepared[graph_id] = _PreparedVersion(
+            run_id, updated.partition, logged if following else None, updated.facts
+        )
         return RankUpdate(
             info=describe(updated.partition),
             stripe=stripe,
@@ -155,14 +157,14 @@ class Updates(RankChanges):
         # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
         return member.wait_for(asyncio.run_coroutine_threadsafe(call(), self._worker.loop.asyncio_loop))
 
-    def _put(self, member: Member, prepared: _Prepared) -> None:
+    def _put(self, member: Member, prepared: _PreparedVersion) -> None:
         """Make a version the rank's partition."""
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
             living_of(member).log.add(prepared.changes, prepared.partition.m_local)
 
-    def _take_prepared(self, graph_id: str, run_id: str) -> _Prepared | None:
+    def _take_prepared(self, graph_id: str, run_id: str) -> _PreparedVersion | None:
         prepared = self._prepared.get(graph_id)
         return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
 

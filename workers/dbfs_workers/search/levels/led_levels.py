@@ -27,7 +27,7 @@ from dbfs_workers.search.levels import led_size
 from dbfs_workers.search.levels.kernels import led as kernels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import State, bound_frontier, is_small
-from dbfs_workers.search.levels.stepper import Working, elapsed
+from dbfs_workers.search.levels.stepper import StripeWork, elapsed
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.partition import Csr
 from dbfs_workers.search.partition.shared_rows import KIND
@@ -50,7 +50,7 @@ class LedLevels:
         leads: whether this rank is the leader.
     """
 
-    def __init__(self, working: Working, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
+    def __init__(self, working: StripeWork, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
         self._working, self._exchange, self._free_bytes = working, exchange, free_bytes
         exchange.show_rows(working.scratch.rows_token)
         self.leads = exchange.rank == 0

@@ -20,7 +20,7 @@ from dbfs_workers.search.levels.led_levels import LedLevels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
 from dbfs_workers.search.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State, watch_target
-from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
+from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, RankWork, Stepper, StripeWork, TopDown
 from dbfs_workers.search.levels.top_down_levels import TopDownLevels
 from dbfs_workers.search.levels.traversals import Frontier
 from dbfs_workers.search.partition.labels import RankLabels
@@ -87,7 +87,7 @@ class RankLevels(ABC, Generic[S]):
     steppers: dict[int, Stepper]
     _parents_in_bins = True
 
-    def __init__(self, scratch: S, exchange: Exchange, traversed: Traversed) -> None:
+    def __init__(self, scratch: S, exchange: Exchange, traversed: RankWork) -> None:
         self.scratch: S = scratch
         self.table = LevelTable()
         self._exchange, self._traversed = exchange, traversed
@@ -148,7 +148,7 @@ class StripeLevels(RankLevels[Scratch]):
     """
 
     def __init__(self, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> None:
-        self.working = working = Working(backend, scratch, exchange)
+        self.working = working = StripeWork(backend, scratch, exchange)
         super().__init__(scratch, exchange, working)
         self._led: LedLevels | None = None
         if isinstance(exchange, NcclExchange):

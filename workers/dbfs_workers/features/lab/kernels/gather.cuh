@@ -102,7 +102,7 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
 }
 
 // One of `parts` blocks takes its part of a list, all its threads together. On pages, the warps of the blocks take kItems
-// pages by turns.
+// pages one after another.
 template <class Visit>
 __device__ __forceinline__ void gather_part(const LabArguments& a, const List& list, u32 part, u32 parts, Visit visit) {
   constexpr u32 kRound = kThreads * kItems;

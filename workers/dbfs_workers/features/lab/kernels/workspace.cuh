@@ -18,8 +18,8 @@ __device__ __forceinline__ u64 tile_of(u64 size) {
   return share < kLanes ? kLanes : share < kThreads ? share : kThreads;
 }
 
-// The number of this block's turn to take tiles. All threads of a block call it.
-static __device__ __forceinline__ u64 take_turn(const LabArguments& a) {
+// Return how often blocks have taken tiles before this block does now. All threads of a block call it.
+static __device__ __forceinline__ u64 count_take(const LabArguments& a) {
   __shared__ u64 taken;
   __syncthreads();
   if (threadIdx.x == 0) taken = atomicAdd(a.counters + kTiles, u64(1));
@@ -39,13 +39,13 @@ __device__ __forceinline__ void for_each_number(const LabArguments& a, u64 count
   } else if (how == Tiles::kOversubscribe || count == 1) {
     for (u64 number = blockIdx.x; number < count; number += gridDim.x) work(number);
   } else {
-    // In each round of turns the blocks take half of the tiles that are left, and in the end a tile a turn. Tiles in order
+    // In each round the blocks take half of the tiles that are left, and in the last ones a tile each. Tiles in order
     // wait for the tiles before them, so no block may hold several.
     const u64 blocks = gridDim.x;
     u64 rounds = 0;
     while (how == Tiles::kSteal && count >> (rounds + 1) >= blocks) ++rounds;
     for (u64 number = 0; number < count;) {
-      const u64 turn = take_turn(a), round = turn / blocks < rounds ? turn / blocks : rounds, at = turn - round * blocks;
+      const u64 take = count_take(a), round = take / blocks < rounds ? take / blocks : rounds, at = take - round * blocks;
       const u64 left = count >> round, taken = round < rounds ? left - (left >> 1) : blocks;
       const u64 end = count - left + taken * (at + 1) / blocks;
       for (number = count - left + taken * at / blocks; number < end && number < count; ++number) work(number);

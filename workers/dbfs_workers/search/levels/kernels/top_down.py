@@ -19,7 +19,16 @@ from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.cpu.kernels.team import is_large
 from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
-from dbfs_workers.search.levels.state import CONTRACT, CROSS, EXPAND, TOP_DOWN, choose, end_level, over, turn
+from dbfs_workers.search.levels.state import (
+    CONTRACT,
+    CROSS,
+    EXPAND,
+    TOP_DOWN,
+    choose,
+    choose_direction,
+    end_level,
+    over,
+)
 from dbfs_workers.search.partition.kernels import rows as row_kernels
 from dbfs_workers.search.partition.partition import Rows
 
@@ -38,7 +47,7 @@ class Memory(NamedTuple):
 
     Attributes:
         rows: the rank's edges.
-        even_queue, odd_queue: uint32[n_local], the frontier and its successor in turn.
+        even_queue, odd_queue: uint32[n_local], the frontier and its successor, which swap with each level.
         resume: int64[2], see ``top_down``.
         visited: uint32[words], the rank's bitmap of visited vertices.
         own_visited: uint32[words_local], its slice with the rank's own rows.
@@ -194,7 +203,7 @@ def top_down_levels(memory, labels, end, states, rows):
             continue
         memory.resume[0] = memory.resume[1] = 0
         end_level(state, row, state.queued)
-        turn(state)
+        choose_direction(state)
         state.done += 1
         if over(state) or choose(state) != TOP_DOWN or state.done == rows.size or state.ended - begun > _LONGEST:
             return crossed
