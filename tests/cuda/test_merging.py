@@ -67,8 +67,8 @@ def both(
         spec = replace(spec, edges=(np.append(src, dst[back]), np.append(dst, src[back])))
     elif way == "whole":
         small = [side.astype(np.uint32) for side in ends]
-        given[0] = list(on_pages.batch_keys(part, *small, symmetrise=not directed, free_bytes=lambda: PLENTY))
-        given[1] = list(living.batch_keys(on_device, *small, symmetrise=not directed))
+        given[0] = list(on_pages.update_keys(part, *small, symmetrise=not directed, free_bytes=lambda: PLENTY))
+        given[1] = list(living.update_keys(on_device, *small, symmetrise=not directed))
     return (
         on_pages.updated(on_cpu, spec, *given[0], lambda: PLENTY),
         living.updated(on_device, spec, *given[1]),

@@ -22,7 +22,7 @@ from dbfs.edges.readers.source import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
-from dbfs.features.living.edges import Batch
+from dbfs.features.living.edges import UpdateBins
 from dbfs.features.living.updates import UpdateReport, require_mutable
 from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
@@ -32,7 +32,7 @@ from dbfs_workers.base.received import require
 from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.features.living.changing import read_changes
-from dbfs_workers.features.living.messages import TakeBatch
+from dbfs_workers.features.living.messages import TakeEdges
 from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateChange, UpdateSpec
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 
@@ -146,20 +146,20 @@ class Updates:
                 if given is not None and new and self._graph.n != next(iter(new.values())):
                     edges, new = self._between_vertices(given, kind)
                 grown = replace(self._record, stripe=self._record.stripe.grown(len(new)))
-                batch = Batch(self._graph.gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
-                held = batch.held
+                bins = UpdateBins(self._graph.gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                held = bins.held
                 whole = edges is not None and self._goes_whole(edges)
                 if edges is not None and whole:
                     self._send_whole(edges, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
                 elif edges is not None:
-                    batch.bin_edges(edges)
+                    bins.bin_edges(edges)
                 elif positions.size:
-                    batch.bin_incident(positions)
+                    bins.bin_incident(positions)
                 binned = not whole and (edges is not None or positions.size > 0)
                 spec = UpdateSpec(
                     kind, self._record.order_key is not None, count, positions, ids=tuple(new), n=self._graph.n
                 )
-                keys = batch.keys if binned else ()
+                keys = bins.keys if binned else ()
                 if kind == "delete-vertices" and not positions.size:
                     return Update(self._record.version, 0, 0, ())
                 report = self._sent(UpdateChange(spec, strict, keys, batch_id=batch_id or ""), limit, run_id)
@@ -231,7 +231,7 @@ class Updates:
         """Send a batch to every rank."""
         data = np.concatenate(self._read(edges)).astype(np.uint32).tobytes()
         symmetrise = not self._record.directed and not edges.mirrored
-        take = TakeBatch(self._record.graph_id, run_id, data, symmetrise)
+        take = TakeEdges(self._record.graph_id, run_id, data, symmetrise)
         doing = f"changing {self._record.name}"
         RankCalls(self._graph.gang, dict.fromkeys(range(self._graph.gang.p), take), limit, doing).answers(check)
 

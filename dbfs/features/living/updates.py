@@ -3,7 +3,7 @@
 Rank 0 leads an update in a turn: every rank prepares the next version, and then all commit it. The scheduler has the
 version from rank 0 (``EnterUpdate``), whether the update's client holds the turn or not.
 
-A large batch is a run of tasks: its client bins the batch's edges by tasks, and then sends the update under the run's
+A large update is a run of tasks: its client bins the update's edges by tasks, and then sends the update under the run's
 id. From then on the client is not needed. A client that dies before leaves bins that Dask drops; one that dies later
 leaves a graph that has the whole update or nothing of it.
 """

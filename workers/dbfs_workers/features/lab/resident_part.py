@@ -67,6 +67,6 @@ class ResidentStrategies(MemberPart, RowsForm):
             return False
         member = self._member
         self._pages = linked.commit(partition, facts)
-        if member.unread or facts.batch or member.graph().stripe != partition.stripe:
+        if member.unread or facts.update or member.graph().stripe != partition.stripe:
             member.read(partition, totals, None)
         return True

@@ -42,14 +42,14 @@ class LivingOnGpu(Living[M]):
             cupy.cuda.get_current_stream().synchronize()
             return following
 
-    def batch_keys(
+    def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
         """See ``Living``."""
-        from dbfs_workers.features.living.cuda_versions import batch_keys
+        from dbfs_workers.features.living.cuda_versions import update_keys
 
         with failures.typed_errors(f"rank {self._member.rank}, binning a batch"):
-            return batch_keys(partition, src, dst, symmetrise=symmetrise)
+            return update_keys(partition, src, dst, symmetrise=symmetrise)
 
 
 class LoopLivingOnGpu(LivingOnGpu[LoopMember]):

@@ -54,17 +54,17 @@ class Living(MemberPart, Generic[M]):
 
         return updated(partition, spec, edges, in_edges, self._member.free_bytes)
 
-    def batch_keys(
+    def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
-        """Return the keys of a batch's edges; see ``versions.batch_keys``. Called in the member's thread.
+        """Return the keys of an update's edges; see ``versions.update_keys``. Called in the member's thread.
 
         Raises:
             GraphTooLargeError: see there.
         """
-        from dbfs_workers.features.living.versions import batch_keys
+        from dbfs_workers.features.living.versions import update_keys
 
-        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
+        return update_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
         """Make ready to traverse a new version of the partition from now on. Called in the member's thread.

@@ -16,7 +16,7 @@ from distributed.spill import SpillBuffer
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.features.living.kernels import NEEDED
-from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
+from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeEdges
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
@@ -55,17 +55,17 @@ class Updates(RankChanges):
         self._worker = view.worker
         self._member = view.member
         self._prepared: dict[str, _PreparedVersion] = {}
-        # By graph id: the run, and the keys of the batch's edges (see ``living.batch_keys``).
+        # By graph id: the run, and the keys of the update's edges (see ``living.update_keys``).
         self._taken: dict[str, tuple[str, Keys]] = {}
 
-    @TakeBatch.handler
-    async def take_batch(self, message: TakeBatch) -> int:
-        """See ``TakeBatch``."""
+    @TakeEdges.handler
+    async def take_edges(self, message: TakeEdges) -> int:
+        """See ``TakeEdges``."""
         member = self._member(message.graph_id)
         self._taken.pop(message.graph_id, None)
         src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
         partition = self._worker.data[member.partition_key]
-        keys = await member.in_thread(living_of(member).batch_keys, partition, src, dst, message.symmetrise)
+        keys = await member.in_thread(living_of(member).update_keys, partition, src, dst, message.symmetrise)
         self._taken[message.graph_id] = message.run_id, keys
         size: int = keys[0].size
         return size
@@ -74,7 +74,7 @@ class Updates(RankChanges):
         """See ``RankChanges``.
 
         Raises:
-            StaleRunError: the batch is gone.
+            StaleRunError: the update is gone.
             GraphTooLargeError: the version does not fit.
             InvalidVertexError: an edge to insert has an end that was deleted.
         """
@@ -169,11 +169,11 @@ class Updates(RankChanges):
         return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
 
     def forget(self, run_id: str) -> None:
-        """Forget the batch of a run."""
+        """Forget the update of a run."""
         self._taken = {graph_id: taken for graph_id, taken in self._taken.items() if taken[0] != run_id}
 
     def leave(self, graph_id: str) -> None:
-        """Forget the prepared version, and the batch, of a gang."""
+        """Forget the prepared version, and the update, of a gang."""
         self._prepared.pop(graph_id, None)
         self._taken.pop(graph_id, None)
 

@@ -66,23 +66,23 @@ __device__ __forceinline__ void for_each_tile(const LabArguments& a, u64 size, W
   });
 }
 
-// Call `work(batch, number)` for the entries of the input queue, kSize a thread, and the number of their tile. Vertices
+// Call `work(items, number)` for the entries of the input queue, kSize a thread, and the number of their tile. Vertices
 // without parents are their own.
 template <u32 kSize, class Work>
-__device__ __forceinline__ void for_each_batch(const LabArguments& a, Tally& tally, Work work) {
+__device__ __forceinline__ void for_each_items(const LabArguments& a, Tally& tally, Work work) {
   const u64 size = in_size(a), tile = u64(kThreads) * kSize;
   for_each_number(a, (size + tile - 1) / tile, tiles(a), [&](u64 number) {
-    BatchOf<kSize> batch;
+    ItemsOf<kSize> items;
 #pragma unroll
     for (u32 item = 0; item < kSize; ++item) {
       const u64 place = number * tile + item * kThreads + threadIdx.x;
       const bool valid = place < size;
-      batch.valid |= u32(valid) << item;
-      batch.ids[item] = valid ? a.in_ids[place] : 0;
-      batch.vertices[item] = valid && a.in_parents ? a.in_parents[place] : batch.ids[item];
+      items.valid |= u32(valid) << item;
+      items.ids[item] = valid ? a.in_ids[place] : 0;
+      items.vertices[item] = valid && a.in_parents ? a.in_parents[place] : items.ids[item];
     }
-    tally.looked_at += __popc(batch.valid);
-    work(batch, number);
+    tally.looked_at += __popc(items.valid);
+    work(items, number);
   });
 }
 
