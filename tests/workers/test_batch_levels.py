@@ -92,7 +92,9 @@ def test_a_run_that_stops_before_a_group_leaves_nothing_of_it(copied: bool) -> N
                 for group in groups
             ]
             made += loop.traverse(
-                *(lambda: levels, specs, ends[rank]),
+                lambda: levels,
+                specs,
+                ends[rank],
                 watch=loop.Watch(number),
                 deadline=time.monotonic() + PATIENCE,
                 stops=lambda: True,

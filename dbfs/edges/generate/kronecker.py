@@ -138,8 +138,15 @@ class KroneckerPiece(RangePiece):
         targets = np.empty_like(sources)
         scratch = (np.empty(BLOCK, np.uint64) for _ in (sources, targets))
         draw_edges(
-            *(states, np.empty_like(states), block_jump, *scratch),
-            *(self.scale, value0, value1, sources, targets),
+            states,
+            np.empty_like(states),
+            block_jump,
+            *scratch,
+            self.scale,
+            value0,
+            value1,
+            sources,
+            targets,
         )
         return sources, targets
 

@@ -61,8 +61,16 @@ class CpuBatch:
 
         def part(begin: int, end: int) -> int:
             edges: int = kernels.push(
-                *(starts[begin:end], ends[begin:end], columns, scratch.first_id + begin, scratch.width),
-                *(live[begin // 32 : end // 32], scratch.front, scratch.found, scratch.marked, len(bounds) > 2),
+                starts[begin:end],
+                ends[begin:end],
+                columns,
+                scratch.first_id + begin,
+                scratch.width,
+                live[begin // 32 : end // 32],
+                scratch.front,
+                scratch.found,
+                scratch.marked,
+                len(bounds) > 2,
             )
             return edges
 
@@ -76,9 +84,18 @@ class CpuBatch:
 
         def part(begin: int, end: int) -> int:
             edges: int = kernels.pull(
-                *(starts[begin:end], ends[begin:end], columns, scratch.first_id + begin, width, wanted),
-                *(scratch.live, scratch.front, scratch.seen[begin * width : end * width], scratch.found),
-                *(marked[begin // 32 : end // 32], np.zeros(2 * width, np.uint64)),
+                starts[begin:end],
+                ends[begin:end],
+                columns,
+                scratch.first_id + begin,
+                width,
+                wanted,
+                scratch.live,
+                scratch.front,
+                scratch.seen[begin * width : end * width],
+                scratch.found,
+                marked[begin // 32 : end // 32],
+                np.zeros(2 * width, np.uint64),
             )
             return edges
 
@@ -91,9 +108,15 @@ class CpuBatch:
         def part(begin: int, end: int) -> tuple[tuple[int, int, int, int], NDArray[np.int64]]:
             counts, planes = np.zeros(64 * width, np.int64), np.zeros(65 * width, np.uint64)
             sums = kernels.settle(
-                *(rows.starts[begin:end], rows.ends[begin:end], scratch.first_id + begin, width),
-                *(marked[begin // 32 : end // 32], scratch.seen[begin * width : end * width], scratch.found),
-                *(planes, counts),
+                rows.starts[begin:end],
+                rows.ends[begin:end],
+                scratch.first_id + begin,
+                width,
+                marked[begin // 32 : end // 32],
+                scratch.seen[begin * width : end * width],
+                scratch.found,
+                planes,
+                counts,
             )
             return sums, counts
 
@@ -108,8 +131,15 @@ class CpuBatch:
 
         def part(begin: int, end: int) -> None:
             kernels.note(
-                *(distance, scratch.first_id + begin, width, marked[begin // 32 : end // 32], scratch.found),
-                *(kept.sources, distances[begin * bytes_a_row : end * bytes_a_row], item, nearest[2 * begin : 2 * end]),
+                distance,
+                scratch.first_id + begin,
+                width,
+                marked[begin // 32 : end // 32],
+                scratch.found,
+                kept.sources,
+                distances[begin * bytes_a_row : end * bytes_a_row],
+                item,
+                nearest[2 * begin : 2 * end],
             )
 
         if distances.size or nearest.size:

@@ -69,8 +69,15 @@ class CudaBatch:
         self._launch(
             "choose",
             scratch.queued * scratch.width,
-            *(scratch.queue, scratch.queued, scratch.partition.row_offsets, scratch.first_id, _log(scratch.width)),
-            *(scratch.front, self.xp.asarray(sources), rows, self._sums),
+            scratch.queue,
+            scratch.queued,
+            scratch.partition.row_offsets,
+            scratch.first_id,
+            _log(scratch.width),
+            scratch.front,
+            self.xp.asarray(sources),
+            rows,
+            self._sums,
         )
         size, edges = self._sums[_ROWS : _ROWS + 2].get().tolist()
         return ChosenRows(rows, size, edges)
@@ -107,14 +114,33 @@ class CudaBatch:
         self._launch(
             f"pull_{width}",
             width * n_local,
-            *(edges.row_offsets, edges.columns, scratch.first_id, n_local, sources, 0 if dense else scratch.live),
-            *(scratch.front, scratch.seen, scratch.found, scratch.marked, _ALONE_EDGES, *self._left, self._sums),
+            edges.row_offsets,
+            edges.columns,
+            scratch.first_id,
+            n_local,
+            sources,
+            0 if dense else scratch.live,
+            scratch.front,
+            scratch.seen,
+            scratch.found,
+            scratch.marked,
+            _ALONE_EDGES,
+            *self._left,
+            self._sums,
         )
         self._launch(
             "pull_rest",
             edges.columns.size,
-            *(*self._left, self._sums, edges.columns, scratch.first_id, _log(width), sources),
-            *(scratch.front, scratch.seen, scratch.found, scratch.marked),
+            *self._left,
+            self._sums,
+            edges.columns,
+            scratch.first_id,
+            _log(width),
+            sources,
+            scratch.front,
+            scratch.seen,
+            scratch.found,
+            scratch.marked,
         )
 
     def settle(self, scratch: BatchScratch) -> SettledRows:
@@ -127,8 +153,14 @@ class CudaBatch:
         self._launch(
             "settle",
             _LANES * marked.size,
-            *(part.row_offsets, marked.size, _log(scratch.width), marked, scratch.seen, scratch.own(scratch.found)),
-            *(scratch.queue, self._sums),
+            part.row_offsets,
+            marked.size,
+            _log(scratch.width),
+            marked,
+            scratch.seen,
+            scratch.own(scratch.found),
+            scratch.queue,
+            self._sums,
         )
         sums = self._sums[: _COUNTS + 64 * scratch.width].get().astype(np.int64)
         rows, degrees, bits, bit_degrees = sums[_ROWS:_COUNTS].tolist()
@@ -143,8 +175,15 @@ class CudaBatch:
             self._launch(
                 "note",
                 _LANES * marked.size,
-                *(distance, marked.size, _log(scratch.width), marked, scratch.own(scratch.found), kept.sources),
-                *(distances, item if distances.size else 0, nearest if nearest.size else 0),
+                distance,
+                marked.size,
+                _log(scratch.width),
+                marked,
+                scratch.own(scratch.found),
+                kept.sources,
+                distances,
+                item if distances.size else 0,
+                nearest if nearest.size else 0,
             )
         if kept.target_rows.size:
             words = scratch.own(scratch.found).reshape(-1, scratch.width)[kept.target_rows]

@@ -247,8 +247,14 @@ class Pages:
         takes, counts = np.zeros(size, bool), np.zeros(7, np.int64)
         groups, degrees = np.empty(size + 1, np.int64), np.empty(size, np.int64)
         update = kernels.EdgeUpdate(
-            *(read_only(keys), takes, kernel_rows(rows), order.first_id, order.ranks, order.stripe.n_local),
-            *(directed, delete),
+            read_only(keys),
+            takes,
+            kernel_rows(rows),
+            order.first_id,
+            order.ranks,
+            order.stripe.n_local,
+            directed,
+            delete,
         )
         rewritten = self._rewritten(update, counts, free_bytes)
         changed = int(kernels.plan(update, groups, degrees, counts) if rewritten is None else counts[6])

@@ -216,7 +216,7 @@ class RepairLoop:
             phase = _PHASES[int(state["phase"])]
             with exchange.in_kernel():
                 status, peer = round_kernels.rounds(
-                    *(*arrays, candidates, limits, exchange.kernel_arguments, exchange.frames, _LONGEST, state)
+                    *arrays, candidates, limits, exchange.kernel_arguments, exchange.frames, _LONGEST, state
                 )
                 exchange.follow(int(state["crossing"]), status, peer, int(state["rounds"]), phase)
             self.level = int(state["rounds"])

@@ -257,8 +257,15 @@ class EnvoyExchange(SharedMemoryExchange):
         """Wait for the ranks from ``first`` on, up to the last row but one of ``gathered``."""
         segment = self.segment
         status, peer = barrier.wait(
-            *(segment.words, segment.stride, self._record, tag, self.rank, first),
-            *(gathered, TIMEOUT, self._backoff),
+            segment.words,
+            segment.stride,
+            self._record,
+            tag,
+            self.rank,
+            first,
+            gathered,
+            TIMEOUT,
+            self._backoff,
         )
         if status != barrier.CROSSED or time.monotonic() > self._deadline:
             self._wait(status, peer, level, phase, gathered)

@@ -208,8 +208,15 @@ class SharedMemoryExchange:
             status, peer = self._cross_alone()
         else:
             status, peer = kernels.cross(
-                *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-                *(self._gathered, TIMEOUT, self._backoff),
+                segment.words,
+                segment.stride,
+                self._record,
+                self.bin_ends,
+                tag,
+                self.rank,
+                self._gathered,
+                TIMEOUT,
+                self._backoff,
             )
         self._finish(status, peer, level, phase)
         sums: list[int] = self._sums.tolist()
@@ -239,8 +246,15 @@ class SharedMemoryExchange:
         try:
             tag = self._number << 32 | self._crossing
             status, peer = kernels.wait(
-                *(segment.words, segment.stride, self._record, tag, self.rank, 1),
-                *(self._gathered, TIMEOUT, self._backoff),
+                segment.words,
+                segment.stride,
+                self._record,
+                tag,
+                self.rank,
+                1,
+                self._gathered,
+                TIMEOUT,
+                self._backoff,
             )
             self._wait(status, peer, level, phase)
         finally:
@@ -347,8 +361,15 @@ class SharedMemoryExchange:
                     raise self._lost(where, carrier)
             self._while_waiting()
             status, peer = kernels.wait(
-                *(segment.words, segment.stride, self._record, tag, self.rank, peer),
-                *(gathered, TIMEOUT, self._backoff),
+                segment.words,
+                segment.stride,
+                self._record,
+                tag,
+                self.rank,
+                peer,
+                gathered,
+                TIMEOUT,
+                self._backoff,
             )
 
     def _while_waiting(self) -> None:

@@ -159,7 +159,13 @@ class LedLevels:
         exchange, scratch, labels = self._exchange, self._working.scratch, self._working.labels
         rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))
         discovered, queued = kernels.replay(
-            *(rows, parents, first, first + levels - 1, scratch.own_visited, *labels.arrays, scratch.next_queue),
+            rows,
+            parents,
+            first,
+            first + levels - 1,
+            scratch.own_visited,
+            *labels.arrays,
+            scratch.next_queue,
         )
         scratch.advance(queued)
         return int(discovered)

@@ -47,7 +47,7 @@ class QueuedLevels:
             count = min(self._ahead, left, state.last_level - state.level)
             edges = state.size * state.max_degree
             done = exchange.cross_levels(
-                *(state.level, TOP_DOWN_PHASE, scratch, self._working.labels), edges=edges, count=count, most=most
+                state.level, TOP_DOWN_PHASE, scratch, self._working.labels, edges=edges, count=count, most=most
             )
             now, ran = time.perf_counter(), len(done.levels)
             for one in done.levels:

@@ -155,7 +155,12 @@ class TopDown:
         for rows, parents in work.exchange.incoming():
             row.received += rows.size
             scratch.queued += work.backend.contract(
-                *(rows, parents, scratch.own_visited, state.level + 1, work.labels, scratch.next_queue),
+                rows,
+                parents,
+                scratch.own_visited,
+                state.level + 1,
+                work.labels,
+                scratch.next_queue,
                 team=scratch.team,
             )
         row.contract += elapsed(state)

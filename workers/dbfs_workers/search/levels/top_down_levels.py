@@ -21,7 +21,12 @@ class TopDownLevels:
         self._working, self._exchange = working, exchange
         scratch = working.scratch
         self._memory = kernels.Memory(
-            *(kernel_rows(scratch.rows), *scratch.queues, scratch.resume, scratch.visited, scratch.own_visited)
+            kernel_rows(scratch.rows),
+            scratch.queues[0],
+            scratch.queues[1],
+            scratch.resume,
+            scratch.visited,
+            scratch.own_visited,
         )
 
     def run(self, state: State, table: LevelTable) -> None:

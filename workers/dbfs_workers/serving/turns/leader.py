@@ -264,7 +264,13 @@ class Leader:
             return ranks
 
         outcome = make_update(
-            *(request, change, self._graph_id, self._client, note.began, ask, time.monotonic),
+            request,
+            change,
+            self._graph_id,
+            self._client,
+            note.began,
+            ask,
+            time.monotonic,
             gave_up=lambda: self._end_run is not None or (line is not None and line.hung_up),
         )
         answers = outcome.errors

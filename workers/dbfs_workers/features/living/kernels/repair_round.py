@@ -387,8 +387,17 @@ def decide(limits, end, state):
 
 
 @kernel(
-    *(types.UniTuple(int64, 2), ROWS, ROWS, LABELS, CHANGES, INT64),
-    *(LIMITS, END, FRAMES, int64, STATE_RECORD),
+    types.UniTuple(int64, 2),
+    ROWS,
+    ROWS,
+    LABELS,
+    CHANGES,
+    INT64,
+    LIMITS,
+    END,
+    FRAMES,
+    int64,
+    STATE_RECORD,
 )
 def rounds(rows, parents, labels, changes, candidates, limits, end, frames, longest, state):
     """Make rounds until the doubt and the border, or the search, are done, or the call has lasted long enough.
@@ -435,8 +444,15 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
                 status, peer = cross_hosts(end, frames, tag, 1, 0)
             else:
                 status, peer = cross(
-                    *(end.words, end.stride, record, end.bin_ends, tag, end.rank),
-                    *(end.gathered, end.timeout, end.backoff),
+                    end.words,
+                    end.stride,
+                    record,
+                    end.bin_ends,
+                    tag,
+                    end.rank,
+                    end.gathered,
+                    end.timeout,
+                    end.backoff,
                 )
             if status != CROSSED:
                 return status, peer
