@@ -35,7 +35,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 T = TypeVar("T")
 
-# An id of ten letters that came later, in Python's list and dictionary: see ``storage.id_table.LaterIds``.
+# An id of ten letters that came later, in Python's list and dictionary: see ``ids.table.LaterIds``.
 _LATER_ID_BYTES = 200
 # A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
 _PROCESS_BYTES = 200 * 2**20

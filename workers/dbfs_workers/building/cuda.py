@@ -75,7 +75,7 @@ def bin_edges(
 
     Args:
         src: sources, int64 vertex ids on the GPU.
-        dst, stripe, symmetrise, name: as of ``storage.building.bin_edges``.
+        dst, stripe, symmetrise, name: as of ``partitions.bin_edges``.
         where: the rank and what it does, for errors.
         rows: bin only the edges of these rows of each owner: the first, and the one after the last.
         position: uint32[n] of a degree order: vertices become positions, and columns are sorted by position.
@@ -160,7 +160,7 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
 
     Args:
         keys: uint64 on the GPU; sorted afterwards.
-        stripe, rank: as of ``storage.building.build_partition``.
+        stripe, rank: as of ``partitions.build_partition``.
         rows: the rows of the keys: the first, and the one after the last.
         by_position: the keys hold positions of a degree order, so each row's hubs come first.
         where: the rank and what it does, for errors.

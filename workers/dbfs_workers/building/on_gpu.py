@@ -141,14 +141,14 @@ def bin_edges(
 
     Args:
         sources: the rank's pieces, or their edges. Pieces that are not generated are read by threads.
-        stripe, symmetrise, name, order: see ``cuda.building.bin_edges``.
+        stripe, symmetrise, name, order: see ``cuda.bin_edges``.
         rank: the rank.
         in_edges: also bin the reversed edges.
         turn, turns: the turn, and the number of turns.
         ranks_here: number of ranks of the graph on this host, which share its cores.
         _before: only orders tasks.
 
-    Errors as for ``cuda.building.bin_edges``.
+    Errors as for ``cuda.bin_edges``.
     """
     from dbfs_workers.building import cuda as building
 
@@ -237,7 +237,7 @@ def sort_rows(
 def make_partition(
     turns: list[TurnEdges[CsrSlice]], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
 ) -> Partition:
-    """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``build_on_cpu``.
+    """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``on_cpu.make_partition``.
 
     Errors as for ``bin_edges``.
     """
@@ -263,7 +263,7 @@ def make_partition(
 
 
 def describe(partition: Partition) -> PartitionInfo:
-    """Return the partition's counts: see ``storage.partition.describe``."""
+    """Return the partition's counts: see ``partition.describe``."""
     with on_gpu(f"rank {partition.rank}, describing its partition"):
         return partition_info(partition)
 

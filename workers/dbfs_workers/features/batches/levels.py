@@ -5,7 +5,7 @@ Traversal", VLDB 2014). A level is a stepper of the loop. Top-down, each rank ad
 the neighbours, and sends the words of other ranks' vertices to their owners. Bottom-up, each rank sends the words of
 its frontier to all others; then every row looks for the bits that it lacks, and is done when it has all that are in the
 frontier. A source with a small frontier would keep most rows from being done, so such sources go top-down in the same
-level: see ``_small_frontiers``. ``batch_words`` has the ways of words between ranks.
+level: see ``_small_frontiers``. ``words`` has the ways of words between ranks.
 
 If the batch keeps counts alone, each rank may take a share of the sources over a copy of all rows instead. The ranks
 then cross once a level.
@@ -42,13 +42,14 @@ from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
 
-# Sources with small frontiers: their vertices, as a share of all, and their edges. The first of some shares of vertices
-# whose edges are few enough counts.
+# Sources with small frontiers: the largest share of all vertices that a frontier of theirs has, in the order of trial,
+# and the largest share of all edges that these frontiers have together.
 _SMALL_FRONTIERS: Final = tuple(2.0**-power for power in (10, 11, 12, 13))
 _SMALL_EDGES: Final = 1 / 8
-# Of all edges, those of a source's frontier on average, or rows look for the other sources to their ends anyway.
+# Least share of all edges that a source's frontier has on average. With fewer, most rows look at all of their edges,
+# whatever sources they look for.
 _LARGE_EDGES: Final = 1 / 16
-# Levels before the first look whether the sources share enough. Graphs of small diameter have fewer.
+# Levels before the ranks first ask whether the sources share enough. Graphs of small diameter have fewer.
 _LEVELS: Final = 16
 
 
@@ -173,11 +174,11 @@ class BatchLevels(RankLevels[BatchScratch]):
         if pushes:
             self._words.send(state, row, everywhere=False)
         new, new_edges = self._settle(state, row)
-        # No peer reads what the level has sent any more: the frontier before, or the words of other ranks' vertices.
+        # The peers have read what this rank sent: its last frontier, or the words of other ranks' vertices.
         operators.clear(scratch.width, scratch.marked, scratch.found)
-        # What was pushed to other ranks' vertices stays in what is the frontier now: their neighbours have these bits,
-        # or get them in the next level.
-        # ``end_level`` counts vertices, where a batch counts the vertices of each source.
+        # Bits pushed to other ranks' vertices stay in the arrays of the new frontier. No harm: the neighbours of these
+        # vertices have the bits, or get them in the next level.
+        # ``end_level`` has counted each vertex once. A batch counts a vertex once for each source.
         state.reached, state.edges = reached + new, edges + new_edges
         table.add()
 
@@ -221,7 +222,7 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     def _whole(self, beside: int = 0) -> Placement:
         """Return the place of the rows of all ranks; arguments and errors as of ``copied_rows``."""
-        # Sources that were traversed from one by one have had bins without parents.
+        # Traversals one by one have set bins without parents.
         self._exchange.reset(True)
         if self._copy is None:
             scratch, _, words = self._striped
@@ -242,14 +243,17 @@ class BatchLevels(RankLevels[BatchScratch]):
         return replace(spec, sources=tuple(ids.tolist()))
 
     def _averages(self, sums: list[int]) -> list[int]:
-        """Return sums over all ranks; on copies of all rows, what they are for a rank of the average share."""
+        """Return sums over all ranks; on copies of all rows, the sums divided by the number of ranks, rounded up."""
         p = self._exchange.p if self.scratch is not self._striped.scratch else 1
         return [-(-each // p) for each in sums]
 
     def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], ChosenRows | None]:
-        """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.
+        """Divide the sources of a bottom-up level: those that rows look for, and those with small frontiers.
 
         All ranks that share rows choose the same sources.
+
+        Returns:
+            The bits of the first; the frontier's rows that push the bits of the others, None without others.
         """
         counts = self._words.add_up(state.level, self._settled)
         all_sources = _bits(counts > 0), None

@@ -1,4 +1,4 @@
-"""The phases of a level of a batch as the Numba kernels of ``batch_kernels``."""
+"""The phases of a level of a batch as the Numba kernels of ``kernels.batch``."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr
 
-# Before so many levels, and before this share of the vertices, nothing is known of the rest.
+# In the first levels, and up to this share of the vertices, the ranks can't tell whether the sources will share.
 _SURE_LEVELS: Final = 64
 _SURE_SHARE: Final = 1 / 16
 # Bits that a vertex of the frontier needs on average, or the batch takes longer than one source after another; so many

@@ -31,9 +31,9 @@ _ALONE_EDGES: Final = 256
 _DENSE: Final = 2
 # Edges of a frontier's row up to which, on average, the lanes of a row visit them.
 _FEW_EDGES: Final = 8
-# Threads for each word of a bitmap: those of a warp for eight.
+# Threads for each word of a bitmap: a warp takes eight words.
 _LANES: Final = 4
-# Of a level: its launches, a vertex of the frontier, and the level of one source in the resident kernel.
+# Times: of a level's launches; of a vertex of the frontier; of a level of one source in the resident kernel.
 _LEVEL_SECONDS: Final = 120e-6
 _VERTEX_SECONDS: Final = 1e-9
 _ALONE_LEVEL_SECONDS: Final = 2.2e-6
@@ -104,7 +104,7 @@ class CudaBatch:
         if self._left is None:
             most = min(n_local, edges.columns.size // _ALONE_EDGES) + 1
             self._left = self.xp.empty(most, np.uint32), self.xp.empty(most, np.int64), self.xp.empty(most, np.int64)
-        # Most levels look for the same bits, whose way to the GPU takes as long as a small level.
+        # Most levels look for the same bits, and to copy these to the GPU takes as long as a small level.
         if self._wanted[0] != wanted.tobytes():
             self._wanted = wanted.tobytes(), self.xp.asarray(wanted)
         sources = self._wanted[1]

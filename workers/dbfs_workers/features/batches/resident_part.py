@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dbfs_workers.features.batches.levels import BatchLevels
     from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
-# Of the memory that is free, what batches may keep beside other runs.
+# Share of the free memory that batches may keep during other runs.
 _SHARE: Final = 1 / 4
 # Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
 _BARRIER_ENTRIES: Final = 2**11
@@ -191,7 +191,7 @@ class ResidentBatches(MemberPart):
 
 def _is_of_before(levels: "BatchLevels", partition: Partition) -> bool:
     """Return whether the last batch was of another version."""
-    # Versions are those of all ranks, where a partition may be another object on one of them.
+    # All ranks agree on versions. Partitions of one version may be one object on some ranks and two on others.
     return levels.scratch.partition.version != partition.version
 
 

@@ -179,7 +179,7 @@ class MappedMemory:
         self._opened: dict[int, list[int]] = {}
 
     def zeros(self, size: int, dtype: Any) -> Any:
-        """See ``storage.batch.Zeros``. The array stays until ``free``."""
+        """See ``storage.Zeros``. The array stays until ``free``."""
         array = device_memory.own_allocation(size, dtype)
         array.fill(0)
         self._own.append(array)

@@ -54,7 +54,7 @@ class Latest:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """One version of a rank's rows; in the place of ``storage.pages.Pages``.
+    """One version of a rank's rows; in the place of ``living.pages.Pages``.
 
     Attributes:
         latest: the pages, which may have another version by now.
@@ -142,10 +142,10 @@ def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: st
     Args:
         partition: this version, which stays as it is until ``commit``; for ``link``, a CSR.
         spec: the update.
-        edges: see ``cuda.living.updated``.
+        edges: see ``cuda_versions.updated``.
         where: the rank and what it does, for errors.
 
-    Errors as for ``cuda.living.updated``, and ``InvalidOptionError`` for ``link`` on a graph with in-edges.
+    Errors as for ``cuda_versions.updated``, and ``InvalidOptionError`` for ``link`` on a graph with in-edges.
     """
     if not isinstance(partition, LinkedPartition):
         partition = _linked(partition, spec, where)

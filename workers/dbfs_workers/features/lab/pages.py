@@ -1,7 +1,7 @@
 """A graph of one rank on linked pages, in the device's memory: made, and changed in place by updates.
 
 Tödling 2019 (section 7) runs breadth-first search on the pages of faimGraph, which a row links into a list. Our own
-pages (``storage.pages``) lie one after another in a row, and an update writes changed rows anew.
+pages (``living.pages``) lie one after another in a row, and an update writes changed rows anew.
 """
 
 from dataclasses import dataclass

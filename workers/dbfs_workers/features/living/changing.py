@@ -64,7 +64,7 @@ def bin_changes(
     Args:
         piece, name: see ``read_changes``.
         first_ids: its arguments ``first_id`` and ``own_first_id``.
-        collection, opened, addresses, stripe, symmetrise, order, timeout: see ``build_on_cpu.bin_piece``.
+        collection, opened, addresses, stripe, symmetrise, order, timeout: see ``on_cpu.bin_piece``.
         paired: whether each edge's reverse must be in the update too.
 
     Errors as for ``read_changes`` and ``bin_piece``.
@@ -92,7 +92,7 @@ def bin_incident(
     Args:
         partition: the rank's edges.
         vertices: int64 (positions, if the graph is ordered by degree).
-        collection, opened, addresses, name, timeout: see ``build_on_cpu.bin_piece``, as for errors.
+        collection, opened, addresses, name, timeout: see ``on_cpu.bin_piece``, as for errors.
     """
     from dbfs_workers.features.living.versions import incident_edges
 

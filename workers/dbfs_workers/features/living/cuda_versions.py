@@ -88,7 +88,7 @@ _END_BYTES = 24
 
 
 def updated(partition: Partition, spec: UpdateSpec, edges: UpdateEdges, in_edges: UpdateEdges) -> NextVersion:
-    """Return a partition's next version, on the GPU. Arguments and errors as for ``storage.living.updated``."""
+    """Return a partition's next version, on the GPU. Arguments and errors as for ``versions.updated``."""
     import cupy
 
     partition = partition.on(cupy)
@@ -135,7 +135,7 @@ def update_keys(
 ) -> tuple[Any, Any | None]:
     """Return the keys of an update's edges and, if the partition has in-edges, those of their reverses, on the GPU.
 
-    Arguments and errors as for ``storage.living.update_keys``.
+    Arguments and errors as for ``versions.update_keys``.
     """
     import cupy
 

@@ -190,7 +190,7 @@ class Pages:
         ends = np.cumsum(capacities)
         starts = ends - capacities
         used = int(ends[-1])
-        # The pages of memory that no row is written to take none.
+        # Pages that no row is written to take no memory.
         size = used + int(spare * used)
         needed = 4 * size + 16 * degrees.size
         # Only a large pool is checked, since reading the free memory takes longer than a small update.

@@ -325,7 +325,7 @@ def with_ids(partition: Partition, spec: UpdateSpec) -> tuple[Stripe, LaterIds |
         raise GraphTooLargeError(f"{count:,} new ids, room for {stripe.room:,} vertices")
     later = partition.later or LaterIds(stripe.n)
     if any(vertex >= 0 for vertex in later.vertices(spec.ids, stripe.n, ABSENT)):
-        # Their client has asked a rank that had yet to commit them.
+        # The client has asked for these ids a rank that had yet to commit their version.
         raise NumberedBeforeError(f"an id among {count:,} new ones is in the graph")
     later.extend(spec.ids, stripe.n)
     return stripe.grown(count), later, np.arange(stripe.n, stripe.n + count)

@@ -55,7 +55,7 @@ class Updates(RankChanges):
         self._worker = view.worker
         self._member = view.member
         self._prepared: dict[str, _PreparedVersion] = {}
-        # By graph id: the run, and the keys of the update's edges (see ``living.update_keys``).
+        # By graph id: the run, and the keys of the update's edges (see ``versions.update_keys``).
         self._taken: dict[str, tuple[str, Keys]] = {}
 
     @TakeEdges.handler
@@ -123,10 +123,10 @@ class Updates(RankChanges):
         member = self._member(message.graph_id)
         prepared = self._take_prepared(message.graph_id, message.run_id)
         if prepared is None:
-            # The commit of before may be under way.
+            # An earlier call's commit may be under way.
             await member.in_thread(_require_version, member, message.run_id, message.version)
             return
-        # Otherwise without a wait for another thread, which may come late on busy cores.
+        # A commit that takes nothing over waits for no thread, since threads may come late on busy cores.
         living = living_of(member)
         if living.takes_over:
             await member.in_thread(living.take_over, prepared.partition, message.totals, prepared.facts)

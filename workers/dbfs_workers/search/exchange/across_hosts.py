@@ -13,7 +13,7 @@ An envoy crosses in four steps:
 4. All ranks of the host now see p records, as in any crossing.
 
 The run's own thread does all of this, because a second thread would cost two switches a level. A kernel crosses as long
-as the frames are small and nothing unusual comes (``envoy_kernels``); Python goes on where the kernel stops. An envoy
+as the frames are small and nothing unusual comes (``kernels.envoy``); Python goes on where the kernel stops. An envoy
 that has finished a crossing may send its next frame before others have received all frames of this one: so a frame
 stays in its stream until the crossing that it belongs to.
 
@@ -86,7 +86,7 @@ class EnvoyExchange(SharedMemoryExchange):
         self._host = hosts.of_ranks[rank]
         own = self._own = hosts.ranks(self._host)
         others = {host: hosts.ranks(host) for host in range(hosts.count) if host != self._host}
-        # Links and frames as the kernel reads them: see ``envoy_kernels``.
+        # Links and frames as the kernel reads them: see ``kernels.envoy``.
         rows = np.zeros((len(others), envoy.LINK), np.int64)
         most = max(map(len, others.values()))
         largest = max(header_words(len(own), most), header_words(most, len(own)))

@@ -1,6 +1,6 @@
 """The exchange between ranks on one host: bins, slices and counts in memory that all ranks map.
 
-A crossing is one store, a wait for p - 1 words, and a copy of p small records. ``barrier_kernels`` has the wait.
+A crossing is one store, a wait for p - 1 words, and a copy of p small records. ``kernels.barrier`` has the wait.
 """
 
 import contextlib
@@ -223,7 +223,7 @@ class SharedMemoryExchange:
         return sums
 
     def _cross_alone(self) -> tuple[int, int]:
-        """Do what ``barrier_kernels.cross`` does, as the only rank, which waits for no other."""
+        """Do what ``kernels.barrier.cross`` does, as the only rank, which waits for no other."""
         self.gathered[0] = self._sums[:] = self._record[1 : 1 + COUNTS]
         self._ends[0], self.bin_ends[0] = self.bin_ends[0], 0
         aborted = self._abort_word() >> kernels.RUN_SHIFT == self._number
@@ -282,7 +282,7 @@ class SharedMemoryExchange:
 
         Args:
             crossing: number of the last crossing of the kernel.
-            status, peer: what ``barrier_kernels.cross`` returned there.
+            status, peer: what ``kernels.barrier.cross`` returned there.
             level: the level, named in errors.
             phase: the phase, named in errors.
 
@@ -393,7 +393,7 @@ class SharedMemoryExchange:
                     kernels.set_abort(segment.words, word)
 
     def _abort_word(self) -> int:
-        """Return what ``barrier_kernels.get_abort`` does. An only rank's process alone writes the word."""
+        """Return what ``kernels.barrier.get_abort`` does. An only rank's process alone writes the word."""
         return int(self.segment.words[ABORT] if self.p == 1 else kernels.get_abort(self.segment.words))
 
     def _aborted(self, where: str) -> DbfsError:

@@ -2,7 +2,7 @@
 
 A level of some hundred vertices takes a core some microseconds. Shared among ranks, each level also has a crossing: a
 microsecond if every rank has a core to itself, and some hundred with more ranks than cores, or with other programs on
-them. So rank 0 *leads*: it reads the rows of all ranks, which it copies once (``storage.shared_rows``).
+them. So rank 0 *leads*: it reads the rows of all ranks, which it copies once (``partition.shared_rows``).
 
 Led levels are one crossing at which rank 0 arrives last:
 
@@ -86,9 +86,9 @@ class LedLevels:
         """Choose the size of the next traversal's led levels, as the leader, by the levels of this one, some led."""
         rows = table.rows()
         levels, led = rows["levels"], rows["led"] == rows["levels"]
-        # A row that sums up led levels and others, or bottom-up ones, is of no kind.
+        # A row may sum up levels of both kinds, or bottom-up levels. It tells nothing of either kind.
         alike = (led | (rows["led"] == 0)) & (rows["bottom_up"] == 0)
-        # Of other levels the leader has counted its own part.
+        # In levels that are not led, the leader counts its own part.
         frontier = rows["frontier"] * np.where(led, 1, self._exchange.p)
         times = np.sum([rows[name] for name in TIME_FIELDS], axis=0)
         self._exchange.led_size = led_size.next_size(
@@ -138,7 +138,7 @@ class LedLevels:
         except ExchangeUnavailableError:
             return
         if copied:
-            # A copy is no part of a level's time, by which ``learn`` compares.
+            # ``learn`` compares the times of levels, and the copy's time is not theirs.
             elapsed(state)
         state.number = exchange.number
         stripe, predecessors = scratch.partition.stripe, self._working.labels.predecessors is not None

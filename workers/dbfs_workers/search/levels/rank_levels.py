@@ -168,8 +168,8 @@ class StripeLevels(RankLevels[Scratch]):
             ABSORB: Absorb(working),
         }
         if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
-            # The host directs levels, with the same crossings, until the kernel for many levels is compiled; those of
-            # small graphs, until the time in Python has paid for loading kernels.
+            # Until the kernel for many levels is compiled, the host directs levels, with the same crossings. On small
+            # graphs the host does so until its time has paid for loading kernels.
             size = scratch.partition.m_local + scratch.partition.stripe.n_local
             if (size > SMALL or exchange.p > 1 or top_down.signatures) and _TOP_DOWN.ready():
                 self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)

@@ -91,7 +91,7 @@ class StripeWork(RankWork):
         return int(self.scratch.partition.stripe.internal(target))
 
     def knows_witness(self, state: State) -> bool:
-        """See ``level_kernels.knows_witness``."""
+        """See ``kernels.top_down.knows_witness``."""
         at = state.witness
         return at >= 0 and bool(self.scratch.visited[at >> 5] >> (at & 31) & 1)
 

@@ -123,7 +123,7 @@ class CudaMember(MemberOnGpu):
                 part.make(partition)
 
     def offer(self) -> Offers:
-        """See ``Member``. The kernel of the run before has ended. The peers map what was offered first."""
+        """See ``Member``. Called when no kernel runs. The engines are offered once: peers keep them mapped."""
         if self._infos is None:
             self._infos = (self._engines[0].info(), self._engines[1].info())
         return self._infos, [part.offer() for part in self.parts]

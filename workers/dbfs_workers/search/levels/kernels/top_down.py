@@ -2,7 +2,7 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
-from ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings from ``barrier_kernels``. The caller makes an envoy's
+from ``cpu.kernels.resident`` and ``cpu_kernels``, the crossings from ``kernels.barrier``. The caller makes an envoy's
 crossings. Where the threads of a worker share a phase (``cpu_team``), the kernel leaves the level to ``by_host``.
 """
 
@@ -116,7 +116,7 @@ def expand(memory, labels, end, state, row):
 
 @kernel(types.UniTuple(int64, 2), END, STATE)
 def exchange(end, state):
-    """Cross with the bins, or have the caller do so; return as ``barrier_kernels.cross``."""
+    """Cross with the bins, or have the caller do so; return as ``kernels.barrier.cross``."""
     state.crossing += 1
     if end.envoy:
         return TO_CROSS, end.rank
@@ -180,7 +180,7 @@ def top_down_levels(memory, labels, end, states, rows):
 
     Returns:
         (CROSSED, p): ``done`` levels are complete, and the traversal is over or another stepper may be due. Otherwise
-        (TO_CROSS, rank), or what ``barrier_kernels.cross`` returned: the caller finishes the crossing and calls again.
+        (TO_CROSS, rank), or what ``kernels.barrier.cross`` returned: the caller finishes the crossing and calls again.
     """
     state = states[0]
     crossed = CROSSED, end.bin_ends.size
