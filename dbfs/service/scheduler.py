@@ -81,14 +81,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         on_workers: makes the half of each worker, given the share of its memory for labels.
 
     Attributes:
-        graphs: graphs by graph id, in the order of loading.
+        records: what features read: see ``Records``, whose fields are attributes here too.
         reserved: reservations for graphs that are being built, by graph id.
-        runs: runs that wait or are under way, in the order of arrival.
-        history: runs that are over.
-        refusals: runs for which the queue had no place.
-        notes: what clients told.
-        watch: the states of the workers.
-        records: all of these, for features.
     """
 
     name = NAME

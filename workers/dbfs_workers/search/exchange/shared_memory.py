@@ -241,22 +241,9 @@ class SharedMemoryExchange:
 
         Errors as for ``cross``.
         """
-        segment = self.segment
         self._crossing += 1
         try:
-            tag = self._number << 32 | self._crossing
-            status, peer = kernels.wait(
-                segment.words,
-                segment.stride,
-                self._record,
-                tag,
-                self.rank,
-                1,
-                self._gathered,
-                TIMEOUT,
-                self._backoff,
-            )
-            self._wait(status, peer, level, phase)
+            self._wait(*self._wait_from(1, self._gathered), level, phase)
         finally:
             self._crossing -= 1
         return self.gathered
@@ -339,7 +326,6 @@ class SharedMemoryExchange:
         segment = self.segment
         if gathered is None:
             gathered = self._gathered
-        tag = self._number << 32 | self._crossing
         checked = 0.0
         while True:
             where = self._where(level, phase)
@@ -360,17 +346,23 @@ class SharedMemoryExchange:
                 if carrier in segment.dead_ranks():
                     raise self._lost(where, carrier)
             self._while_waiting()
-            status, peer = kernels.wait(
-                segment.words,
-                segment.stride,
-                self._record,
-                tag,
-                self.rank,
-                peer,
-                gathered,
-                TIMEOUT,
-                self._backoff,
-            )
+            status, peer = self._wait_from(peer, gathered)
+
+    def _wait_from(self, first: int, gathered: NDArray[np.int64]) -> tuple[int, int]:
+        """Wait for the ranks from ``first`` on; arguments and results as of ``kernels.barrier.wait``."""
+        segment = self.segment
+        status, peer = kernels.wait(
+            segment.words,
+            segment.stride,
+            self._record,
+            self._number << 32 | self._crossing,
+            self.rank,
+            first,
+            gathered,
+            TIMEOUT,
+            self._backoff,
+        )
+        return status, peer
 
     def _while_waiting(self) -> None:
         """Do what has to be done now and then in a long wait."""

@@ -45,19 +45,11 @@ def traverse(
     deadline: float,
     stops: Callable[[], bool] = never,
 ) -> list[RankRun]:
-    """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
+    """Take part in the traversals of a run by the loop: see ``traverse_each``, also for other arguments and errors.
 
-    Args:
-        levels: makes what runs this rank's levels.
-        specs: the traversals; all of one run id.
-        exchange: this rank's end of the gang's exchange.
-        watch: shows how far the run is. Its number is the gang's serial number of the run: see ``Exchange.begin``.
-        deadline: end of all waits, in seconds of ``time.monotonic()``.
-        stops: see ``traverse_each``.
+    ``levels`` makes what runs this rank's levels.
 
     Raises:
-        DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
-            every rank; the exchange serves the next one.
         InvalidOptionError: the direction is unknown, or it is bottom-up and the graph's in-edges are not loaded.
     """
 
