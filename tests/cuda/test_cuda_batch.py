@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches import on_gpu as batch_cuda
 from dbfs_workers.features.batches import operators as batch_operators
-from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placement
+from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
 from dbfs_workers.features.batches.on_gpu import CudaBatch
 from dbfs_workers.features.batches.operators import BatchOperators
 from dbfs_workers.features.batches.storage import BatchScratch
@@ -88,12 +88,12 @@ def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
     """Return what makes the levels of batches on a backend. The CPU traverses from one source."""
 
     def levels(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
-        def alone(specs: RunSpec) -> Iterator[Alone]:
+        def alone(specs: RunSpec) -> Iterator[LoneTraversal]:
             for spec in specs:
                 made = loop.LevelLoop(levels_of(Scratch(part, np), end)(), spec, counted=False)
                 made.run()
                 labels = backend.to_device(made.labels.distances)
-                yield Alone(labels, made.state.level, made.state.reached, made.state.edges)
+                yield LoneTraversal(labels, made.state.level, made.state.reached, made.state.edges)
 
         xp, memory = backend.xp, MappedMemory()
         exchange = end if mapped else StagedExchange(end, part.stripe, backend)

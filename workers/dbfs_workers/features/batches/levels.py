@@ -77,7 +77,7 @@ class Placement(NamedTuple):
     words: BatchWords
 
 
-class Alone(NamedTuple):
+class LoneTraversal(NamedTuple):
     """What a rank has of the traversal from one source of a batch.
 
     Attributes:
@@ -111,7 +111,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         place: Callable[[Partition], Placement],
         exchange: Exchange,
         free_bytes: Callable[[], int],
-        alone: Callable[[RunSpec], Iterable[Alone]],
+        alone: Callable[[RunSpec], Iterable[LoneTraversal]],
         *,
         together: bool,
     ) -> None:
@@ -201,7 +201,7 @@ class BatchLevels(RankLevels[BatchScratch]):
                 stripe, whole, self._operators, self._exchange, self._words, state, self._kept, self._free_bytes
             ).run()
         # A client may release the results long before another run has batches.
-        del self._kept, self._traversed.labels
+        del self._kept, self._work.labels
         self.scratch.forget_kept()
 
     def reset(self) -> None:
@@ -353,11 +353,11 @@ def levels_of_batches(
         # Few graphs have batches, so that the first batch compiles.
         compiling.prepare(NEEDED)
 
-    def traverse(specs: RunSpec) -> Iterator[Alone]:
+    def traverse(specs: RunSpec) -> Iterator[LoneTraversal]:
         for spec in specs:
             loop = LevelLoop(alone, spec, counted=False)
             loop.run()
-            yield Alone(loop.labels.distances, loop.state.level, loop.state.reached, loop.state.edges)
+            yield LoneTraversal(loop.labels.distances, loop.state.level, loop.state.reached, loop.state.edges)
 
     in_edges, partition, xp = alone.scratch.frontier_bits is not None, alone.scratch.partition, backend.xp
     together, zeros = isinstance(partition, Partition), zeros_in_lines if xp is np else xp.zeros

@@ -165,16 +165,16 @@ class ResidentBatches(MemberPart):
     def _new_levels(self, partition: Partition) -> "BatchLevels":
         import cupy
 
-        from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placement
+        from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
         from dbfs_workers.features.batches.operators import operators_of
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
         from dbfs_workers.search import backends
         from dbfs_workers.search.cpu.row_threads import RowThreads
 
-        def alone(specs: RunSpec) -> Iterator[Alone]:
+        def alone(specs: RunSpec) -> Iterator[LoneTraversal]:
             for run in self._member.traverse_all(self._member.number, specs, self._deadline):
-                yield Alone(run.labels.distances, run.depth, run.reached, run.edges)
+                yield LoneTraversal(run.labels.distances, run.depth, run.reached, run.edges)
 
         assert self.barrier is not None
         barrier, memory = self.barrier, self._memory

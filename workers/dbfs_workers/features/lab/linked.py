@@ -38,7 +38,7 @@ def here() -> Gpu:
 
 
 @dataclass
-class Latest:
+class LatestPages:
     """The pages, which have one version.
 
     Attributes:
@@ -64,7 +64,7 @@ class LinkedRows:
         free_pages: pages without a row.
     """
 
-    latest: Latest
+    latest: LatestPages
     version: int
     m_local: int
     max_degree: int
@@ -186,7 +186,7 @@ def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: st
 
 def commit(partition: LinkedPartition, prepared: PreparedPages) -> LinkedPages:
     """Change the pages to a version that ``updated`` has made; return them."""
-    latest: Latest = partition.out_pages.latest
+    latest: LatestPages = partition.out_pages.latest
     with latest.lock:
         latest.pages.device = here()
         if prepared.update is not None:
@@ -206,7 +206,7 @@ def _linked(partition: Partition, spec: UpdateSpec, where: str) -> LinkedPartiti
     spare = int(SPARE * needed)
     device_memory.require((PAGE_BYTES + 4) * (needed + spare) + 24 * partition.stripe.n_local, where)
     pages = LinkedPages(here(), csr.row_offsets, csr.columns, spare)
-    rows = LinkedRows(Latest(pages, csr.version), csr.version, pages.edges, int(pages.degrees().max()), spare)
+    rows = LinkedRows(LatestPages(pages, csr.version), csr.version, pages.edges, int(pages.degrees().max()), spare)
     return LinkedPartition(csr, rows, None, spec.hub_first)  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Member)
 
 
-class Living(MemberPart, Generic[M]):
+class LivingPart(MemberPart, Generic[M]):
     """What a member keeps of a living graph: see ``MemberPart``. ``worker.Updates`` calls the methods below.
 
     Args:
@@ -76,12 +76,12 @@ class Living(MemberPart, Generic[M]):
         """
 
 
-class LoopLiving(Living[LoopMember]):
-    """A living graph on CPU cores: see ``Living``."""
+class LoopLiving(LivingPart[LoopMember]):
+    """A living graph on CPU cores: see ``LivingPart``."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         """See ``MemberPart``."""
-        from dbfs_workers.features.living.repair import Earlier, RepairLoop
+        from dbfs_workers.features.living.repair import EarlierLabels, RepairLoop
         from dbfs_workers.search.levels.loop import LevelLoop
 
         member = self._member
@@ -91,7 +91,7 @@ class LoopLiving(Living[LoopMember]):
             kept, earlier = member.kept.get(place), None
             if kept is not None:
                 versions = kept.version, partition.version
-                earlier = Earlier(
+                earlier = EarlierLabels(
                     kept.labels,
                     self.log.count(*versions),
                     lambda: self.log.between(*versions),
@@ -108,6 +108,6 @@ class LoopLiving(Living[LoopMember]):
         )
 
 
-def living_of(member: Member) -> Living[Member]:
+def living_of(member: Member) -> LivingPart[Member]:
     """Return a member's part for living graphs."""
-    return next(part for part in member.parts if isinstance(part, Living))
+    return next(part for part in member.parts if isinstance(part, LivingPart))

@@ -53,7 +53,7 @@ _PHASES: Final = {round_kernels.DOUBT: "doubt", round_kernels.BORDER: "border", 
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierLabels:
     """The labels that a repair starts from, on one rank.
 
     Attributes:
@@ -99,7 +99,7 @@ class RepairLoop:
         partition: Partition,
         spec: TraversalSpec,
         exchange: Exchange,
-        earlier: Earlier | None,
+        earlier: EarlierLabels | None,
         anew: Callable[[], LevelLoop],
     ) -> None:
         assert isinstance(exchange, SharedMemoryExchange)

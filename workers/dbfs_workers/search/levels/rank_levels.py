@@ -76,7 +76,7 @@ class RankLevels(ABC, Generic[S]):
     Args:
         scratch: this rank's working memory.
         exchange: this rank's end of the gang's exchange.
-        traversed: what the steppers know of the traversal under way.
+        work: what the steppers know of the traversal under way.
 
     Attributes:
         scratch: see above.
@@ -87,10 +87,10 @@ class RankLevels(ABC, Generic[S]):
     steppers: dict[int, Stepper]
     _parents_in_bins = True
 
-    def __init__(self, scratch: S, exchange: Exchange, traversed: RankWork) -> None:
+    def __init__(self, scratch: S, exchange: Exchange, work: RankWork) -> None:
         self.scratch: S = scratch
         self.table = LevelTable()
-        self._exchange, self._traversed = exchange, traversed
+        self._exchange, self._work = exchange, work
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
         """Label the sources, make them the frontier, and cross.
@@ -104,16 +104,16 @@ class RankLevels(ABC, Generic[S]):
         Returns:
             False if the run stops.
         """
-        scratch, exchange, traversed = self.scratch, self._exchange, self._traversed
+        scratch, exchange, work = self.scratch, self._exchange, self._work
         partition = scratch.partition
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
-        traversed.labels = labels
-        traversed.target_rows = None if targets is None else scratch.xp.asarray(targets)
+        work.labels = labels
+        work.target_rows = None if targets is None else scratch.xp.asarray(targets)
         exchange.reset(spec.predecessors and self._parents_in_bins)
         scratch.start(spec, labels)
         state.reached = scratch.frontier.size
         largest = _STOP if stops else scratch.max_degree
-        counts = (state.reached, partition.m_local, traversed.count_missing_targets(), largest, self._led_size())
+        counts = (state.reached, partition.m_local, work.count_missing_targets(), largest, self._led_size())
         sums = exchange.cross(0, "start", counts, sliced=False)
         # Functions of NumPy take some microseconds on their first call after the levels.
         ranks = exchange.gathered.tolist()
@@ -123,7 +123,7 @@ class RankLevels(ABC, Generic[S]):
         state.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
         self._agree(state, [rank[_WANTED] for rank in ranks])
         if state.missing_targets:
-            watch_target(state, traversed.first_witness(spec))
+            watch_target(state, work.first_witness(spec))
         return True
 
     def end(self, state: State) -> None:
