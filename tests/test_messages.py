@@ -190,7 +190,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 41
+    assert len(every) == 42
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
