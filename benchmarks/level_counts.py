@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.building.degree_order import degree_order
 from dbfs_workers.features.grid.grid import Grid
-from dbfs_workers.search.levels.state import Row, State, end_level, over, take_sums, turn
+from dbfs_workers.search.levels.state import Row, State, choose_direction, end_level, over, take_sums
 from dbfs_workers.search.partition.stripe import Stripe
 
 _ID_BYTES = 4
@@ -185,7 +185,7 @@ class _Traversal:
     def measure(self) -> None:
         """Choose the next level's direction by the exact frontier."""
         take_sums(self.state, self.frontier.size, int(self.degrees[self.frontier].sum()), 0)
-        turn(self.state)
+        choose_direction(self.state)
 
 
 class _Stripes(_Traversal):
@@ -211,7 +211,7 @@ class _Stripes(_Traversal):
         level.add("bins", sent, self.p - 1)
         self.adopt(targets, searchers)
         self.end(before, targets.size)
-        turn(self.state)
+        choose_direction(self.state)
         if over(self.state) or not self.state.measuring:
             return False
         level.crossings += 1

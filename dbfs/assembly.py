@@ -36,7 +36,7 @@ from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.sizes import VersionRows
 from dbfs.features.living.watch import LivingResult
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
-from dbfs.features.saved.edges import Mapped, SavedFolders
+from dbfs.features.saved.edges import MappedFiles, SavedFolders
 from dbfs.features.saved.graph import SavedGraph
 from dbfs.features.subgraphs.asynchronous import AsyncSubgraphsGraph, AsyncSubgraphsResult
 from dbfs.features.subgraphs.subgraph import SubgraphsGraph, SubgraphsResult
@@ -389,7 +389,7 @@ def load(
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
-    features = [Mapped(mapped), Storage(storage)]
+    features = [MappedFiles(mapped), Storage(storage)]
     return load_as(
         Graph,
         edges,

@@ -11,7 +11,7 @@ import distributed
 import pytest
 
 import dbfs
-from dbfs.base.records import EXCHANGES, Formed, GraphIds, GraphRecord
+from dbfs.base.records import EXCHANGES, Formation, GraphIds, GraphRecord
 from dbfs.cluster import local as cluster
 from dbfs.errors import (
     BackendUnavailableError,
@@ -35,7 +35,7 @@ from dbfs_workers.serving.messages import (
     OfferExchange,
     WorkerMessage,
 )
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, check, loaded
 from tests.support.standin import pretend_to_have_a_gpu
@@ -187,7 +187,7 @@ class Gang:
             case GetGpu():
                 return ("0" if self.sharing else address) if self.gpus else None
             case OfferExchange():
-                return Pickled.of(address)
+                return PickledValue.of(address)
             case ConnectExchange():
                 self.offers.append(tuple(offer.value() for offer in message.offers))
         return None
@@ -234,7 +234,7 @@ def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
     lacking = "rank 1 can't map its peers' GPU memory"
     gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError(lacking))
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
-    assert formed == Formed("cuda", "shared_memory", f"{lacking}; nccl4py is not installed")
+    assert formed == Formation("cuda", "shared_memory", f"{lacking}; nccl4py is not installed")
     assert gang.joined == ["cuda_ipc"] * 2 + ["nccl"] * 2 + ["host"] * 2
     # All ranks leave, so no engines remain of the gangs that were not formed.
     assert gang.received.count(LeaveGang) == 4
@@ -245,7 +245,7 @@ def test_gpus_that_cannot_map_each_other_exchange_through_the_host() -> None:
 def test_gpus_that_cannot_map_each_other_exchange_by_nccl() -> None:
     gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("rank 1 is on another host"), nccl=True)
     formed = asyncio.run(forming.form(record("cuda"), gang.call))
-    assert formed == Formed("cuda", "nccl")
+    assert formed == Formation("cuda", "nccl")
     # What each rank offered goes to all ranks.
     assert gang.received[-4:] == JOINING[2:]
     assert gang.offers[-2:] == [("tcp://a:1", "tcp://a:2")] * 2
@@ -283,7 +283,7 @@ def test_workers_with_tls_exchange_by_nccl_only_if_asked_to() -> None:
     assert formed.exchange == "shared_memory"
     assert "NCCL does not encrypt" in formed.slower
     asked = replace(record("cuda", "nccl"), addresses=addresses)
-    assert asyncio.run(forming.form(asked, call)) == Formed("cuda", "nccl")
+    assert asyncio.run(forming.form(asked, call)) == Formation("cuda", "nccl")
 
 
 def test_gpus_that_nccl_does_not_connect_leave_and_exchange_through_the_host() -> None:
@@ -324,10 +324,10 @@ def test_a_backend_is_chosen_before_the_graph_is_built() -> None:
 
 def test_gpus_exchange_as_they_are_told() -> None:
     gang = Gang()
-    assert asyncio.run(forming.form(record("cuda", "shared_memory"), gang.call)) == Formed("cuda", "shared_memory")
+    assert asyncio.run(forming.form(record("cuda", "shared_memory"), gang.call)) == Formation("cuda", "shared_memory")
     assert gang.received == [*[GetGpu] * 2, *[GetHost] * 2, *JOINING]
     gang = Gang()
-    assert asyncio.run(forming.form(record("cuda", "tcp"), gang.call)) == Formed("cuda", "tcp", hosts=(0, 1))
+    assert asyncio.run(forming.form(record("cuda", "tcp"), gang.call)) == Formation("cuda", "tcp", hosts=(0, 1))
     assert gang.received == [*[GetGpu] * 2, *JOINING]
 
 
@@ -338,7 +338,7 @@ def test_gpus_on_two_hosts_exchange_as_cpus_do() -> None:
         return address if isinstance(message, GetHost) else await gang.call(address, message)
 
     lacking = "roads has ranks on several hosts, which map no GPU memory; nccl4py is not installed"
-    assert asyncio.run(forming.form(record("cuda"), call)) == Formed("cuda", "tcp", lacking, hosts=(0, 1))
+    assert asyncio.run(forming.form(record("cuda"), call)) == Formation("cuda", "tcp", lacking, hosts=(0, 1))
     with pytest.raises(ExchangeUnavailableError, match="rank 1 .tcp://a:2. is on another host than rank 0"):
         asyncio.run(forming.form(record("cuda", "shared_memory"), call))
 
@@ -358,9 +358,9 @@ def test_ranks_that_share_no_memory_all_leave_before_any_joins_anew() -> None:
             if address == "tcp://b:1":
                 raise ExchangeUnavailableError("on another host")
             await asyncio.sleep(0.05)
-        return Pickled.of(address) if isinstance(message, OfferExchange) else None
+        return PickledValue.of(address) if isinstance(message, OfferExchange) else None
 
-    assert asyncio.run(forming.form(three, call)) == Formed("cpu", "tcp", hosts=(0, 1, 2))
+    assert asyncio.run(forming.form(three, call)) == Formation("cpu", "tcp", hosts=(0, 1, 2))
     attempt = [JoinGang, OfferExchange, ConnectExchange]
     kinds = [*attempt, LeaveGang, *attempt]
     assert received == [(kind, address) for kind in kinds for address in addresses]
@@ -385,10 +385,10 @@ def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
 def test_a_grid_on_gpus_maps_messages_or_exchanges_by_nccl_or_through_the_host() -> None:
     grid = replace(record("cuda"), layout=Grid(1, 2))
     gang = Gang(sharing=True)
-    assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "cuda_ipc")
+    assert asyncio.run(forming.form(grid, gang.call)) == Formation("cuda", "cuda_ipc")
     assert gang.joined == ["cuda_ipc"] * 2
     gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"), nccl=True)
-    assert asyncio.run(forming.form(grid, gang.call)) == Formed("cuda", "nccl")
+    assert asyncio.run(forming.form(grid, gang.call)) == Formation("cuda", "nccl")
     # NCCL refuses two ranks on one GPU.
     gang = Gang(ConnectExchange, "cuda_ipc", ExchangeUnavailableError("can't map"), sharing=True, nccl=True)
     formed = asyncio.run(forming.form(grid, gang.call))

@@ -149,9 +149,16 @@ USES = [
     for graph, order in (("random.2Mv.128Me", "given"), ("rmat.2Mv.128Me in-edges", "degree"))
     for use in (
         MemoryUse(
-            *(graph, order, "cuda_ipc", "load"),
-            *(3 * GIB, (2 * GIB, 3 * GIB), 100.0),
-            *(2 * GIB, (125 * GIB, 2 * GIB), 1.6),
+            graph,
+            order,
+            "cuda_ipc",
+            "load",
+            3 * GIB,
+            (2 * GIB, 3 * GIB),
+            100.0,
+            2 * GIB,
+            (125 * GIB, 2 * GIB),
+            1.6,
             gap=0.4,
         ),
         MemoryUse(graph, order, "cuda_ipc", "at most", GIB, (GIB // 2,), 200.0, None, None, None, gap=0.4),

@@ -12,14 +12,14 @@ from benchmarks.build import FORMS, BuildPlan, arrives
 from benchmarks.plan import find, read
 from dbfs.cli import main
 from dbfs.edges.resolve import edge_list
-from dbfs_workers.building.pieces import batches_of
+from dbfs_workers.building.pieces import portions_of
 
 
 def degrees(source: Any) -> list[int]:
     """Return the degrees of all vertices that have edges, ascending: the same whatever the ids."""
     ends = []
     for piece in edge_list(source).cut(1000):
-        for edges in batches_of(piece):
+        for edges in portions_of(piece):
             ends += [np.asarray(end) for end in edges]
     return sorted(np.unique(np.concatenate(ends), return_counts=True)[1].tolist())
 

@@ -13,12 +13,12 @@ from dbfs_workers.base.jit import kernel, void
 from dbfs_workers.base.spec import TraversalSpec, require_direction
 from dbfs_workers.search.direction import ALPHA, bottom_up_pays, bottom_up_pays_batch, expected_search_share
 from dbfs_workers.search.levels.record_types import STATES
-from dbfs_workers.search.levels.state import State, bound_frontier, turn
+from dbfs_workers.search.levels.state import State, bound_frontier, choose_direction
 
 
 @kernel(void, STATES)
 def turn_in_kernel(states):  # type: ignore[no-untyped-def]
-    turn(states[0])
+    choose_direction(states[0])
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -101,7 +101,7 @@ def test_where_it_may_not_pay_it_does_not(share: float) -> None:
             bounded = after_a_level(0, 1, remaining, n, share)
             bounded.max_degree = max_degree
             bound_frontier(bounded, found)
-            turn(bounded)
+            choose_direction(bounded)
             for edges in range(0, min(found * max_degree, remaining) + 1, 7):
                 if bottom_up_pays(after_a_level(edges, 1, remaining - edges, n, share)):
                     assert bounded.measuring
@@ -111,6 +111,6 @@ def test_where_it_may_not_pay_it_does_not(share: float) -> None:
 def test_kernels_choose_as_python_does(edges: int, before: int, others: int, n: int, share: float) -> None:
     for exact in (True, False):
         state, copy = (after_a_level(edges, before, others, n, share, exact=exact) for _ in range(2))
-        turn(state)
+        choose_direction(state)
         turn_in_kernel(copy.record)
         assert state.record.tobytes() == copy.record.tobytes()

@@ -19,7 +19,7 @@ import pytest
 
 import dbfs
 from dbfs.building.build import build
-from dbfs.building.builder import BuildOptions, Built
+from dbfs.building.builder import BuildOptions, BuiltGraph
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.connect import roster
 from dbfs.cluster.deadline import Deadline
@@ -84,7 +84,7 @@ def check_same(client: distributed.Client, edges: EdgeList, ranks: int, options:
                 check_built(gang, gpu, cpu)
 
 
-def built(edges: EdgeList, gang: Gang, options: BuildOptions, turns: int, through_host: bool = False) -> Built:
+def built(edges: EdgeList, gang: Gang, options: BuildOptions, turns: int, through_host: bool = False) -> BuiltGraph:
     builder = CudaBuilder(edges, gang, options, through_host=through_host)
     builder.require_fit = lambda n, m, held=0: setattr(builder, "turns", turns)  # type: ignore[method-assign]
     try:
@@ -94,17 +94,17 @@ def built(edges: EdgeList, gang: Gang, options: BuildOptions, turns: int, throug
 
 
 class release_after:  # noqa: N801 - reads as a function
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: BuiltGraph) -> None:
         self.built = built
 
-    def __enter__(self) -> Built:
+    def __enter__(self) -> BuiltGraph:
         return self.built
 
     def __exit__(self, *error: object) -> None:
         release(self.built.futures)
 
 
-def check_built(gang: Gang, gpu: Built, cpu: Built) -> None:
+def check_built(gang: Gang, gpu: BuiltGraph, cpu: BuiltGraph) -> None:
     assert gpu.infos == cpu.infos
     tasks = TaskGraph()
     keys = [("compare", rank, gpu.partitions[0].key) for rank in range(gang.p)]

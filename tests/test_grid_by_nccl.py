@@ -34,7 +34,8 @@ def two_hosts() -> Iterator[distributed.Client]:
         # ``stay_on_loopback`` leaves a value that is there.
         patch.setenv("NCCL_SOCKET_IFNAME", "=lo")
         patch.setattr(
-            *(cuda_messages, "CudaMessages"),
+            cuda_messages,
+            "CudaMessages",
             lambda stripe, rank, pinned: NumpyMessages(stripe, rank, pinned.__self__._library._stream),
         )
         with (

@@ -87,7 +87,9 @@ def test_a_worker_joins_and_then_compiles_as_its_log_says(tmp_path: Path, monkey
     [
         ("scheduler", None, rf"client has dbfs {dbfs.__version__}, but the scheduler tcp://\S+ has none; install"),
         pytest.param(
-            *("worker", "0.0.9", rf"client has dbfs {dbfs.__version__}, but the worker tcp://\S+ has 0\.0\.9; install"),
+            "worker",
+            "0.0.9",
+            rf"client has dbfs {dbfs.__version__}, but the worker tcp://\S+ has 0\.0\.9; install",
             marks=pytest.mark.full,
         ),
     ],

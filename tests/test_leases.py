@@ -38,8 +38,8 @@ from dbfs_workers.base.lines.line import Address, Line
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.on_cpu import LoopMember
-from dbfs_workers.serving.rpc import Pickled
-from dbfs_workers.serving.turns.messages import Begun
+from dbfs_workers.serving.rpc import PickledValue
+from dbfs_workers.serving.turns.messages import BegunTurn
 from dbfs_workers.serving.turns.notes import RunNote
 from dbfs_workers.serving.turns.requests import Run, answer_error
 from dbfs_workers.serving.turns.worker import WorkerTurns, _open_lines
@@ -291,7 +291,7 @@ def test_a_rank_lost_while_a_turn_begins_is_told_although_its_line_breaks_first(
     async def fail(*arguments: object) -> None:
         raise error
 
-    async def failed(self: Turns, turn: Turn, run: RunEntry, *arguments: Any) -> Begun:
+    async def failed(self: Turns, turn: Turn, run: RunEntry, *arguments: Any) -> BegunTurn:
         try:
             return await begin(self, turn, run, *arguments)
         finally:
@@ -327,7 +327,7 @@ def test_a_run_that_is_cancelled_as_its_turn_begins_leaves_the_next_one_alone(
         return led
 
     with dbfs.load("path:n=50", client=client) as graph:
-        work = Pickled.of(Run(RunSpec(TraversalSpec("given up", (), False, "cpu"), ((0,), (1,))), 0, ()))
+        work = PickledValue.of(Run(RunSpec(TraversalSpec("given up", (), False, "cpu"), ((0,), (1,))), 0, ()))
         enqueue = Enqueue(graph.record.graph_id, client.id, "given up", work, 2, 9.0, holds=True)
         monkeypatch.setattr(Turns, "lead", cancelled)
         with contextlib.suppress(RunCancelledError):

@@ -81,7 +81,7 @@ from dbfs_workers.serving.plugin import WorkerService
 from dbfs_workers.serving.reads import messages as read_messages
 from dbfs_workers.serving.reads.messages import ReadMessage
 from dbfs_workers.serving.reads.server import Reads
-from dbfs_workers.serving.rpc import Message, Pickled, handlers, unpack
+from dbfs_workers.serving.rpc import Message, PickledValue, handlers, unpack
 from dbfs_workers.serving.turns import messages as turn_messages
 from dbfs_workers.serving.turns.messages import BeginTurn, EndTurn, OpenDoor
 from dbfs_workers.serving.turns.notes import EnterUpdate, NotedRun, NoteRuns
@@ -89,7 +89,7 @@ from dbfs_workers.serving.turns.requests import Run, Work, answer_error, read_an
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
 STRIPE = Stripe(100, 2)
-WORK: Pickled[Work] = Pickled.of(Run(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")), 0, ()))
+WORK: PickledValue[Work] = PickledValue.of(Run(RunSpec.single(TraversalSpec("run", (3,), True, "cpu")), 0, ()))
 
 KEY = ("partition", 1)
 RECORD = GraphRecord(
@@ -120,7 +120,7 @@ EXAMPLES: list[Message[Any]] = [
     JoinGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "host", None, (0, 1), 1),
     JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", Grid(1, 2), (0, 0), 1, True),
     OfferExchange("id", 2),
-    ConnectExchange("id", (Pickled(b"0"), Pickled(b"1")), 2),
+    ConnectExchange("id", (PickledValue(b"0"), PickledValue(b"1")), 2),
     DisconnectExchange("id"),
     LeaveGang("id", 3),
     OpenDoor("id", b"token", 2),
@@ -157,14 +157,16 @@ EXAMPLES: list[Message[Any]] = [
     Enqueue("id", "me", "run", None, 2, 60.0, holds=False),
     AwaitEnd("run", "me"),
     TellTurn("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
-    TellTurn("run", "me", Pickled.of([])),
+    TellTurn("run", "me", PickledValue.of([])),
     ListRuns(),
     GetProgress("run"),
     CancelRun("run", "me"),
     PublishLabels("id", "me", "run", (0, 1), 60.0),
     DropLabels("id", (("run", 0),)),
     NoteRuns("id", 3, (NotedRun("run", 1.0, 0, ended=2.0), NotedRun("run", 3.0, 9, 7, 2))),
-    EnterUpdate("id", "me", "run", "batch", "insert-edges", 1.5, Pickled.of(()), applied=True, settled=True, torn=""),
+    EnterUpdate(
+        "id", "me", "run", "batch", "insert-edges", 1.5, PickledValue.of(()), applied=True, settled=True, torn=""
+    ),
 ]
 
 # Rank 0 sends these to the scheduler, so that their classes are among those that workers import.

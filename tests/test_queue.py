@@ -26,8 +26,8 @@ from dbfs.service.turns import Turn, Turns
 from dbfs.service.worker_calls import all_answers
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.serving.messages import GetHost, WorkerMessage
-from dbfs_workers.serving.rpc import Pickled
-from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.serving.rpc import PickledValue
+from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, TurnEnd
 from dbfs_workers.serving.turns.requests import Answer
 
 
@@ -206,7 +206,7 @@ def test_a_run_in_its_clients_turn_holds_up_no_run() -> None:
     asyncio.run(check())
 
 
-def led_by(answer: Callable[[BeginTurn], Begun | Exception]) -> tuple[Turns, list[WorkerMessage[Any]]]:
+def led_by(answer: Callable[[BeginTurn], BegunTurn | Exception]) -> tuple[Turns, list[WorkerMessage[Any]]]:
     """Return the turns of a scheduler whose rank 0 answers with ``answer``, and the messages that it gets."""
     sent: list[WorkerMessage[Any]] = []
 
@@ -227,9 +227,9 @@ def led_by(answer: Callable[[BeginTurn], Begun | Exception]) -> tuple[Turns, lis
     return Turns(workers, [], history, lambda: None), sent
 
 
-def well(message: BeginTurn) -> Begun:
+def well(message: BeginTurn) -> BegunTurn:
     """Answer as a rank 0 does that has made the work, if there was any."""
-    return Begun(("a", 1) if message.token else None, None if message.work is None else Answer((b"",), last=True))
+    return BegunTurn(("a", 1) if message.token else None, None if message.work is None else Answer((b"",), last=True))
 
 
 def test_a_single_traversal_leaves_its_client_no_turn_while_clients_take_turns() -> None:
@@ -244,7 +244,7 @@ def test_a_single_traversal_leaves_its_client_no_turn_while_clients_take_turns()
         ):
             run = led_run(client, traversals)
             run.graph.revoked = revoked
-            led = await turns.lead(run, Pickled(b""), holds=True)
+            led = await turns.lead(run, PickledValue(b""), holds=True)
             assert (led.grant is not None) == granted
             assert (led.answer is None) == (traversals > 1)
             while turns._held and not granted:
@@ -278,7 +278,7 @@ def test_a_run_whose_turn_is_stopped_ends_though_rank_0_does_not_answer(cause: C
         history: Any = None
         turns, run = Turns(workers, [], history, lambda: None), RunEntry(run_graph(), "client", "run", 1, 60.0)
         run.started = time.time()
-        leading = asyncio.ensure_future(turns.lead(run, Pickled(b""), holds=True))
+        leading = asyncio.ensure_future(turns.lead(run, PickledValue(b""), holds=True))
         while not turns._held:
             await asyncio.sleep(0)
         run.stop(error("lost rank 1"))

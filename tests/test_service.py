@@ -43,7 +43,7 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.messages import Enqueue, SchedulerMessage
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.serving.messages import JoinGang, LeaveGang, WorkerMessage
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.messages import EndTurn, OpenDoor
 from tests.support.graphs import GRAPHS
 from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
@@ -433,7 +433,7 @@ def test_an_exchange_that_is_not_there(client: distributed.Client) -> None:
 
 def test_runs_of_strangers_are_refused(client: distributed.Client) -> None:
     with pytest.raises(GraphNotFoundError, match="unloaded"):
-        ServiceClient.of(client).call(Enqueue("x", client.id, "y", Pickled(b""), 0, 1.0, holds=True))
+        ServiceClient.of(client).call(Enqueue("x", client.id, "y", PickledValue(b""), 0, 1.0, holds=True))
     with dbfs.load("path:n=4", client=client) as graph:
         stranger = EndTurn("x", 1)
         with pytest.raises(StaleRunError, match="is not a rank of the graph x"):

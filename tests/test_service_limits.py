@@ -15,7 +15,7 @@ import pytest
 
 import dbfs
 from dbfs.assembly import Graph
-from dbfs.base.records import Formed, GraphRecord
+from dbfs.base.records import Formation, GraphRecord
 from dbfs.errors import (
     ClientError,
     DeadlineExceededError,
@@ -32,7 +32,7 @@ from dbfs.service.messages import AddGraph, CancelRun, EndLoad, Enqueue, OpenGra
 from dbfs.service.worker_calls import WorkerCall
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.serving import rpc
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.requests import Run, Work
 from tests.support.runs import Background
 from tests.support.waiting import eventually
@@ -91,7 +91,7 @@ def test_clients_that_never_were_get_nothing(client: distributed.Client) -> None
     assert not reserved(client)
     with dbfs.load("path:n=4", client=client) as graph:
         with pytest.raises(ClientError, match="run lost: no client nobody is in the cluster"):
-            service.call(Enqueue(graph.record.graph_id, "nobody", "lost", Pickled(b""), 1, 9.0, holds=False))
+            service.call(Enqueue(graph.record.graph_id, "nobody", "lost", PickledValue(b""), 1, 9.0, holds=False))
         with pytest.raises(ClientError, match="no client nobody is in the cluster"):
             service.call(AddGraph(replace(graph.record, graph_id="x", client="nobody"), 9.0))
 
@@ -100,7 +100,7 @@ def formed_late(monkeypatch: pytest.MonkeyPatch, meanwhile: Any) -> None:
     """Have the scheduler call ``meanwhile`` when it has formed a gang, before it adds the graph."""
     form = forming.form
 
-    async def form_late(record: GraphRecord, call: WorkerCall) -> Formed:
+    async def form_late(record: GraphRecord, call: WorkerCall) -> Formation:
         formed = await form(record, call)
         await meanwhile(record)
         return formed
@@ -252,7 +252,7 @@ def test_hundreds_of_runs_at_once(client: distributed.Client) -> None:
         answers = []
         for _ in range(count):
             spec = TraversalSpec(uuid.uuid4().hex, (0,), False, "cpu")
-            packed: Pickled[Work] = Pickled.of(Run(RunSpec.single(spec), 0, ()))
+            packed: PickledValue[Work] = PickledValue.of(Run(RunSpec.single(spec), 0, ()))
             message = Enqueue(graph.record.graph_id, client.id, spec.run_id, packed, 1, 60.0, holds=False)
             answers.append(rpc.send(client.scheduler, message, 60.0))
         return list(await asyncio.gather(*answers))

@@ -1,7 +1,7 @@
 """What dbfs gives out, it takes back: direction, ids, vertices without edges, parallel edges and self-loops.
 
 Axes: a random graph x an exit. An oracle reads the edge list of the object that an exit gives, and compares that with
-the graph. What a format can't hold is refused, or counted in ``Written``.
+the graph. What a format can't hold is refused, or counted in ``WriteReport``.
 """
 
 import copy

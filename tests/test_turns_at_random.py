@@ -24,12 +24,12 @@ from dbfs.service.scheduler import SchedulerService
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.search.exchange.protocol import Cause
-from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
-from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
+from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, TurnEnd
 from dbfs_workers.serving.turns.notes import NotedRun, NoteRuns
 from dbfs_workers.serving.turns.requests import REFUSAL, Answer
 
-WORK: Pickled[Any] = Pickled(b"")
+WORK: PickledValue[Any] = PickledValue(b"")
 DEADLINE = 5.0
 # Lateness of a rank that is late, at most; longer than what the scheduler waits for any message.
 MOST_LATE = 4 * GRACE_SECONDS
@@ -61,7 +61,7 @@ class Rank0:
         self.busy = asyncio.Lock()
         self.stop = asyncio.Event()
 
-    async def begin(self, message: BeginTurn) -> Begun:
+    async def begin(self, message: BeginTurn) -> BegunTurn:
         self.require_later(message.turn)
         async with self.busy:
             self.require_later(message.turn)
@@ -73,7 +73,7 @@ class Rank0:
                 self.revoked = True
                 self.stop.set()
         answer = None if message.work is None else await self.make(message.turn)
-        return Begun(("door", 1) if message.token else None, answer)
+        return BegunTurn(("door", 1) if message.token else None, answer)
 
     def require_later(self, turn: int) -> None:
         if turn <= self.latest:

@@ -123,7 +123,7 @@ class GraphRecord:
 
 
 @dataclass(frozen=True)
-class Formed:
+class Formation:
     """How a graph's gang was formed.
 
     Attributes:

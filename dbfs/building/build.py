@@ -12,8 +12,18 @@ import distributed
 
 from dbfs.base.integers import whole_count
 from dbfs.base.records import BuildProgress
-from dbfs.building.builder import AUTO, IDS, ORDERS, STRIPES, Builder, BuildOptions, Built, LayoutChoice, Making
-from dbfs.building.built_before import BuiltBefore
+from dbfs.building.builder import (
+    AUTO,
+    IDS,
+    ORDERS,
+    STRIPES,
+    Builder,
+    BuildOptions,
+    BuiltGraph,
+    LayoutChoice,
+    PartitionMaker,
+)
+from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
@@ -41,7 +51,7 @@ if TYPE_CHECKING:
     from dbfs_workers.search.partition.stripe import Stripe
 
 
-__all__ = ["AUTO", "IDS", "ORDERS", "STRIPES", "BuildOptions", "Built", "build", "estimate_as"]
+__all__ = ["AUTO", "IDS", "ORDERS", "STRIPES", "BuildOptions", "BuiltGraph", "build", "estimate_as"]
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +100,7 @@ def estimate_as(
     def of(name: str) -> Estimate:
         laid_out = replace(options, layout=name)
         require_changeable(listed, laid_out, mutable)
-        if isinstance(listed, BuiltBefore):
+        if isinstance(listed, BuiltEdges):
             laid_out = listed.settled(laid_out)
         needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
         require_storage(listed, laid_out, stripe.p, backend, mutable=mutable)
@@ -127,7 +137,7 @@ def _estimate(
     ids: DistinctIds | None,
 ) -> Estimate:
     """Return the estimate of ``m`` input edges in the layout of ``options``; other arguments as of ``Builder``."""
-    if isinstance(edges, BuiltBefore):
+    if isinstance(edges, BuiltEdges):
         as_it_was = edges.estimate_as_it_was(stripe.p, options, backend, usable, hosts)
         if as_it_was is not None:
             return as_it_was
@@ -190,7 +200,7 @@ def build(
     options: BuildOptions,
     backend: str = "cpu",
     progress: Callable[[BuildProgress], None] | None = None,
-) -> Built:
+) -> BuiltGraph:
     """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
 
     With ``cuda``, bins go through the host if the ranks' GPUs can't map each other's memory. A graph that was built
@@ -213,7 +223,7 @@ def build(
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         DbfsError: reading a piece raised it.
     """
-    if isinstance(edges, BuiltBefore):
+    if isinstance(edges, BuiltEdges):
         options = edges.settled(options)
         as_it_was = edges.as_it_was(gang, options, backend)
         if as_it_was is not None:
@@ -242,7 +252,7 @@ def _build(
     backend: str,
     progress: Callable[[BuildProgress], None] | None,
     more: tuple[distributed.Future, ...] = (),
-) -> Built:
+) -> BuiltGraph:
     """Build a graph of the pieces of its edges, and ``more`` pieces; other arguments and errors as of ``build``."""
     builder, arguments = _builder(backend, options), (edges, gang, options, more)
     if not issubclass(builder, CudaBuilder):
@@ -264,7 +274,7 @@ def _builder(backend: str, options: BuildOptions) -> type[Builder]:
 
 def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) -> None:
     """Refuse options of a graph that updates may change which do not go together. Errors as for ``load``."""
-    if mutable and isinstance(edges, BuiltBefore):
+    if mutable and isinstance(edges, BuiltEdges):
         options = edges.settled(options)
     if not mutable:
         if options.room:
@@ -283,7 +293,7 @@ def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str
         options.row_storage.require(edges, options, p, backend, mutable=mutable)
 
 
-def _run(builder: Making, progress: Callable[[BuildProgress], None] | None) -> Built:
+def _run(builder: PartitionMaker, progress: Callable[[BuildProgress], None] | None) -> BuiltGraph:
     """Run a builder, and release what it still holds afterwards."""
     if progress is not None:
         builder.watch = BuildWatch(builder.gang.client, builder.token, builder.gang.p, progress).report

@@ -43,7 +43,7 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltGraph:
     """A graph's data on the workers.
 
     Attributes:
@@ -83,7 +83,7 @@ class DealtPieces:
         n, m: number of vertices, and of input edges.
         pieces: generated pieces themselves, futures of all others.
         edges: futures of each piece's edges between vertices; None if the pieces were not read for ids or counts.
-        ids, id_tables: as in ``Built``.
+        ids, id_tables: as in ``BuiltGraph``.
         kept: futures of each piece's ``InputEdges``, between vertex ids; None if edges are not kept.
         kept_lists: futures by rank, each of the list of the rank's ``InputEdges``: p keys to hold and to validate
             against, instead of hundreds.
@@ -282,7 +282,7 @@ class BuildTasks:
     held: Sequence[Key] = ()
 
 
-class Making(ABC):
+class PartitionMaker(ABC):
     """What makes the partitions of a graph, by a build or without one. The caller releases ``held`` after ``run``.
 
     Attributes:
@@ -298,11 +298,11 @@ class Making(ABC):
     watch: Callable[[], None] | None
 
     @abstractmethod
-    def run(self) -> Built:
+    def run(self) -> BuiltGraph:
         """Make the graph; errors as of ``dbfs.building.build.build``."""
 
 
-class Builder(Making):
+class Builder(PartitionMaker):
     """One build. The caller releases ``held`` after ``run``, also after an error.
 
     Args:
@@ -332,7 +332,7 @@ class Builder(Making):
         self.held: set[distributed.Future] = set()
         self.watch: Callable[[], None] | None = None
 
-    def run(self) -> Built:
+    def run(self) -> BuiltGraph:
         """Build the graph; errors as of ``dbfs.building.build.build``."""
         start = time.perf_counter()
         edges, gang = self.edges, self.gang
@@ -370,7 +370,7 @@ class Builder(Making):
         replace(edges, m=dealt.m, stated=None).require_count(infos[0].input_edges)
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)
-        built = Built(
+        built = BuiltGraph(
             stripe,
             tuple(futures[key] for key in partition_keys),
             tuple(infos),
@@ -514,7 +514,7 @@ class Builder(Making):
         m, p = self.edges.m, self.gang.p
         if m is None:
             return
-        batch = self.edges.largest_batch(self.piece_edges(m, p), m)
+        batch = self.edges.largest_portion(self.piece_edges(m, p), m)
         numbering = numbering_bytes(self.edges, m, p, DistinctIds(0, 0), batch)
         require_fit(self.gang, counted(m, "edge"), Estimate({}, {}, {}, numbering=numbering), self.edges.name)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from dbfs.building.builder import BuildOptions, Built, Making
+from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.search.exchange.hosts import Hosts
 
 
-class BuiltBefore(EdgeList, ABC):
+class BuiltEdges(EdgeList, ABC):
     """Edges of a graph that was built before. Ranks may take their partitions as they were, in place of a build."""
 
     @abstractmethod
@@ -20,7 +20,7 @@ class BuiltBefore(EdgeList, ABC):
         """Return the options with the graph's own where they leave that open. Errors as for ``build``."""
 
     @abstractmethod
-    def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> Making | None:
+    def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> PartitionMaker | None:
         """Return what gives the ranks their partitions as they were; None if the options need a build.
 
         ``options`` are those that ``settled`` returned.
@@ -41,7 +41,7 @@ class BuiltBefore(EdgeList, ABC):
         """Return a context for a build of these edges, at whose end the workers free what reading them kept."""
 
     @abstractmethod
-    def as_first_built(self, built: Built, gang: Gang, options: BuildOptions) -> Built:
+    def as_first_built(self, built: BuiltGraph, gang: Gang, options: BuildOptions) -> BuiltGraph:
         """Return a graph built of these edges, with the ids and the number of input edges of its first build.
 
         After an error the graph is freed.

@@ -21,7 +21,7 @@ from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, 
 from dbfs_workers.base.memory_room import free_bytes, usable_share
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.layout import Layout
-from dbfs_workers.building.pieces import batches_of
+from dbfs_workers.building.pieces import portions_of
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.search.cuda import failures, sizes
 from dbfs_workers.search.exchange import segment, stream
@@ -265,7 +265,7 @@ def estimate_device_bytes(
     return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
-def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edges: int) -> dict[str, int]:
+def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, portion_edges: int) -> dict[str, int]:
     """Estimate the bytes of a rank while ``tasks.numbering`` numbers the ids of an edge list, by part.
 
     Assumes that the edges, and the ranges of ids, are spread evenly over the ranks, and that each rank's pieces have as
@@ -282,9 +282,9 @@ def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, batch_edg
     size = ids.nbytes / max(ids.count, 1)
     # Distinct ids of a rank, and ids of its range.
     found, owned = min(ids.count, 2 * count), -(-ids.count // p)
-    # The ids of a batch as they are decoded, in one array, and their codes. A batch of strings has a quarter of the
+    # The ids of a portion as they are decoded, in one array, and their codes. A portion of strings has a quarter of the
     # edges; as much as the rest is held in compressed pages and dictionaries (measured).
-    pieces = int(2 * (2 * size + 4) * batch_edges)
+    pieces = int(2 * (2 * size + 4) * portion_edges)
     # The hash table beside its ids, which a longer array replaces now and then.
     reading = int(found * (_SLOT_BYTES_PER_ID + 2 * size))
     # The ids, and by range again; the range of each, and their order.
@@ -312,7 +312,7 @@ def assumed_ids(edges: EdgeList, m: int, vertices: int) -> DistinctIds:
     Raises:
         EdgeInputError, FormatError: the first edges can't be read.
     """
-    src, dst = next(iter(batches_of(edges.cut(max(1, m // _MOST_PIECES))[0])))
+    src, dst = next(iter(portions_of(edges.cut(max(1, m // _MOST_PIECES))[0])))
     count = len(src) + len(dst)
     if count == 0 and vertices:
         raise EdgeInputError(f"{edges.name} has no edges at its beginning; expected ids whose length counts")

@@ -19,7 +19,7 @@ from dbfs_workers.serving.queries import table_bytes
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedEdges:
     """An edge list whose ids are numbered.
 
     Attributes:
@@ -45,7 +45,7 @@ def number_ids(
     token: str,
     submit: Callable[[TaskGraph, list[Key]], dict[Key, distributed.Future]],
     gather: Callable[[list[distributed.Future]], list[Any]],
-) -> Numbered:
+) -> NumberedEdges:
     """Read the pieces, piece i on rank i % p, and number their ids in ascending order.
 
     Args:
@@ -91,7 +91,7 @@ def number_ids(
     dense = chosen.id_type.is_integer and (n == 0 or from_0_or_1(n, smallest, max(last for _, last in ends)))
     firsts = tuple(accumulate((count for count, _ in counted[:-1]), initial=0))
     keys = tuple(table.key for table in tables)
-    return Numbered(
+    return NumberedEdges(
         n,
         chosen.edges,
         DistinctIds(n, sum(nbytes), dense),

@@ -77,7 +77,7 @@ class HostBuilder(Builder):
         Args:
             held: bytes of edges that a rank holds when the build begins.
         """
-        largest = edges.largest_batch(cls.piece_edges(m, stripe.p), m)
+        largest = edges.largest_portion(cls.piece_edges(m, stripe.p), m)
         table_bytes, numbering = 0, dict[str, int]()
         if ids is None:
             held = max(held, -(-edges.held_bytes // stripe.p))

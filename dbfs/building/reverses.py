@@ -26,7 +26,7 @@ from dbfs_workers.search.partition.partition import Partition
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingReverses:
     """The reverses that an edge list lacks.
 
     Attributes:
@@ -38,7 +38,7 @@ class Missing:
     count: int
 
 
-def find_missing(edges: EdgeList, gang: Gang) -> Missing:
+def find_missing(edges: EdgeList, gang: Gang) -> MissingReverses:
     """Find the reverses that an edge list lacks, unless it has to be refused. The caller releases the pieces.
 
     Raise ``FormatError``, which names an edge, if missing reverses are not to be added. Other errors as for ``build``.
@@ -69,7 +69,7 @@ def find_missing(edges: EdgeList, gang: Gang) -> Missing:
     finally:
         release(builder.held)
     release(futures[key] for key in first_keys)
-    return Missing(tuple(futures[key] for key in keys), count)
+    return MissingReverses(tuple(futures[key] for key in keys), count)
 
 
 def missing_piece(partition: Partition, name: str, share: float) -> ArrayPiece:

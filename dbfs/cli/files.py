@@ -19,7 +19,7 @@ from dbfs_workers.base.text import counted, printable
 
 if TYPE_CHECKING:
     # The import loads SciPy and pyarrow, which is slow.
-    from dbfs.edges.writers import Written
+    from dbfs.edges.writers import WriteReport
 
 _CORPUS = "corpus"
 _KEEP_LONE = ".parquet keeps them"
@@ -90,7 +90,7 @@ def _write(edges: EdgeList, out: Path, as_json: bool) -> None:
     print_answer(found, _report(out, written, seconds), as_json=as_json)
 
 
-def _report(out: Path, written: Written, seconds: float) -> str:
+def _report(out: Path, written: WriteReport, seconds: float) -> str:
     vertices = "" if written.n is None else f"{counted(written.n, 'vertex', 'vertices')}, "
     kind = "directed" if written.directed else "undirected"
     size = format_bytes(out.stat().st_size)

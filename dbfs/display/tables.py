@@ -10,6 +10,8 @@ from dbfs.graph.counts import GraphCounts, edges_in_words, vertices_in_words
 from dbfs.graph.result import BFSResult
 from dbfs_workers.base.text import counted
 
+_MOST_LEVELS = 24
+
 
 def describe(graph: GraphCounts) -> str:
     """Describe a graph in one line."""
@@ -45,18 +47,18 @@ def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
     return table
 
 
-def levels_table(result: BFSResult, most: int = 24) -> Table:
-    """Return a table with one row per report of levels, which leaves out the middle of more than ``most`` levels."""
+def levels_table(result: BFSResult) -> Table:
+    """Return a table with one row per report of levels, which leaves out the middle of more than ``_MOST_LEVELS``."""
     table = tight_table(f"Levels from source {', '.join(map(str, result.sources))}")
     table.add_column("level", justify="right")
     table.add_column("direction")
     for column in ("frontier", "edges\ninspected", "discovered", "duplicates\nculled", "bytes\nexchanged", "time\nms"):
         table.add_column(column, justify="right")
     reports = result.reports
-    cut = len(reports) > most
-    shown = [*reports[: most // 2], *reports[-most // 2 :]] if cut else list(reports)
+    cut = len(reports) > _MOST_LEVELS
+    shown = [*reports[: _MOST_LEVELS // 2], *reports[-_MOST_LEVELS // 2 :]] if cut else list(reports)
     for index, report in enumerate(shown):
-        if cut and index == most // 2:
+        if cut and index == _MOST_LEVELS // 2:
             table.add_row("...", "", "", "", "", "", "", "")
         table.add_row(
             str(report.level) if report.levels == 1 else f"{report.level} to {report.level + report.levels - 1}",

@@ -176,10 +176,10 @@ class EdgeList(ABC):
         """Return the number of edges of the largest piece that ``cut(piece_edges)`` makes of all ``m`` edges."""
         return min(piece_edges, max(m, 1))
 
-    def largest_batch(self, piece_edges: int, m: int) -> int:
+    def largest_portion(self, piece_edges: int, m: int) -> int:
         """Return the number of edges of which a build on CPUs takes the memory at once, of the largest piece.
 
-        The arguments are those of ``largest_piece``. Pieces that are read batch by batch take less than their size.
+        The arguments are those of ``largest_piece``. Pieces that are read portion by portion take less than their size.
         """
         return self.largest_piece(piece_edges, m)
 

@@ -1,6 +1,6 @@
 """Counts of a graph that the build took; reading them needs no worker."""
 
-from dbfs.base.records import Formed, GraphRecord
+from dbfs.base.records import Formation, GraphRecord
 from dbfs_workers.base.text import counted
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -13,7 +13,7 @@ class GraphCounts:
         formed: the backend and the exchange of its gang.
     """
 
-    def __init__(self, record: GraphRecord, formed: Formed) -> None:
+    def __init__(self, record: GraphRecord, formed: Formation) -> None:
         self._record = record
         self.formed = formed
         self.name = record.name

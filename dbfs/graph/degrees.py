@@ -86,11 +86,11 @@ def sample_sources(graph: StripedGraph, count: int, seed: int = 1) -> list[int]:
     order = generator.permutation(graph.n)
     deadline = of_call()
     found: list[int] = []
-    batch, at = max(64, 4 * count), 0
+    step, at = max(64, 4 * count), 0
     while len(found) < count and at < graph.n:
-        candidates = order[at : at + batch]
+        candidates = order[at : at + step]
         found.extend(candidates[_have_neighbours(graph, candidates, deadline)].tolist())
-        at, batch = at + batch, 4 * batch
+        at, step = at + step, 4 * step
     if len(found) < count:
         wanted, there = counted(count, "source"), counted(len(found), "vertex", "vertices")
         raise InvalidOptionError(f"{wanted} wanted, but {graph.name} has {there} with a neighbour")

@@ -187,7 +187,7 @@ class IdLookup:
 
     def _of_python(self, given: Sequence[Any], what: str, new: dict[Any, int] | None = None) -> list[int]:
         """Return the vertices of Python's values."""
-        # Calls for each id of a batch would keep the ranks waiting; plain integers need none.
+        # Calls for each of many ids would keep the ranks waiting; plain integers need none.
         plain = self.id_type.is_integer and set(map(type, given)) <= {int}
         ids = given if plain else [self._checked(one, what) for one in given]
         found = self._found_among(ids)

@@ -15,7 +15,7 @@ import distributed
 from dbfs import config
 from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
-from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, Formed, GraphRecord
+from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, Formation, GraphRecord
 from dbfs.base.units import format_bytes
 from dbfs.building.build import AUTO, IDS, BuildOptions, build, choose_layout, require_changeable, require_storage
 from dbfs.cluster.connect import connect, current_client, roster
@@ -46,7 +46,7 @@ _FEW_EDGES: Final = 1 << 11
 
 G = TypeVar("G", bound=Graph[BFSResult])
 
-Made: TypeAlias = Callable[[GraphRecord, Formed, distributed.Client], G]
+Made: TypeAlias = Callable[[GraphRecord, Formation, distributed.Client], G]
 """What makes a graph of its record, such as ``dbfs.Graph``."""
 
 

@@ -40,21 +40,9 @@ if TYPE_CHECKING:
 
 @part_of("BFSResult")
 class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
-    """The core's part of ``dbfs.BFSResult``: counts, labels and tables. Features add theirs in subclasses.
+    """The core's part of ``dbfs.BFSResult``, which lists the attributes: counts, labels and tables.
 
-    Attributes:
-        graph: the graph that was traversed.
-        sources: ids at distance 0.
-        source_vertices: their vertices.
-        run_id: id of the run that made the traversal.
-        engine: name of the engine that ran.
-        spec: options of the traversal, in vertices.
-        depth: the largest distance.
-        seconds: time from the start of the first level to the end of the last.
-        setup_seconds: time before that: clearing the state and (on CPUs) waiting for the slowest rank; None after a
-            run of the taskgraph engine, which does not measure it.
-        version: version of the graph that was traversed. The labels are of this version, whatever updates follow.
-        counters: counters of a strategy of the laboratory, by name (docs/laboratory.md); empty without a strategy.
+    Features add theirs in subclasses.
     """
 
     _inner = StaysHere._inner | {"label_location", "published_labels", "reader", "vertices_between"}

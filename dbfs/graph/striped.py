@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dbfs.base.calls import part_of
 from dbfs.base.integers import vertex_number
-from dbfs.base.records import Formed, GraphRecord
+from dbfs.base.records import Formation, GraphRecord
 from dbfs.cluster.awaiting import AsyncView
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, Ref
@@ -82,7 +82,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
 
     engines: ClassVar[Engines]
 
-    def __init__(self, record: GraphRecord, formed: Formed, client: distributed.Client) -> None:
+    def __init__(self, record: GraphRecord, formed: Formation, client: distributed.Client) -> None:
         super().__init__(record, formed)
         self.gang = Gang(client, record.addresses)
         self.lookup = IdLookup(self.gang, record)

@@ -138,19 +138,19 @@ def stream(sources: Iterable[int], traverse: Callable[[list[int]], list[R]]) -> 
     """
     remaining = iter(sources)
     size, most = 1, MOST_TRAVERSALS
-    batch: list[int] = []
+    waiting: list[int] = []
     while True:
-        batch += itertools.islice(remaining, max(0, size - len(batch)))
-        if not batch:
+        waiting += itertools.islice(remaining, max(0, size - len(waiting)))
+        if not waiting:
             return
         try:
-            results = traverse(batch[:size])
+            results = traverse(waiting[:size])
         except NoRoomForLabelsError:
             if size == 1:
                 raise
             size = most = size // 2
             continue
-        del batch[:size]
+        del waiting[:size]
         # No reference stays here: the labels are dropped with the caller's last reference to the result.
         results.reverse()
         while results:

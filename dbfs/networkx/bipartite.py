@@ -64,7 +64,7 @@ def sets(G: BackendGraph, top_nodes: Collection[Hashable] | None = None) -> tupl
 
 
 @dataclass(frozen=True)
-class _Coloured:
+class _Colours:
     """Colours by the parity of distances.
 
     Attributes:
@@ -78,21 +78,21 @@ class _Coloured:
     odd: NDArray[np.int64]
 
 
-def _coloured(graph: BackendGraph) -> _Coloured:
+def _coloured(graph: BackendGraph) -> _Colours:
     none = np.empty(0, np.int64)
     if not len(graph):
-        return _Coloured(none, none, none)
+        return _Colours(none, none, none)
     components = graph.loaded().components().labels
     # As in NetworkX, the first node of a component that has neighbours gets colour 1.
     sources = np.flatnonzero(graph.adjacency.degrees)
     _, first = np.unique(components[sources], return_index=True)
     if not first.size:
-        return _Coloured(np.zeros(len(graph), np.int64), components, none)
+        return _Colours(np.zeros(len(graph), np.int64), components, none)
     distances = searches.distances(graph, sources[first].tolist(), way=Way.BOTH).astype(np.int64)
     before, after = graph.adjacency.pairs()
     same = (distances[before] ^ distances[after]) & 1 == 0
     # Only nodes without edges are unreached. Their distance, -1, counts as odd, which is colour 0.
-    return _Coloured((distances + 1) & 1, components, np.unique(components[before[same]]))
+    return _Colours((distances + 1) & 1, components, np.unique(components[before[same]]))
 
 
 def _two_colours(graph: BackendGraph) -> NDArray[np.int64]:

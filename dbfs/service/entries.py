@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
+from dbfs.base.records import Formation, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
 from dbfs.base.units import format_seconds
 from dbfs.errors import (
     DbfsError,
@@ -69,7 +69,7 @@ class GraphEntry:
 
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
-        self.formed = Formed("", "")
+        self.formed = Formation("", "")
         self.must_recover = False
         self.lost: set[int] = set()
         self.retired: set[int] = set()

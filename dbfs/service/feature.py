@@ -15,11 +15,11 @@ from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
 from dbfs.service.log import Refusals
-from dbfs.service.messages import Led
+from dbfs.service.messages import RunReply
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs.service.worker_watch import WorkerWatch
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.requests import Work
 
 
@@ -88,7 +88,7 @@ class GraphChanges(SchedulerFeature, ABC):
     """The feature that changes graphs."""
 
     @abstractmethod
-    async def apply(self, run: RunEntry, work: Pickled[Work], batch_id: str) -> Led:
+    async def apply(self, run: RunEntry, work: PickledValue[Work], batch_id: str) -> RunReply:
         """Carry out an update whose turn has come; errors as for ``Enqueue``. What went wrong may be in the answer.
 
         Args:

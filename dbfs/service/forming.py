@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dbfs.base.records import Formed, GraphIds, GraphRecord
+from dbfs.base.records import Formation, GraphIds, GraphRecord
 from dbfs.cluster.gang import host_of
 from dbfs.errors import BackendUnavailableError, ExchangeUnavailableError
 from dbfs.service.worker_calls import WorkerCall, all_answers
@@ -37,7 +37,7 @@ A worker refuses messages of an attempt before the latest: they come late, from 
 """
 
 
-async def form(record: GraphRecord, call: WorkerCall) -> Formed:
+async def form(record: GraphRecord, call: WorkerCall) -> Formation:
     """Form the gang of a graph with the requested exchange; ``auto`` takes the fastest that all ranks have.
 
     On CPUs that is shared memory within each host, and streams between hosts. On GPUs it is GPU memory mapped by the
@@ -61,7 +61,7 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
             if lacking := _lacking(record, exchange, hosts, gpus):
                 raise ExchangeUnavailableError(lacking)
             await _join(record, exchange, hosts, call)
-            return Formed("cuda", exchange)
+            return Formation("cuda", exchange)
         except ExchangeUnavailableError as error:
             if wanted == exchange:
                 raise
@@ -70,7 +70,7 @@ async def form(record: GraphRecord, call: WorkerCall) -> Formed:
     return replace(await _form_through_hosts(record, hosts, call), slower=slower)
 
 
-async def attempt(addresses: Sequence[str], exchange: str, call: WorkerCall) -> Formed:
+async def attempt(addresses: Sequence[str], exchange: str, call: WorkerCall) -> Formation:
     """Form a gang without a graph, and have its ranks leave; arguments and errors as for ``TryGang``."""
     p, backend = len(addresses), await choose_backend(addresses, "auto", exchange, call)
     record = GraphRecord(
@@ -100,7 +100,7 @@ async def attempt(addresses: Sequence[str], exchange: str, call: WorkerCall) -> 
     gpus = await require_gpus(addresses, call) if backend == "cuda" else []
     for between_gpus in ("cuda_ipc", "nccl") if gpus else ():
         if exchange in ("auto", between_gpus) and not _lacking(record, between_gpus, hosts, gpus):
-            return Formed(backend, between_gpus)
+            return Formation(backend, between_gpus)
     formed = await _form_through_hosts(record, hosts, call)
     await _send_all(record, call, LeaveGang(record.graph_id, next(EPOCHS)))
     return replace(formed, backend=backend)
@@ -168,7 +168,7 @@ def _lacking(record: GraphRecord, exchange: str, hosts: Hosts, gpus: Sequence[st
     return ""
 
 
-async def _form_through_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> Formed:
+async def _form_through_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCall) -> Formation:
     """Have the ranks of each host share memory, and make streams between the hosts."""
     p, wanted = record.stripe.p, record.exchange
     if wanted == "shared_memory" and hosts.count > 1:
@@ -187,8 +187,8 @@ async def _form_through_hosts(record: GraphRecord, hosts: Hosts, call: WorkerCal
         hosts = Hosts.apart(p)
         await _join(record, "host", hosts, call)
     if hosts.count == 1 and wanted != "tcp":
-        return Formed(record.backend, "shared_memory")
-    return Formed(record.backend, "tcp" if hosts.count == p else "shared_memory+tcp", hosts=hosts.of_ranks)
+        return Formation(record.backend, "shared_memory")
+    return Formation(record.backend, "tcp" if hosts.count == p else "shared_memory+tcp", hosts=hosts.of_ranks)
 
 
 async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCall) -> None:

@@ -21,7 +21,7 @@ from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.messages import AwaitEnd, Enqueue, RunEnd, TellTurn
 from dbfs_workers.search.reports import RankReport
 from dbfs_workers.serving import rpc
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 
 # Seconds between two notes of the progress. A note takes a millisecond of the client and another of the scheduler.
 _NOTE_EVERY: Final = 0.1
@@ -124,4 +124,4 @@ def held_run(
     else:
         # The run was made. A scheduler that is late ends it by the deadline.
         with contextlib.suppress(LateError):
-            service.call(over(Pickled.of(run.reports)))
+            service.call(over(PickledValue.of(run.reports)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus
+from dbfs.base.records import Formation, GraphRecord, GraphStatus, RunProgress, RunStatus
 from dbfs.cluster.worker_states import ListNotReady as ListNotReady
 from dbfs.cluster.worker_states import ListWorkers as ListWorkers
 from dbfs.cluster.worker_states import SchedulerMessage as SchedulerMessage
@@ -17,7 +17,7 @@ from dbfs_workers.base.lines.line import Address
 from dbfs_workers.base.spec import TraversalPlace
 from dbfs_workers.base.text import GraphName, Identifier, ShownText
 from dbfs_workers.search.reports import RankReport
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.requests import Answer, Work
 
 Stage = tuple[int, int, int, int]
@@ -112,7 +112,7 @@ class ChooseBackend(SchedulerMessage[str]):
 
 
 @dataclass(frozen=True)
-class TryGang(SchedulerMessage[Formed]):
+class TryGang(SchedulerMessage[Formation]):
     """Form a gang without a graph, have its ranks leave again, and return how it was formed.
 
     The ranks of GPUs are not connected: they map the memory of a graph.
@@ -132,7 +132,7 @@ class TryGang(SchedulerMessage[Formed]):
 
 
 @dataclass(frozen=True)
-class AddGraph(SchedulerMessage[Formed]):
+class AddGraph(SchedulerMessage[Formation]):
     """Take over the data of a graph that was built, and form its gang; then unload the graph that had its name.
 
     Attributes:
@@ -152,7 +152,7 @@ class AddGraph(SchedulerMessage[Formed]):
 
 
 @dataclass(frozen=True)
-class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formed]]):
+class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formation]]):
     """Return a graph by its name, and how its gang was formed.
 
     Attributes:
@@ -275,7 +275,7 @@ class TurnGrant:
 
 
 @dataclass(frozen=True)
-class Led:
+class RunReply:
     """The end of a run, or the turn to make it.
 
     Attributes:
@@ -290,7 +290,7 @@ class Led:
 
 
 @dataclass(frozen=True)
-class Enqueue(SchedulerMessage[Led]):
+class Enqueue(SchedulerMessage[RunReply]):
     """Queue a run or an update, and wait until it is over.
 
     Instead of its end, the client may get the turn, and then sends the run to rank 0. The client of a run of tasks gets
@@ -326,7 +326,7 @@ class Enqueue(SchedulerMessage[Led]):
     graph_id: str
     client: Identifier
     run_id: Identifier
-    work: Pickled[Work] | None
+    work: PickledValue[Work] | None
     traversals: int
     deadline: float
     holds: bool
@@ -351,7 +351,7 @@ class AwaitEnd(SchedulerMessage[None]):
     client: Identifier
 
 
-RunEnd = Pickled[list[list[RankReport]]] | DbfsError
+RunEnd = PickledValue[list[list[RankReport]]] | DbfsError
 """The end of a run of tasks: by rank, a report of each traversal; or why the run ended early."""
 
 

@@ -23,7 +23,7 @@ from dbfs.service.messages import ChangeReport, Enqueue, TurnGrant
 from dbfs_workers.base.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.search.reports import RankReport
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.changes import Change
 from dbfs_workers.serving.turns.requests import Answer, Request, Run, Work
 
@@ -34,7 +34,7 @@ Reports = list[list[RankReport]]
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedTraversals:
     """Consecutive traversals of a run, as they finished.
 
     Attributes:
@@ -48,7 +48,7 @@ class Finished:
     rank_seconds: float
 
     @classmethod
-    def of(cls, answer: Answer) -> "Finished":
+    def of(cls, answer: Answer) -> "FinishedTraversals":
         """Return the traversals of an answer; errors as of ``values_of``."""
         return cls(values_of(answer.ranks), answer.seconds, answer.rank_seconds)
 
@@ -88,7 +88,9 @@ class RunSender:
         sender = _senders.get(client)
         return sender if sender is not None else _senders.setdefault(client, cls(ServiceClient.of(client)))
 
-    def send(self, graph_id: str, specs: RunSpec, deadline: Deadline, progress: Progress | None) -> Iterator[Finished]:
+    def send(
+        self, graph_id: str, specs: RunSpec, deadline: Deadline, progress: Progress | None
+    ) -> Iterator[FinishedTraversals]:
         """Send a run; yield its traversals as they finish.
 
         Args:
@@ -107,13 +109,13 @@ class RunSender:
             try:
                 if turn is None:
                     count, holds = len(run.specs), not broken
-                    work: Pickled[Work] = Pickled.of(run)
+                    work: PickledValue[Work] = PickledValue.of(run)
                     message = Enqueue(graph_id, service.client.id, run_id, work, count, deadline.remaining, holds)
                     with service.cancelling(run_id):
                         led = service.call_run(message, run_id, progress)
                     if led.answer is not None:
                         taken, done = True, done + count
-                        yield Finished.of(led.answer)
+                        yield FinishedTraversals.of(led.answer)
                     if led.grant is None:
                         continue
                     try:
@@ -135,7 +137,7 @@ class RunSender:
                     turn.line.awake_seconds = GPU_AWAKE_SECONDS
                 with closing(self._answers(turn, graph_id, request, deadline, progress)) as answers:
                     for answer in answers:
-                        finished = Finished.of(answer)
+                        finished = FinishedTraversals.of(answer)
                         taken, done = True, done + len(finished.reports[0])
                         yield finished
                 broken = broken or turn.broken
@@ -176,7 +178,7 @@ class RunSender:
             graph_id=graph_id,
             client=service.client.id,
             run_id=run_id,
-            work=Pickled.of(change),
+            work=PickledValue.of(change),
             traversals=0,
             deadline=deadline.remaining,
             holds=False,
@@ -283,7 +285,7 @@ class _HeldTurn:
 
 def _report_of(answer: Answer) -> ChangeReport:
     """Return the report of an update; errors as of ``values_of``."""
-    report: Pickled[ChangeReport] = values_of(answer.ranks)[0]
+    report: PickledValue[ChangeReport] = values_of(answer.ranks)[0]
     return report.value()
 
 

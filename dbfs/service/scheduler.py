@@ -17,7 +17,7 @@ import distributed
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dbfs import config
-from dbfs.base.records import Formed, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
+from dbfs.base.records import Formation, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus, waits_for
 from dbfs.cluster.gang import tidy
 from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
@@ -45,7 +45,6 @@ from dbfs.service.messages import (
     FreeAll,
     GetGraph,
     GetProgress,
-    Led,
     ListGraphs,
     ListNotReady,
     ListRuns,
@@ -53,6 +52,7 @@ from dbfs.service.messages import (
     OpenGraph,
     PublishLabels,
     Reserve,
+    RunReply,
     Stage,
     TryGang,
     UnloadGraph,
@@ -81,14 +81,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         on_workers: makes the half of each worker, given the share of its memory for labels.
 
     Attributes:
-        graphs: graphs by graph id, in the order of loading.
+        records: what features read: see ``Records``, whose fields are attributes here too.
         reserved: reservations for graphs that are being built, by graph id.
-        runs: runs that wait or are under way, in the order of arrival.
-        history: runs that are over.
-        refusals: runs for which the queue had no place.
-        notes: what clients told.
-        watch: the states of the workers.
-        records: all of these, for features.
     """
 
     name = NAME
@@ -143,13 +137,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return await forming.choose_backend(message.addresses, message.backend, message.exchange, call)
 
     @TryGang.handler
-    async def try_gang(self, message: TryGang) -> Formed:
+    async def try_gang(self, message: TryGang) -> Formation:
         """See ``TryGang``."""
         call = self._workers.until(time.monotonic() + message.deadline)
         return await forming.attempt(message.addresses, message.exchange, call)
 
     @AddGraph.handler
-    async def add_graph(self, message: AddGraph) -> Formed:
+    async def add_graph(self, message: AddGraph) -> Formation:
         """See ``AddGraph``."""
         # The client tells if this fails.
         graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
@@ -160,7 +154,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return graph.formed
 
     @OpenGraph.handler
-    async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formed]:
+    async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formation]:
         """See ``OpenGraph``."""
         graph = self._table.named(message.name)
         return graph.record, graph.formed
@@ -224,13 +218,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return _stages(self.scheduler, message.token), binned
 
     @Enqueue.handler
-    async def enqueue(self, message: Enqueue) -> Led:
+    async def enqueue(self, message: Enqueue) -> RunReply:
         """See ``Enqueue``."""
         work, batch_id = message.work, message.batch_id or ""
         if work is None:
             begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             self._spawn(self._hold_workers(message, begun))
-            return Led(None, None, await begun)
+            return RunReply(None, None, await begun)
         changes = self._changes if message.update else None
         if changes is not None and self._task_runs.holds(message.run_id):
             async with self._task_runs.applying(message.run_id, message.client) as run:

@@ -22,12 +22,12 @@ from dbfs.errors import (
 from dbfs.service import forming
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.history import History
-from dbfs.service.messages import Led, TurnGrant
+from dbfs.service.messages import RunReply, TurnGrant
 from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
 from dbfs_workers.base.lines.line import new_token
 from dbfs_workers.search.exchange.protocol import Cause
-from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
-from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, TurnEnd
+from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
+from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, TurnEnd
 from dbfs_workers.serving.turns.notes import NoteRuns
 from dbfs_workers.serving.turns.requests import Work
 
@@ -89,7 +89,7 @@ class Turns:
         self._serials = itertools.count(1)
         self._held: dict[str, Turn] = {}
 
-    async def lead(self, run: RunEntry, work: Pickled[Work], *, holds: bool) -> Led:
+    async def lead(self, run: RunEntry, work: PickledValue[Work], *, holds: bool) -> RunReply:
         """Have rank 0 lead a run whose turn has come, or grant the turn to its client.
 
         Args:
@@ -131,13 +131,13 @@ class Turns:
             if answer is None:
                 run.require_going_on()
                 raise StaleRunError(f"run {run.run_id}: its turn was over before it began")
-            return Led(answer, None)
+            return RunReply(answer, None)
         if answer is None:
             # Listed on: the client sends this run to rank 0 next.
             listed = RunEntry.of_note(graph, run.client, run.run_id, run.traversals, run.queued)
             listed.number = run.number
             self._show(turn, listed)
-        return Led(answer, TurnGrant(turn.serial, begun.address, token), run.waited())
+        return RunReply(answer, TurnGrant(turn.serial, begun.address, token), run.waited())
 
     def revoke(self, run: RunEntry) -> bool:
         """Begin to end the turns that hold any of a run's workers; return whether there are any.
@@ -212,7 +212,7 @@ class Turns:
                 raise LateError(f"run {run.run_id}: {late}: {error}") from error
             graph.must_recover = False
 
-    async def _begin(self, turn: Turn, run: RunEntry, work: Pickled[Work], token: bytes) -> Begun:
+    async def _begin(self, turn: Turn, run: RunEntry, work: PickledValue[Work], token: bytes) -> BegunTurn:
         """Begin a turn on rank 0, which makes the work unless the client is to send it. Errors as for ``lead``."""
         graph, record = run.graph, run.graph.record
         graph.lines = graph.lines or turn.serial
@@ -236,7 +236,7 @@ class Turns:
         except UnreachableError as error:
             raise UnreachableError(f"run {run.run_id}: lost rank 0; {error}") from error
 
-    async def _unless_over(self, turn: Turn, run: RunEntry, beginning: Awaitable[Begun]) -> Begun:
+    async def _unless_over(self, turn: Turn, run: RunEntry, beginning: Awaitable[BegunTurn]) -> BegunTurn:
         """Wait for rank 0's answer, unless the turn is over before, or the deadline passes. Errors as for ``lead``.
 
         Rank 0 notices the deadline itself. ``LATE_SECONDS`` is for a rank that is stopped or out of reach.

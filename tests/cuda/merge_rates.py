@@ -120,7 +120,7 @@ def main() -> None:
         for number in range(chosen.times + 1):
             src, dst = graph.batch(kind, number)
             taken, (keys, _) = graph.seconds(
-                lambda src=src, dst=dst: living.batch_keys(graph.partition, src, dst, symmetrise=True)
+                lambda src=src, dst=dst: living.update_keys(graph.partition, src, dst, symmetrise=True)
             )
             added, more = graph.change(graph.partition, "insert-edges", keys)
             deleted, fewer = graph.change(more, "delete-edges", keys)

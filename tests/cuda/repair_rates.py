@@ -81,7 +81,7 @@ class Graph:
         """Make the next version, and return the seconds that this took."""
         self.cupy.cuda.Device().synchronize()
         start = time.perf_counter()
-        keys, _ = living.batch_keys(self.partition, src, dst, symmetrise=True)
+        keys, _ = living.update_keys(self.partition, src, dst, symmetrise=True)
         made = living.updated(self.partition, UpdateSpec(kind, False), keys, None)
         facts = on_device(made.partition)
         self.partition = made.partition

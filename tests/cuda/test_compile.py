@@ -88,7 +88,7 @@ SMALL_KERNELS = {
     lab_source("matrix_vector"): {"dbfs_lab_matrix_vector"},
     lab_source("hierarchical"): {"dbfs_lab_in_block", "dbfs_lab_in_grid", "dbfs_lab_in_launch"},
     lab_source("pages"): {
-        f"dbfs_lab_{name}" for name in ("fill_pages", "read_pages", "plan_batch", "insert", "delete")
+        f"dbfs_lab_{name}" for name in ("fill_pages", "read_pages", "plan_update", "insert", "delete")
     },
     lab_source("phases"): {
         "dbfs_lab_gather_alone",

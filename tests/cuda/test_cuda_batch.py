@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches import on_gpu as batch_cuda
 from dbfs_workers.features.batches import operators as batch_operators
-from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
+from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
 from dbfs_workers.features.batches.on_gpu import CudaBatch
 from dbfs_workers.features.batches.operators import BatchOperators
 from dbfs_workers.features.batches.storage import BatchScratch
@@ -88,17 +88,17 @@ def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
     """Return what makes the levels of batches on a backend. The CPU traverses from one source."""
 
     def levels(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:
-        def alone(specs: RunSpec) -> Iterator[Alone]:
+        def alone(specs: RunSpec) -> Iterator[LoneTraversal]:
             for spec in specs:
                 made = loop.LevelLoop(levels_of(Scratch(part, np), end)(), spec, counted=False)
                 made.run()
                 labels = backend.to_device(made.labels.distances)
-                yield Alone(labels, made.state.level, made.state.reached, made.state.edges)
+                yield LoneTraversal(labels, made.state.level, made.state.reached, made.state.edges)
 
         xp, memory = backend.xp, MappedMemory()
         exchange = end if mapped else StagedExchange(end, part.stripe, backend)
 
-        def place(part: Partition) -> Placed:
+        def place(part: Partition) -> Placement:
             operators, zeros = operators_of(backend), memory.zeros if mapped and part.stripe.p > 1 else xp.zeros
             scratch = BatchScratch(part, xp, zeros, in_edges=part.parents is not None, together=True)
             words: BatchWords = OwnWords(scratch)
@@ -106,7 +106,7 @@ def levels_on(backend: Backend, *, mapped: bool = False) -> Levels:
                 words = PackedWords(scratch, operators, exchange)
                 if mapped:
                     words = MappedWords(scratch, operators, exchange, memory)
-            return Placed(scratch, operators, words)
+            return Placement(scratch, operators, words)
 
         return BatchLevels(place(part.on(xp)), place, exchange, free, alone, together=True)
 

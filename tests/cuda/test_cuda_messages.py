@@ -84,10 +84,29 @@ class EmulatedMessages(NumpyMessages):
             frontier, discovered = (scratch.queues[queue] for queue in queues(scratch, ahead))
             self._is_expanded = 1
             self._run(
-                *("small_level", 1, partition.row_offsets, frontier, size, partition.columns, stripe.n_local),
-                *(self._rank, stripe.p, scratch.visited, bin_rows, bin_parents, ctypes.c_int32(distance)),
-                *(labels.distances, labels.predecessors, discovered, self._sums, self._sent_before, *tag),
-                *(INLINE, self.outgoing, self._progress, ahead),
+                "small_level",
+                1,
+                partition.row_offsets,
+                frontier,
+                size,
+                partition.columns,
+                stripe.n_local,
+                self._rank,
+                stripe.p,
+                scratch.visited,
+                bin_rows,
+                bin_parents,
+                ctypes.c_int32(distance),
+                labels.distances,
+                labels.predecessors,
+                discovered,
+                self._sums,
+                self._sent_before,
+                *tag,
+                INLINE,
+                self.outgoing,
+                self._progress,
+                ahead,
             )
             # The CPU's backend goes on from here in larger levels.
             self._ends[:] = self._sums[1:, 0]
@@ -111,9 +130,25 @@ class EmulatedMessages(NumpyMessages):
             discovered = scratch.queues[queues(scratch, ahead)[1]]
             result = self.results[ahead]
             self._run(
-                *("contract_messages", 1, self.incoming, self._sums, self._sent_before, self._rank, self._stripe.p),
-                *(self._is_expanded, *tag, INLINE, scratch.own_visited, ctypes.c_int32(distance), labels.distances),
-                *(labels.predecessors, discovered, result, self._progress, ahead, most),
+                "contract_messages",
+                1,
+                self.incoming,
+                self._sums,
+                self._sent_before,
+                self._rank,
+                self._stripe.p,
+                self._is_expanded,
+                *tag,
+                INLINE,
+                scratch.own_visited,
+                ctypes.c_int32(distance),
+                labels.distances,
+                labels.predecessors,
+                discovered,
+                result,
+                self._progress,
+                ahead,
+                most,
             )
             if result[STATE] != HALTED:
                 self._queued = int(result[QUEUED])
@@ -135,9 +170,20 @@ class EmulatedMessages(NumpyMessages):
         parents, words = scratch.partition.parents, scratch.own_visited.size
         assert parents is not None
         self._run(
-            *("bottom_up", 2, parents.row_offsets, parents.columns, scratch.partition.row_offsets, words),
-            *(scratch.frontier_bits, scratch.own_visited, found_bits, ctypes.c_int32(distance), labels.distances),
-            *(labels.predecessors, scratch.next_queue, self._search_sums),
+            "bottom_up",
+            2,
+            parents.row_offsets,
+            parents.columns,
+            scratch.partition.row_offsets,
+            words,
+            scratch.frontier_bits,
+            scratch.own_visited,
+            found_bits,
+            ctypes.c_int32(distance),
+            labels.distances,
+            labels.predecessors,
+            scratch.next_queue,
+            self._search_sums,
         )
         self._run_pack_found(tag)
 

@@ -16,7 +16,7 @@ from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.building.partitions import bin_edges
 from dbfs_workers.features.living import versions as on_pages
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import Updated
+from dbfs_workers.features.living.versions import NextVersion
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Partition, on_host
 from dbfs_workers.search.partition.stripe import Stripe
@@ -43,7 +43,9 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         emulated.install(monkeypatch)
 
 
-def both(part: Partition, kind: str, ends: Ends, way: str, hub_first: bool, **options: Any) -> tuple[Updated, Updated]:
+def both(
+    part: Partition, kind: str, ends: Ends, way: str, hub_first: bool, **options: Any
+) -> tuple[NextVersion, NextVersion]:
     """Update a partition (on pages, or a CSR) by a batch, on the CPU and on the GPU."""
     import cupy
 
@@ -65,15 +67,15 @@ def both(part: Partition, kind: str, ends: Ends, way: str, hub_first: bool, **op
         spec = replace(spec, edges=(np.append(src, dst[back]), np.append(dst, src[back])))
     elif way == "whole":
         small = [side.astype(np.uint32) for side in ends]
-        given[0] = list(on_pages.batch_keys(part, *small, symmetrise=not directed, free_bytes=lambda: PLENTY))
-        given[1] = list(living.batch_keys(on_device, *small, symmetrise=not directed))
+        given[0] = list(on_pages.update_keys(part, *small, symmetrise=not directed, free_bytes=lambda: PLENTY))
+        given[1] = list(living.update_keys(on_device, *small, symmetrise=not directed))
     return (
         on_pages.updated(on_cpu, spec, *given[0], lambda: PLENTY),
         living.updated(on_device, spec, *given[1]),
     )
 
 
-def assert_same(made: Updated, wanted: Updated) -> None:
+def assert_same(made: NextVersion, wanted: NextVersion) -> None:
     one, other = made.partition, wanted.partition
     for name in ("stripe", "rank", "self_loops", "duplicates", "input_edges", "directed", "version", "m_local"):
         assert getattr(one, name) == getattr(other, name), name

@@ -87,7 +87,7 @@ class Living:
         parents = on_host(self.labels.predecessors)[: self.n]
         return [(int(u), v) for v, u in enumerate(parents) if u not in (v, NO_VERTEX)]
 
-    def repair(self, seconds: float = 1e6) -> repair.Repaired | None:
+    def repair(self, seconds: float = 1e6) -> repair.RepairOutcome | None:
         """Repair the labels to the edges as they are now, and check them. ``seconds`` are those of a new traversal."""
         graph = self._graph()
         changes = tuple(

@@ -18,7 +18,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import CORPUS, TODLING, CorpusGraph, corpus, parse
 from dbfs.edges.generate.geometric import Geometric
 from dbfs.edges.generate.lattice import LatticePiece
-from dbfs.edges.generate.ranges import Generated
+from dbfs.edges.generate.ranges import GeneratedEdges
 from dbfs.errors import InvalidOptionError
 
 BY_NAME = {graph.name: graph for graph in CORPUS}
@@ -138,7 +138,7 @@ def test_depth_scaled_down(graph: CorpusGraph) -> None:
 
 
 def lattice_of(edges: EdgeList) -> LatticePiece | None:
-    return edges.whole if isinstance(edges, Generated) and isinstance(edges.whole, LatticePiece) else None
+    return edges.whole if isinstance(edges, GeneratedEdges) and isinstance(edges.whole, LatticePiece) else None
 
 
 def lattice_depth(lattice: LatticePiece) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dbfs.edges.generate import rmat
-from dbfs.edges.generate.ranges import Generated
+from dbfs.edges.generate.ranges import GeneratedEdges
 from dbfs.edges.generate.rmat import RmatPiece, draw_pairs
 from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
 
@@ -19,7 +19,7 @@ SHARES = [(0.57, 0.19, 0.19), (0.45, 0.15, 0.15), (0.25, 0.25, 0.25), (0.1, 0.2,
 def test_quadrants_have_their_probabilities(shares: tuple[float, float, float]) -> None:
     """Each level's quadrants have their probabilities, and no level depends on another."""
     edges = rmat(9, 1, *shares)
-    assert isinstance(edges, Generated)
+    assert isinstance(edges, GeneratedEdges)
     assert isinstance(edges.whole, RmatPiece)
     count = 100_000
     sources, targets = draw_pairs(np, np.arange(count), 9, edges.whole.limits, 3)

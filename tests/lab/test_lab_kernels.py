@@ -392,7 +392,10 @@ def test_hybrid_takes_two_launches_where_the_queue_has_more_entries_than_threads
     device = RecordingGpu()
     device.resident_threads = resident
     enact.traverse(
-        *(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint32), 0, parse("hybrid:grid=c2050")),
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.uint32),
+        0,
+        parse("hybrid:grid=c2050"),
         lambda *_: None,
         predecessors=False,
         device=device,

@@ -31,7 +31,7 @@ from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.features.living import versions
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import Updated
+from dbfs_workers.features.living.versions import NextVersion
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.members import on_gpu
 from dbfs_workers.search.members.on_gpu import CudaMember
@@ -78,7 +78,7 @@ def loaded(random: np.random.Generator, *, directed: bool) -> Partition:
     return build_partition(stripe, 0, BinStore.of(stripe, bins), input_edges=400, directed=directed)
 
 
-def changed(partition: Partition, spec: UpdateSpec) -> Updated:
+def changed(partition: Partition, spec: UpdateSpec) -> NextVersion:
     """Return the version after an update that is committed."""
     following = linked.updated(partition, spec, None, WHERE)
     facts: Any = following.facts
@@ -87,7 +87,7 @@ def changed(partition: Partition, spec: UpdateSpec) -> Updated:
     return following
 
 
-def require_equal(linked_one: Updated, other: Updated) -> None:
+def require_equal(linked_one: NextVersion, other: NextVersion) -> None:
     """Compare a version with the same one on a CPU rank."""
     ours, theirs = linked_one.partition, other.partition
     assert linked_one.changes == other.changes

@@ -139,10 +139,14 @@ def test_every_version_is_right_on_pages_after_updates(policy: str) -> None:
     hub = keys_of([5, *[0] * ROWS], [0, *range(ROWS)])
     pages.insert(hub)
     there = np.union1d(there, hub)
-    matrix = oracle.adjacency(ROWS, *(there >> np.uint64(32), there & np.uint64(2**32 - 1)), directed=True)
+    matrix = oracle.adjacency(ROWS, there >> np.uint64(32), there & np.uint64(2**32 - 1), directed=True)
     expected = oracle.distances(matrix, [5])
     run = enact.traverse(
-        *(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint32), 5, parse(policy), lambda *_: None),
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.uint32),
+        5,
+        parse(policy),
+        lambda *_: None,
         predecessors=True,
         device=EmulatedGpu(3),
         tuning=TUNING,

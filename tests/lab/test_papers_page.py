@@ -41,7 +41,7 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     strategies = [naive, f"{naive}:storage=pages", queue, f"{queue},storage=pages", "resident", "sequential"]
     rates = [
         LabRate(
-            *(f"corpus:{graph}", 7, 9, strategy, "cuda"), depth=3.0, mteps=1000.0 * (1 + at), milliseconds=1.0 + at / 10
+            f"corpus:{graph}", 7, 9, strategy, "cuda", depth=3.0, mteps=1000.0 * (1 + at), milliseconds=1.0 + at / 10
         )
         for graph in papers_page.GRAPHS
         for at, strategy in enumerate(strategies)
@@ -50,7 +50,7 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         saved(tmp_path / f"{name}.json", "lab", rates, machine="a GPU")
     classes = "degree-classes:classes=3"
     tuned = [
-        LabRate(*("corpus:cage15", 7, 9, strategy, "cuda"), mteps=mteps, milliseconds=2.5, allocation=0.5, copy=7.25)
+        LabRate("corpus:cage15", 7, 9, strategy, "cuda", mteps=mteps, milliseconds=2.5, allocation=0.5, copy=7.25)
         for strategy, mteps in (
             (classes, 100.0),
             (f"{classes},items=4", 110.0),
@@ -59,7 +59,7 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]
     saved(tmp_path / "todling_tuning.json", "lab", tuned, machine="a GPU")
     on_ranks = [
-        LabRate(*("corpus:rmat.2Mv.128Me", 7, 9, "row-scan", "cuda"), mteps=1000.0 * ranks**0.5, ranks=ranks)
+        LabRate("corpus:rmat.2Mv.128Me", 7, 9, "row-scan", "cuda", mteps=1000.0 * ranks**0.5, ranks=ranks)
         for ranks in (1, 4)
     ]
     saved(tmp_path / "krajecki_grid_gpus.json", "lab", on_ranks, machine="GPUs")
@@ -70,8 +70,25 @@ def test_results_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     updates = [PageRates("corpus:cage15", 9, 100, 150, 0.1, 1 << 20, 123.4, 567.8)]
     saved(tmp_path / "todling_updates.json", "lab-updates", updates)
     point = Rates(
-        *("Kronecker", "weak", "kronecker:scale=17", 8, 9, 1.0, 4, "auto", 3.0, 9000.0, 5000.0, 1.0, 1.0, 1.0),
-        *(None, None, 1.0, "cpu", "shared_memory"),
+        "Kronecker",
+        "weak",
+        "kronecker:scale=17",
+        8,
+        9,
+        1.0,
+        4,
+        "auto",
+        3.0,
+        9000.0,
+        5000.0,
+        1.0,
+        1.0,
+        1.0,
+        None,
+        None,
+        1.0,
+        "cpu",
+        "shared_memory",
     )
     in_grid = replace(point, direction="row-scan", exchange="nccl", grid="2x2")
     saved(

@@ -92,8 +92,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/features/living/kernels/pages.py",
-        "            counted = batch.directed or own <= column\n",
-        "            counted = batch.directed or own < column\n",
+        "            counted = update.directed or own <= column\n",
+        "            counted = update.directed or own < column\n",
         ("tests/workers/test_living.py::test_a_self_loop_is_one_edge",),
     ),
     Fault(

@@ -86,7 +86,7 @@ OUTPUTS = [".mtx", ".graph", ".gr", ".txt", ".csv", ".npz", ".parquet"]
 
 
 def check_conversion(form: Form, drawn: Drawn, suffix: str) -> None:
-    """A conversion has the graph, and ``Written`` tells what it lacks."""
+    """A conversion has the graph, and ``WriteReport`` tells what it lacks."""
     folder = Path(tempfile.mkdtemp())
     try:
         edges = from_file(write(form, drawn, folder, "file"), **form.load_options(drawn))

@@ -12,7 +12,7 @@ import dbfs
 from dbfs import from_file
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import InvalidOptionError, TruncatedFileError
-from dbfs.features.saved.edges import Mapped
+from dbfs.features.saved.edges import MappedFiles
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import blocks
 from dbfs_workers.features.saved.blocks import Content
@@ -169,5 +169,5 @@ def test_the_estimate_counts_a_copy_of_the_order(client: distributed.Client, tmp
     with dbfs.load(dbfs.from_arrays(SRC, DST, n=N), client=client, ranks=2, order="degree") as graph:
         graph.save(tmp_path / "graph")
     assert dbfs.estimate(tmp_path / "graph", 3).build["reading"] == 4 * N
-    mapped = Mapped(None).take_edges(from_file(tmp_path / "graph"), shared=False)
+    mapped = MappedFiles(None).take_edges(from_file(tmp_path / "graph"), shared=False)
     assert "reading" not in dbfs.estimate(mapped, 3).build

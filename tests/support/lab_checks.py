@@ -154,7 +154,10 @@ def failures(
                 if policy.storage == "pages":
                     pages = _changed_pages(case, device or Gpu(sizes.threads, policy_constants(policy)))
                 run = enact.traverse(
-                    *(*lists, source, policy, lambda level, frontier: None),
+                    *lists,
+                    source,
+                    policy,
+                    lambda level, frontier: None,
                     predecessors=True,
                     in_edges=in_edges,
                     device=device,

@@ -21,7 +21,7 @@ from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankReport
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.calls import GangCalls
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.notes import EnterUpdate, NoteRuns
@@ -68,7 +68,7 @@ class Calls(GangCalls):
         self.lost: list[tuple[int, int | None]] = []
         self.notes: list[NoteRuns] = []
         self.entered: list[EnterUpdate] = []
-        self.answer: Pickled[Any] | Exception | None = Pickled.of("report")
+        self.answer: PickledValue[Any] | Exception | None = PickledValue.of("report")
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         if cause is Cause.LOST:
@@ -82,9 +82,9 @@ class Calls(GangCalls):
         noted.set_result(None)
         return noted
 
-    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
+    def enter(self, update: EnterUpdate) -> Future[PickledValue[Any]]:
         self.entered.append(update)
-        entering: Future[Pickled[Any]] = Future()
+        entering: Future[PickledValue[Any]] = Future()
         if isinstance(self.answer, Exception):
             entering.set_exception(self.answer)
         elif self.answer is not None:

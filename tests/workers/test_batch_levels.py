@@ -16,7 +16,7 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.levels import BatchLevels
 from dbfs_workers.features.batches.on_cpu import CpuBatch
-from dbfs_workers.features.batches.operators import Chosen, Settled
+from dbfs_workers.features.batches.operators import ChosenRows, SettledRows
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.search.cpu import row_threads
@@ -60,7 +60,7 @@ def test_a_rank_has_its_share_of_the_sources_and_all_rows(monkeypatch: pytest.Mo
     widths: list[tuple[int, int]] = []
     settle = CpuBatch.settle
 
-    def settled(self: CpuBatch, scratch: BatchScratch) -> Settled:
+    def settled(self: CpuBatch, scratch: BatchScratch) -> SettledRows:
         widths.append((scratch.width, scratch.partition.stripe.n_local))
         return settle(self, scratch)
 
@@ -92,7 +92,9 @@ def test_a_run_that_stops_before_a_group_leaves_nothing_of_it(copied: bool) -> N
                 for group in groups
             ]
             made += loop.traverse(
-                *(lambda: levels, specs, ends[rank]),
+                lambda: levels,
+                specs,
+                ends[rank],
                 watch=loop.Watch(number),
                 deadline=time.monotonic() + PATIENCE,
                 stops=lambda: True,
@@ -177,7 +179,7 @@ def test_sources_with_small_frontiers_go_top_down_while_others_go_bottom_up(
     rows: list[int] = []
     push = CpuBatch.push
 
-    def pushed(self: CpuBatch, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+    def pushed(self: CpuBatch, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         rows.extend([] if chosen is None else [int(np.bitwise_count(chosen.rows).sum())])
         return push(self, scratch, chosen)
 

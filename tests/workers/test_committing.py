@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbfs_workers.features.living.part import LoopLiving
-from dbfs_workers.features.living.worker import Updates, _Prepared
+from dbfs_workers.features.living.worker import Updates, _PreparedVersion
 from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.serving.feature import WorkerView
@@ -38,7 +38,7 @@ def test_a_store_of_one_thread_is_written_by_the_event_loop(of_one_thread: bool)
         view = WorkerView(worker, lambda _: member, None)  # type: ignore[arg-type]
         member.take_parts([LoopLiving(member)])
         updates, version = Updates(view), SimpleNamespace(m_local=3)
-        updates._prepared["graph"] = _Prepared("run", version, None, None)  # type: ignore[arg-type]
+        updates._prepared["graph"] = _PreparedVersion("run", version, None, None)  # type: ignore[arg-type]
         await asyncio.to_thread(updates.finish, member, "graph", "run", GraphTotals(3, 2, 1))
         assert data["partition"] is version
         assert member.latest is version

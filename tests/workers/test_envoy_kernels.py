@@ -41,8 +41,18 @@ def test_only_the_frame_of_this_crossing_is_taken(
     links[kernels.DESCRIPTOR], links[kernels.FIRST], links[kernels.LAST] = ours.fileno(), 1, 2
     unused = np.zeros(8, np.int64)
     end = End(
-        *(segment.bodies, segment.body_words, 8, segment.words, segment.stride, unused, unused, 0),
-        *(unused, unused, unused, 1),
+        segment.bodies,
+        segment.body_words,
+        8,
+        segment.words,
+        segment.stride,
+        unused,
+        unused,
+        0,
+        unused,
+        unused,
+        unused,
+        1,
     )
     arrivals = kernels.Frames(links, np.array([0, 1]), np.zeros(2 * 64, np.int64), np.zeros(1, np.int64))
     status = kernels.receive_frame(end, arrivals, RUN << 32 | CROSSING, 0, 0)

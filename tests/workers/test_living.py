@@ -14,7 +14,7 @@ from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.building.partitions import bin_edges
 from dbfs_workers.features.living import pages
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import LivingPartition, Updated, batch_keys, incident_edges, updated
+from dbfs_workers.features.living.versions import LivingPartition, NextVersion, incident_edges, update_keys, updated
 from dbfs_workers.search.partition.partition import Partition, Rows, describe
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
@@ -25,7 +25,7 @@ Edge = tuple[int, int]
 
 def change(
     parts: list[Partition], kind: str, edges: list[Edge], *, hub_first: bool = False, free: int = PLENTY, **options: Any
-) -> list[Updated]:
+) -> list[NextVersion]:
     """Update the partitions of all ranks by one batch."""
     stripe, directed = parts[0].stripe, parts[0].directed
     src, dst = np.array(edges, np.int64).reshape(-1, 2).T
@@ -95,7 +95,7 @@ def test_random_updates_against_a_set(
 
     expected = both(built)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "_SMALL_BATCH", 0 if in_buckets else 1 << 15)
+        patch.setattr(pages, "_SMALL_UPDATE", 0 if in_buckets else 1 << 15)
         patch.setattr(pages, "_REWRITTEN", rewritten)
         for number, (delete, batch) in enumerate(batches, 1):
             before = expected
@@ -211,13 +211,13 @@ def test_keys_of_a_whole_batch_are_those_of_its_bins(p: int, directed: bool) -> 
     into = bin_edges(*ends[::-1], stripe, symmetrise=False, name="batch")
     for part in parts:
         order = pages.Order(stripe, part.rank, hub_first=False)
-        keys, in_keys = batch_keys(part, src, dst, symmetrise=not directed, free_bytes=lambda: PLENTY)
+        keys, in_keys = update_keys(part, src, dst, symmetrise=not directed, free_bytes=lambda: PLENTY)
         assert (keys == order.keys(BinStore.of(stripe, [out[part.rank]]))).all()
         assert (in_keys is None) != directed
         if in_keys is not None:
             assert (in_keys == order.keys(BinStore.of(stripe, [into[part.rank]]))).all()
     with pytest.raises(GraphTooLargeError, match="a batch of 3,000 edges needs up to .* bytes, 99 bytes are free"):
-        batch_keys(parts[0], src, dst, symmetrise=not directed, free_bytes=lambda: 99)
+        update_keys(parts[0], src, dst, symmetrise=not directed, free_bytes=lambda: 99)
 
 
 def test_the_longest_row_may_become_shorter() -> None:

@@ -124,13 +124,13 @@ def test_codes_of_parts_of_text_are_those_of_all_at_once(form: Any, data: st.Dat
 
 
 class InBatches(Held):
-    """A piece that is read in batches, with lone ids."""
+    """A piece that is read in portions, with lone ids."""
 
     def __init__(self, src: Any, dst: Any, lone: Any, size: int) -> None:
         super().__init__(src, dst)
         self.lone, self.size = lone, size
 
-    def batches(self) -> Iterator[Any]:
+    def portions(self) -> Iterator[Any]:
         for at in range(0, max(len(self.ends[0]), 1), self.size):
             yield tuple(end[at : at + self.size] for end in self.ends)
 
@@ -138,7 +138,7 @@ class InBatches(Held):
         return self.lone
 
 
-def test_a_piece_in_batches_is_numbered_like_one_in_one() -> None:
+def test_a_piece_in_portions_is_numbered_like_one_in_one() -> None:
     src, dst = np.random.default_rng(3).integers(0, 2**40, (2, 5000))
     lone = np.array([7, 2**41, src[0]])
     for convert in (np.asarray, lambda ids: pa.array(ids).cast(pa.large_string())):

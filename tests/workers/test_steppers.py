@@ -12,7 +12,7 @@ from dbfs_workers.search.levels import loop
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.rank_levels import StripeLevels
 from dbfs_workers.search.levels.state import TOP_DOWN, State, end_level
-from dbfs_workers.search.levels.stepper import Working
+from dbfs_workers.search.levels.stepper import StripeWork
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs
@@ -24,7 +24,7 @@ from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec
 class Toy:
     """A top-down level, edge by edge. The bins hold a level."""
 
-    def __init__(self, working: Working) -> None:
+    def __init__(self, working: StripeWork) -> None:
         self.working = working
         self.levels = 0
 

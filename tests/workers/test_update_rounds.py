@@ -17,7 +17,7 @@ from dbfs_workers.base.errors import (
     WorkerLostError,
 )
 from dbfs_workers.base.lines.door import Door
-from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.changes import Change
 from dbfs_workers.serving.turns.messages import TurnEnd
 from dbfs_workers.serving.turns.requests import (
@@ -72,7 +72,7 @@ def test_all_ranks_prepare_before_the_decision_and_commit_after_it(door: Door, g
         send_update(line, 1)
         found = receive(line)
         assert not found.over
-        assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
+        assert [read_answer(one) for one in found.ranks] == [PickledValue.of("report")]
         assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, COMMIT]
         (entered,) = gang.calls.entered
         assert (entered.run_id, entered.kind, entered.client) == ("run", "insert-edges", "me")
@@ -108,7 +108,7 @@ def test_a_refused_update_is_forgotten(door: Door, gang: Gang) -> None:
     with closing(opened(door, gang.holder_token)) as line:
         send_update(line, 1)
         found = receive(line)
-    assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
+    assert [read_answer(one) for one in found.ranks] == [PickledValue.of("report")]
     assert halves(gang, 0) == halves(gang, 1) == [BeginUpdate, FORGET]
     assert [entered.applied for entered in gang.calls.entered] == [False]
 
@@ -150,7 +150,7 @@ def test_a_rank_that_commits_late_leaves_the_version_unsettled(door: Door, gang:
     goes_on.set()
     # The version is decided, so the client has its report. The next run waits for the rank.
     assert found.over
-    assert [read_answer(one) for one in found.ranks] == [Pickled.of("report")]
+    assert [read_answer(one) for one in found.ranks] == [PickledValue.of("report")]
     assert [(entered.settled, entered.torn) for entered in gang.calls.entered] == [(False, "")]
 
 

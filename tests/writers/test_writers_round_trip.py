@@ -19,7 +19,7 @@ import dbfs
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import complete, geometric, grid2d, kronecker, path, star, uniform
 from dbfs.edges.readers import from_file
-from dbfs.edges.writers import Written, write_edges
+from dbfs.edges.writers import WriteReport, write_edges
 from dbfs.errors import FormatError
 
 LINES = (".mtx", ".gr", ".txt", ".csv", ".tsv.gz", ".mtx.xz", ".gr.bz2", ".EDGES")
@@ -62,9 +62,9 @@ def test_text_formats_come_back(tmp_path: Path, suffix: str, arrays: tuple[int, 
     edges = edge_list(*arrays)
     out = tmp_path / f"graph{suffix}"
     if suffix.startswith(KEEPS_N):
-        expected = Written(n, len(pairs), directed, numbered=1)
+        expected = WriteReport(n, len(pairs), directed, numbered=1)
     else:
-        expected = Written(n, len(pairs), directed, lone=n - len({vertex for pair in pairs for vertex in pair}))
+        expected = WriteReport(n, len(pairs), directed, lone=n - len({vertex for pair in pairs for vertex in pair}))
     assert write_edges(edges, out) == expected
     if not pairs and suffix not in KEEPS_N and not suffix.startswith(KEEPS_N):
         # An edge list of comments only counts as truncated.
@@ -83,7 +83,7 @@ def test_metis_comes_back(tmp_path: Path, arrays: tuple[int, list[tuple[int, int
     simple = {tuple(sorted(pair)) for pair in pairs if pair[0] != pair[1]}
     out = tmp_path / "graph.metis"
     written = write_edges(edge_list(n, pairs, False), out)
-    assert written == Written(n, len(simple), False, len(pairs) - len(simple), numbered=1)
+    assert written == WriteReport(n, len(simple), False, len(pairs) - len(simple), numbered=1)
     again = from_file(out)
     assert (again.n, again.m, again.directed, again.mirrored) == (n, 2 * len(simple), False, True)
     assert multiset(again) == Counter(simple)
@@ -94,7 +94,7 @@ def test_metis_comes_back(tmp_path: Path, arrays: tuple[int, list[tuple[int, int
 def test_npz_is_the_matrix(tmp_path: Path, arrays: tuple[int, list[tuple[int, int]], bool]) -> None:
     n, pairs, directed = arrays
     out = tmp_path / "graph.npz"
-    assert write_edges(edge_list(*arrays), out) == Written(n, len(pairs), directed)
+    assert write_edges(edge_list(*arrays), out) == WriteReport(n, len(pairs), directed)
     matrix = sp.load_npz(out)
     expected = np.zeros((n, n), int)
     for src, dst in pairs:
@@ -113,7 +113,7 @@ def test_parquet_has_the_edges_and_the_metadata(
 ) -> None:
     n, pairs, directed = arrays
     out = tmp_path / "graph.parquet"
-    assert write_edges(edge_list(*arrays), out) == Written(n, len(pairs), directed)
+    assert write_edges(edge_list(*arrays), out) == WriteReport(n, len(pairs), directed)
     table = pq.read_table(out)
     assert list(zip(table["src"].to_pylist(), table["dst"].to_pylist(), strict=True)) == pairs
     assert json.loads(table.schema.metadata[b"dbfs"]) == {
@@ -160,7 +160,7 @@ def test_external_ids_are_kept_or_numbered(tmp_path: Path) -> None:
     write_edges(edges, tmp_path / "table.parquet")
     assert multiset(from_file(tmp_path / "same.csv")) == multiset(edges)
     assert pq.read_table(tmp_path / "table.parquet")["dst"].to_pylist() == [5, 900000000000, 70]
-    assert write_edges(edges, tmp_path / "numbered.mtx") == Written(3, 3, True, numbered=1)
+    assert write_edges(edges, tmp_path / "numbered.mtx") == WriteReport(3, 3, True, numbered=1)
     assert multiset(from_file(tmp_path / "numbered.mtx")) == Counter([(1, 0), (0, 2), (1, 1)])
 
 
@@ -201,7 +201,7 @@ def test_ids_of_formats_that_count_from_1_are_kept(tmp_path: Path, suffix: str) 
     again = from_file(tmp_path / f"a{suffix}")
     assert by_ids(again) == Counter([(1, 2), (2, 3)])
     if suffix == ".parquet":
-        assert (again.n, again.first_id, written) == (4, 1, Written(4, 2, False))
+        assert (again.n, again.first_id, written) == (4, 1, WriteReport(4, 2, False))
         assert pq.read_table(tmp_path / "a.parquet")["src"].to_pylist() == [1, 2]
         write_edges(again, tmp_path / "b.gr")
         assert (tmp_path / "b.gr").read_text().splitlines()[1:] == ["p tw 4 2", "1 2", "2 3"]
@@ -209,7 +209,7 @@ def test_ids_of_formats_that_count_from_1_are_kept(tmp_path: Path, suffix: str) 
         both = from_file(str(tmp_path / "*.parquet"))
         assert (both.n, multiset(both)) == (None, Counter([(1, 2), (2, 3)]))
     else:
-        assert written == Written(4, 2, False, lone=1)
+        assert written == WriteReport(4, 2, False, lone=1)
 
 
 @pytest.mark.parametrize("first", [-1, 2**63, "1", 1.0, None])

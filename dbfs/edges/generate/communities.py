@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import Generated, RangePiece
+from dbfs.edges.generate.ranges import GeneratedEdges, RangePiece
 
 _GOLDEN = 0.6180339887498949
 _COMMUNITIES, _VERTICES = 1, 2
@@ -115,7 +115,7 @@ class CommunitiesPiece(RangePiece):
         return (quarter == 3).astype(xp.int64) - (quarter == 0)
 
 
-def communities(name: str, count: int, classes: DegreeClasses, *, directed: bool, seed: int = 1) -> Generated:
+def communities(name: str, count: int, classes: DegreeClasses, *, directed: bool, seed: int = 1) -> GeneratedEdges:
     """Return a chain of ``count`` communities, each with the vertices and edges of ``classes``."""
     m = count * classes.slots
-    return Generated(name, count * classes.vertices, m, directed, CommunitiesPiece(0, m, count, classes, seed))
+    return GeneratedEdges(name, count * classes.vertices, m, directed, CommunitiesPiece(0, m, count, classes, seed))

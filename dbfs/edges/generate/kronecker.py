@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.ranges import MAX_SEED, Generated, RangePiece, integer
+from dbfs.edges.generate.ranges import MAX_SEED, GeneratedEdges, RangePiece, integer
 from dbfs_workers.building.pieces import Edges
 
 # With 2^40 vertices and 2^60 edges, ids and the number of edges in both directions fit an int64.
@@ -138,8 +138,15 @@ class KroneckerPiece(RangePiece):
         targets = np.empty_like(sources)
         scratch = (np.empty(BLOCK, np.uint64) for _ in (sources, targets))
         draw_edges(
-            *(states, np.empty_like(states), block_jump, *scratch),
-            *(self.scale, value0, value1, sources, targets),
+            states,
+            np.empty_like(states),
+            block_jump,
+            *scratch,
+            self.scale,
+            value0,
+            value1,
+            sources,
+            targets,
         )
         return sources, targets
 
@@ -159,4 +166,4 @@ def kronecker(scale: int, edgefactor: int = 16, seed1: int = 2, seed2: int = 3) 
     seed2 = integer("kronecker", "seed2", seed2, 0, MAX_SEED)
     edges = edgefactor << scale
     name = f"kronecker:scale={scale},edgefactor={edgefactor},seed1={seed1},seed2={seed2}"
-    return Generated(name, 1 << scale, edges, directed=False, whole=KroneckerPiece(0, edges, scale, seed1, seed2))
+    return GeneratedEdges(name, 1 << scale, edges, directed=False, whole=KroneckerPiece(0, edges, scale, seed1, seed2))

@@ -13,7 +13,7 @@ from typing import Any
 
 from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.generate.ranges import Generated, RangePiece, integer
+from dbfs.edges.generate.ranges import GeneratedEdges, RangePiece, integer
 
 # The largest side with at most 2^40 vertices, by number of axes.
 _MAX_SIDE = {2: 2**20, 3: 10321}
@@ -38,12 +38,12 @@ class LatticePiece(RangePiece):
         return xp.broadcast_to(vertices, inside.shape)[inside], (vertices + strides)[inside]
 
 
-def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> Generated:
+def lattice(name: str, sides: tuple[int, ...], loops: bool = False) -> GeneratedEdges:
     """Return the undirected lattice with sides[i] >= 1 vertices along axis i; at most 2^40 vertices in all."""
     n = prod(sides)
     between = sum(n // side * (side - 1) for side in sides)
     whole = LatticePiece(0, n, sides, loops)
-    return Generated(name, n, between + n * loops, False, whole, edges_each=len(sides) + loops)
+    return GeneratedEdges(name, n, between + n * loops, False, whole, edges_each=len(sides) + loops)
 
 
 @public
@@ -75,7 +75,7 @@ def grid3d(side: int, loops: bool = False) -> EdgeList:
     return _grid("grid3d", side, 3, loops)
 
 
-def _grid(generator: str, side: int, axes: int, loops: bool) -> Generated:
+def _grid(generator: str, side: int, axes: int, loops: bool) -> GeneratedEdges:
     side = integer(generator, "side", side, 1, _MAX_SIDE[axes])
     loops = bool(loops)
     return lattice(f"{generator}:side={side}{',loops=true' * loops}", (side,) * axes, loops)

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import Generated, RangePiece
+from dbfs.edges.generate.ranges import GeneratedEdges, RangePiece
 
 NO_STREETS = (0, 0, 0)
 
@@ -69,7 +69,9 @@ class MeshPiece(RangePiece):
         return (counter.numbers(xp, counter.key(self.seed), squares) >> xp.uint64(63)).astype(xp.int64)
 
 
-def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_STREETS, seed: int = 1) -> Generated:
+def mesh(
+    name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_STREETS, seed: int = 1
+) -> GeneratedEdges:
     """Return the dual of a random triangulation of 2 * rows * columns triangles, undirected.
 
     Args:
@@ -79,4 +81,4 @@ def mesh(name: str, rows: int, columns: int, streets: tuple[int, int, int] = NO_
     squares = rows * columns
     each = 3 + sum(streets)
     whole = MeshPiece(0, squares, rows, columns, streets, seed)
-    return Generated(name, squares * (each - 1), squares * each - rows - columns, False, whole, each)
+    return GeneratedEdges(name, squares * (each - 1), squares * each - rows - columns, False, whole, each)

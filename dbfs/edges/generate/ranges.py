@@ -53,7 +53,7 @@ class RangePiece(GeneratedPiece):
 
 
 @dataclass(frozen=True)
-class Generated(EdgeList):
+class GeneratedEdges(EdgeList):
     """A generated graph's edges.
 
     Attributes:

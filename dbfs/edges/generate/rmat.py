@@ -19,7 +19,7 @@ import numpy as np
 from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, Generated, RangePiece, integer, number
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, GeneratedEdges, RangePiece, integer, number
 from dbfs.errors import InvalidOptionError
 
 _MAX_SCALE = 40
@@ -137,7 +137,7 @@ def rmat(
     edges = edgefactor * vertices if m is None else integer("rmat", "m", m, 0, MAX_EDGES)
     shape = "" if n is None else f",n={vertices}"
     shape += "" if m is None else f",m={edges}"
-    return Generated(
+    return GeneratedEdges(
         name=f"rmat:scale={scale},edgefactor={edgefactor},a={quadrants[0]!r},b={quadrants[1]!r},c={quadrants[2]!r},"
         f"seed={seed},directed={str(directed).lower()}{shape}",
         n=vertices,

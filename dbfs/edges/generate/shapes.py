@@ -11,7 +11,7 @@ from typing import Any
 from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
-from dbfs.edges.generate.ranges import MAX_SEED, MAX_VERTICES, Generated, RangePiece, integer
+from dbfs.edges.generate.ranges import MAX_SEED, MAX_VERTICES, GeneratedEdges, RangePiece, integer
 
 # Edge numbers stay below 2^59, so that 8 times one fits an int64.
 _MAX_COMPLETE = 2**30
@@ -64,7 +64,7 @@ def path(n: int) -> EdgeList:
         InvalidOptionError: n is not an integer in 1..2^40.
     """
     n = integer("path", "n", n, 1, MAX_VERTICES)
-    return Generated(f"path:n={n}", n, n - 1, directed=False, whole=TreePiece(1, n, arity=1))
+    return GeneratedEdges(f"path:n={n}", n, n - 1, directed=False, whole=TreePiece(1, n, arity=1))
 
 
 @public
@@ -75,7 +75,7 @@ def star(n: int) -> EdgeList:
         InvalidOptionError: n is not an integer in 1..2^40.
     """
     n = integer("star", "n", n, 1, MAX_VERTICES)
-    return Generated(f"star:n={n}", n, n - 1, directed=False, whole=TreePiece(1, n, arity=n))
+    return GeneratedEdges(f"star:n={n}", n, n - 1, directed=False, whole=TreePiece(1, n, arity=n))
 
 
 @public
@@ -87,7 +87,7 @@ def complete(n: int) -> EdgeList:
     """
     n = integer("complete", "n", n, 1, _MAX_COMPLETE)
     edges = n * (n - 1) // 2
-    return Generated(f"complete:n={n}", n, edges, directed=False, whole=CompletePiece(0, edges))
+    return GeneratedEdges(f"complete:n={n}", n, edges, directed=False, whole=CompletePiece(0, edges))
 
 
 @public
@@ -99,7 +99,7 @@ def tree(n: int, arity: int = 2) -> EdgeList:
     """
     n = integer("tree", "n", n, 1, MAX_VERTICES)
     arity = integer("tree", "arity", arity, 1, MAX_VERTICES)
-    return Generated(f"tree:n={n},arity={arity}", n, n - 1, directed=False, whole=TreePiece(1, n, arity))
+    return GeneratedEdges(f"tree:n={n},arity={arity}", n, n - 1, directed=False, whole=TreePiece(1, n, arity))
 
 
 @public
@@ -113,4 +113,4 @@ def random_tree(n: int, seed: int = 1) -> EdgeList:
     """
     n = integer("random_tree", "n", n, 1, MAX_VERTICES)
     seed = integer("random_tree", "seed", seed, 0, MAX_SEED)
-    return Generated(f"random_tree:n={n},seed={seed}", n, n - 1, directed=False, whole=RandomTreePiece(1, n, seed))
+    return GeneratedEdges(f"random_tree:n={n},seed={seed}", n, n - 1, directed=False, whole=RandomTreePiece(1, n, seed))

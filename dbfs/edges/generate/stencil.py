@@ -22,7 +22,7 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
-from dbfs.edges.generate.ranges import Generated, RangePiece
+from dbfs.edges.generate.ranges import GeneratedEdges, RangePiece
 
 Offsets = Sequence[tuple[int, int, int]]
 
@@ -79,7 +79,7 @@ class StencilPiece(RangePiece):
         return (nodes - self.first) % prod(self.sides)
 
 
-def stencil27(name: str, sides: tuple[int, int, int], unknowns: int, first: int = 0) -> Generated:
+def stencil27(name: str, sides: tuple[int, int, int], unknowns: int, first: int = 0) -> GeneratedEdges:
     """Return the 27-point stencil on a box of nodes, undirected, without self-loops.
 
     A node's unknowns are joined to each other, and to all unknowns of the nodes around it. Node ``first`` of the
@@ -90,7 +90,7 @@ def stencil27(name: str, sides: tuple[int, int, int], unknowns: int, first: int 
     among = unknowns * (unknowns - 1) // 2
     m = node_pairs * unknowns**2 + nodes * among
     edges_each = (len(_FROM) - 1) * unknowns**2 + among
-    return Generated(name, nodes * unknowns, m, False, StencilPiece(0, nodes, sides, unknowns, first), edges_each)
+    return GeneratedEdges(name, nodes * unknowns, m, False, StencilPiece(0, nodes, sides, unknowns, first), edges_each)
 
 
 _FACES = 6
@@ -134,8 +134,8 @@ class KktPiece(RangePiece):
         return xp.broadcast_to(controls, inside.shape)[inside], below[inside]
 
 
-def kkt(name: str, side: int) -> Generated:
+def kkt(name: str, side: int) -> GeneratedEdges:
     """Return the pattern on a cube of side^3 nodes, undirected."""
     listed = side**3 + _FACES * side**2
     m = (3 * side - 2) ** 3 + _FACES * (3 * side - 2) ** 2
-    return Generated(name, listed + side**3, m, False, KktPiece(0, listed, side), edges_each=len(AROUND))
+    return GeneratedEdges(name, listed + side**3, m, False, KktPiece(0, listed, side), edges_each=len(AROUND))

@@ -13,7 +13,7 @@ import numpy as np
 from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.counter import below, random_raw
-from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, Generated, RangePiece, integer
+from dbfs.edges.generate.ranges import MAX_EDGES, MAX_SEED, MAX_VERTICES, GeneratedEdges, RangePiece, integer
 from dbfs.errors import InvalidOptionError
 
 # One Philox counter gives four 64-bit numbers.
@@ -57,4 +57,4 @@ def uniform(n: int, m: int, seed: int = 1, directed: bool = False) -> EdgeList:
     if m > 0 and n == 0:
         raise InvalidOptionError(f"uniform: n must be in 1..{MAX_VERTICES} if m > 0, not 0")
     name = f"uniform:n={n},m={m},seed={seed},directed={str(directed).lower()}"
-    return Generated(name, n, m, directed, whole=UniformPiece(0, m, n, seed))
+    return GeneratedEdges(name, n, m, directed, whole=UniformPiece(0, m, n, seed))

@@ -15,7 +15,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.whole import Collected, text_of
+from dbfs.edges.readers.whole import CollectedEdges, text_of
 from dbfs.errors import FormatError, TruncatedFileError
 
 _START = re.compile(r"\s*+dl\b[\s,]*+", re.IGNORECASE)
@@ -54,7 +54,7 @@ class _Dl:
             self._text = text.decode("utf-8-sig")
         except UnicodeDecodeError:
             self._text = text.decode("latin-1")
-        self._found = Collected(source.path, options, words=True)
+        self._found = CollectedEdges(source.path, options, words=True)
         self._found.directions.default = True
         self._n = 0
         self._format = _FORMATS[0]

@@ -17,7 +17,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.lines import LINE_BYTES, blocks, line_start, lines_by_samples, split_points
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
-from dbfs.edges.tables.ids import in_batches, joined_ids, require_kinds
+from dbfs.edges.tables.ids import in_portions, joined_ids, require_kinds
 from dbfs.errors import DbfsError, FormatError, GraphTooLargeError, InvalidOptionError, UnreadableFileError
 from dbfs_workers.base.memory_room import return_freed
 from dbfs_workers.building.pieces import IdEdges, Piece
@@ -160,7 +160,7 @@ def no_rows(source: Source) -> NoRows:
     return NoRows(source.path, None, 0, directed=False, id_kinds=(), source=source)
 
 
-BATCH_ROWS = 1 << 18
+PORTION_ROWS = 1 << 18
 """Rows that a build takes at a time: few enough to look at the limits often, enough to decode at full speed."""
 
 # Bytes of memory for an integer that is read: as stored in the file, as an id, and in the data of the build.
@@ -277,11 +277,11 @@ class TablePiece(ABC):
 
     def read(self) -> IdEdges:
         """Return the ids of the rows; errors as of ``Piece.read``."""
-        return joined_ids(list(self.batches()))
+        return joined_ids(list(self.portions()))
 
-    def batches(self) -> Iterator[IdEdges]:
-        """Yield the ids of ``BATCH_ROWS`` rows at a time, or somewhat more; errors as of ``Piece.read``."""
-        return in_batches(self.parts(), BATCH_ROWS)
+    def portions(self) -> Iterator[IdEdges]:
+        """Yield the ids of ``PORTION_ROWS`` rows at a time, or somewhat more; errors as of ``Piece.read``."""
+        return in_portions(self.parts(), PORTION_ROWS)
 
     @abstractmethod
     def parts(self) -> Iterator[IdEdges]:

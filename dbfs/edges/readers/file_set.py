@@ -55,9 +55,9 @@ class FileSet(EdgeList):
         """See ``EdgeList``."""
         return max(part.largest_piece(piece_edges, m if part.m is None else part.m) for part in self.parts)
 
-    def largest_batch(self, piece_edges: int, m: int) -> int:
+    def largest_portion(self, piece_edges: int, m: int) -> int:
         """See ``EdgeList``."""
-        return max(part.largest_batch(piece_edges, m if part.m is None else part.m) for part in self.parts)
+        return max(part.largest_portion(piece_edges, m if part.m is None else part.m) for part in self.parts)
 
 
 def members(path: str | os.PathLike[str]) -> list[str] | None:

@@ -14,7 +14,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source, is_utf8
-from dbfs.edges.readers.whole import Collected, text_of
+from dbfs.edges.readers.whole import CollectedEdges, text_of
 from dbfs.errors import FormatError, TruncatedFileError
 
 # All repeats are possessive: text of any kind takes linear time.
@@ -50,7 +50,7 @@ class _Gml:
         self._path = source.path
         self._text = bytes(text_of(source).removeprefix(b"\xef\xbb\xbf"))
         self._encoding = "utf-8" if is_utf8(self._text) else "latin-1"
-        self._found = Collected(source.path, options)
+        self._found = CollectedEdges(source.path, options)
         self._found.directions.default = False
         # Line ends up to a place, for the number of its line.
         self._lines = (1, 0)

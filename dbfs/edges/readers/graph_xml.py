@@ -19,7 +19,7 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
-from dbfs.edges.readers.whole import Collected, text_of
+from dbfs.edges.readers.whole import CollectedEdges, text_of
 from dbfs.errors import FormatError
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -58,7 +58,7 @@ class _Reader(ABC):
 
     def __init__(self, source: Source, options: ReadOptions) -> None:
         self._source = source
-        self._found = Collected(source.path, options)
+        self._found = CollectedEdges(source.path, options)
         self._namespace = ""
         self._open: list[str] = []
         self._graphs = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.whole import Collected, lines_of, words_of
+from dbfs.edges.readers.whole import CollectedEdges, lines_of, words_of
 from dbfs.errors import TruncatedFileError
 
 
@@ -22,7 +22,7 @@ def open_lgl(head: Head, options: ReadOptions) -> EdgeList:
         GraphTooLargeError: this process has too little memory for the file.
     """
     path = head.source.path
-    found = Collected(path, options, words=True, implicit=True)
+    found = CollectedEdges(path, options, words=True, implicit=True)
     found.directions.default = False
     vertex: str | None = None
     for where, text in lines_of(head.source):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbfs.edges.readers.file import (
-    BATCH_ROWS,
+    PORTION_ROWS,
     SYSTEM_POOL,
     TableFile,
     TablePiece,
@@ -31,7 +31,7 @@ from dbfs_workers.building.reading import Reading, require_room
 
 _WHAT = "Parquet file"
 # Rows of strings decoded at a time: a few bytes of a file may say that one long string is the value of all rows.
-_BATCH_STRINGS = 1 << 12
+_PORTION_STRINGS = 1 << 12
 # Bytes of strings between two looks at the free memory, each of which takes 0.2 ms.
 _LOOK_BYTES = 1 << 24
 
@@ -92,7 +92,7 @@ class ParquetPiece(TablePiece):
     def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of parts of the row groups."""
         reading = Reading(self.source.path, self.limits, 1)
-        require_rows(self.source.path, _batch_rows(sum(self.rows)), len(self.ends.columns), self.limits)
+        require_rows(self.source.path, _portion_rows(sum(self.rows)), len(self.ends.columns), self.limits)
         with SYSTEM_POOL.used(), self.source.opened() as raw:
             with decoding(self.source.path, _WHAT):
                 file = _opened(raw)
@@ -112,17 +112,17 @@ class ParquetPiece(TablePiece):
                     raise FormatError(f"{where} holds {found:,} rows; its footer promises {rows:,}")
 
     def _tables(self, file: Any, group: int, where: str, reading: Reading) -> Iterator[Any]:
-        """Yield the columns of a row group as Arrow tables of about ``BATCH_ROWS`` rows."""
+        """Yield the columns of a row group as Arrow tables of about ``PORTION_ROWS`` rows."""
         import pyarrow as pa
 
         textual = self.ends.strings or any(
             not pa.types.is_integer(file.schema_arrow.field(column).type) for column in self.ends.columns
         )
         # Decoded in this thread: Dask's nannies leave Arrow's pool one thread, for which all readers would wait.
-        size = _BATCH_STRINGS if textual else BATCH_ROWS
+        size = _PORTION_STRINGS if textual else PORTION_ROWS
         decoded = file.iter_batches(size, [group], self.ends.columns, use_threads=False)
-        # As of ``in_batches``.
-        most = BATCH_ROWS // 4 if textual else BATCH_ROWS
+        # As of ``in_portions``.
+        most = PORTION_ROWS // 4 if textual else PORTION_ROWS
         batches, rows, taken, looked = list[Any](), 0, 0, 0
         while True:
             with decoding(where, _WHAT):
@@ -173,17 +173,17 @@ class ParquetFile(TableFile):
         """See ``EdgeList``. A row group is never cut."""
         return max(super().largest_piece(piece_edges, m), *self.groups, 1)
 
-    def largest_batch(self, piece_edges: int, m: int) -> int:
-        """See ``EdgeList``. A row group is decoded batch by batch, of compressed columns that are held meanwhile."""
-        return _batch_rows(self.largest_piece(piece_edges, m))
+    def largest_portion(self, piece_edges: int, m: int) -> int:
+        """See ``EdgeList``. A row group is decoded by portions, of compressed columns that are held meanwhile."""
+        return _portion_rows(self.largest_piece(piece_edges, m))
 
 
-def _batch_rows(rows: int) -> int:
+def _portion_rows(rows: int) -> int:
     """Return the number of rows whose ids are in memory at once while a piece of ``rows`` rows is read.
 
-    An edge of a batch takes 80 bytes. The compressed values and codes of all rows take at most about 20 bytes a row.
+    An edge of a portion takes 80 bytes. The compressed values and codes of all rows take at most about 20 bytes a row.
     """
-    return min(rows, max(BATCH_ROWS, rows // 4))
+    return min(rows, max(PORTION_ROWS, rows // 4))
 
 
 def _opened(raw: Any) -> Any:

@@ -128,7 +128,9 @@ class Source:
             raw = open_file(self.path)
         try:
             with explained(self.path, self.compression):
-                stream = _decompressed(raw if look is None else cast(IO[bytes], _Watched(raw, look)), self.compression)
+                stream = _decompressed(
+                    raw if look is None else cast(IO[bytes], _WatchedStream(raw, look)), self.compression
+                )
                 stream.seek(start)
             left = None if stop is None else stop - start
             while left is None or left > 0:
@@ -176,7 +178,7 @@ class Source:
                 raw.close()
 
 
-class _Watched:
+class _WatchedStream:
     """A stream that calls a function before each of its reads: a read of much text may decompress for long.
 
     Args:
@@ -196,7 +198,7 @@ class _Watched:
         return self._raw.read(size)
 
 
-class _InSteps(_Watched):
+class _InSteps(_WatchedStream):
     """A stream of which no read takes many bytes, so that its position is that of the text read so far.
 
     Args:

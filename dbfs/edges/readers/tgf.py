@@ -8,7 +8,7 @@ from __future__ import annotations
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.whole import Collected, lines_of, words_of
+from dbfs.edges.readers.whole import CollectedEdges, lines_of, words_of
 from dbfs.errors import TruncatedFileError
 
 
@@ -21,7 +21,7 @@ def open_tgf(head: Head, options: ReadOptions) -> EdgeList:
         GraphTooLargeError: this process has too little memory for the file.
     """
     path = head.source.path
-    found, edges = Collected(path, options, words=True), False
+    found, edges = CollectedEdges(path, options, words=True), False
     found.directions.default = False
     for where, text in lines_of(head.source):
         words = words_of(text, path, where)

@@ -116,7 +116,7 @@ class Directions:
         return next(iter(self._first), bool(self.default))
 
 
-class Collected:
+class CollectedEdges:
     """The vertices and edges of one file, in the order of the file.
 
     Args:

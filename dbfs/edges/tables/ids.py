@@ -140,10 +140,10 @@ def joined_ids(parts: list[tuple[Ids, Ids]]) -> tuple[Ids, Ids]:
     return joined([src for src, _ in parts]), joined([dst for _, dst in parts])
 
 
-def in_batches(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Ids, Ids]]:
-    """Yield the edges of consecutive parts, at least one, as batches of ``size`` edges or somewhat more.
+def in_portions(parts: Iterable[tuple[Ids, Ids]], size: int) -> Iterator[tuple[Ids, Ids]]:
+    """Yield the edges of consecutive parts, at least one, as portions of ``size`` edges or somewhat more.
 
-    Batches of strings and tuples have a quarter as many: they take more bytes. The last batch may be smaller.
+    Portions of strings and tuples have a quarter as many: they take more bytes. The last portion may be smaller.
     """
     held: list[tuple[Ids, Ids]] = []
     count, empty = 0, True

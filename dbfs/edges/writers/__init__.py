@@ -13,13 +13,13 @@ from pathlib import Path
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.writers.matrix import write_metis, write_npz
 from dbfs.edges.writers.rows import write_edge_list, write_gr, write_matrix_market, write_parquet
-from dbfs.edges.writers.stream import EdgeStream, Written
+from dbfs.edges.writers.stream import EdgeStream, WriteReport
 from dbfs.edges.writers.target import COMPRESSIONS, Sink, Target
 from dbfs.errors import InvalidOptionError
 
-__all__ = ["SUFFIXES", "Written", "write_edges"]
+__all__ = ["SUFFIXES", "WriteReport", "write_edges"]
 
-_TEXTS: dict[tuple[str, ...], Callable[[EdgeStream, Sink], Written]] = {
+_TEXTS: dict[tuple[str, ...], Callable[[EdgeStream, Sink], WriteReport]] = {
     (".mtx", ".mm"): write_matrix_market,
     (".graph", ".metis"): write_metis,
     (".txt", ".tsv", ".el", ".edges", ".edgelist", ".snap"): partial(write_edge_list, separator="\t"),
@@ -27,7 +27,7 @@ _TEXTS: dict[tuple[str, ...], Callable[[EdgeStream, Sink], Written]] = {
     (".gr",): write_gr,
 }
 """Writers of text formats, which can be compressed, by suffix."""
-_BINARIES: dict[tuple[str, ...], Callable[[EdgeStream, Sink], Written]] = {
+_BINARIES: dict[tuple[str, ...], Callable[[EdgeStream, Sink], WriteReport]] = {
     (".npz",): write_npz,
     (".parquet",): write_parquet,
 }
@@ -36,13 +36,13 @@ SUFFIXES = tuple(suffix for suffixes in (*_TEXTS, *_BINARIES) for suffix in suff
 
 @dataclass(frozen=True)
 class _Format:
-    write: Callable[[EdgeStream, Sink], Written]
+    write: Callable[[EdgeStream, Sink], WriteReport]
     compression: str
 
 
 def write_edges(
     edges: EdgeList, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
-) -> Written:
+) -> WriteReport:
     """Write a file of edges. A file of that name is replaced when the new one is complete; after an error it stays.
 
     The name's suffix sets the format: Matrix Market (.mtx), METIS (.graph), an edge list (.txt and .tsv with tabs, .csv
@@ -51,7 +51,7 @@ def write_edges(
     .parquet; tuples: .parquet); the other formats number the vertices. METIS and .npz list an undirected edge in both
     directions; the other formats list it once. For METIS and .npz the whole graph must fit the memory; the other
     formats need a piece of it. METIS leaves out self-loops and duplicates, for which it has no place; edge lists leave
-    out vertices without edges. No format gets weights. ``Written`` says what was left out.
+    out vertices without edges. No format gets weights. ``WriteReport`` says what was left out.
 
     Args:
         edges: an edge list of any kind.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from dbfs.base.memory import require_room
-from dbfs.edges.writers.stream import EdgeStream, Survey, Written
+from dbfs.edges.writers.stream import EdgeStream, Survey, WriteReport
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
 
@@ -25,7 +25,7 @@ _ROW_BYTES = 8
 _BLOCK_ENTRIES = 2**20
 
 
-def write_metis(stream: EdgeStream, sink: Sink) -> Written:
+def write_metis(stream: EdgeStream, sink: Sink) -> WriteReport:
     """Write a METIS graph: a line of neighbours for each vertex. Self-loops and duplicates are left out.
 
     Raise ``InvalidOptionError`` if the edges are directed.
@@ -57,7 +57,7 @@ def _write_rows(sink: Sink, matrix: Any, start: int, stop: int) -> None:
     sink.write(pc.binary_join(everything, "\n")[0].as_py().encode() + b"\n")
 
 
-def write_npz(stream: EdgeStream, sink: Sink) -> Written:
+def write_npz(stream: EdgeStream, sink: Sink) -> WriteReport:
     """Write a CSR matrix for ``scipy.sparse.load_npz``: an entry (i, j) of 1 for each edge from i to j.
 
     An undirected edge is at (i, j) and at (j, i), a self-loop once. SciPy adds up the entries of parallel edges.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from dbfs.edges.readers.heading import STRINGS
 from dbfs.edges.tables.about import KEY, MOST_BYTES, About
-from dbfs.edges.writers.stream import EdgeStream, Written
+from dbfs.edges.writers.stream import EdgeStream, WriteReport
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.ids.table import as_python
@@ -25,7 +25,7 @@ from dbfs_workers.ids.table import as_python
 _LEAST_ID_BYTES = 3
 
 
-def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
+def write_matrix_market(stream: EdgeStream, sink: Sink) -> WriteReport:
     """Write a coordinate pattern: general if edges are directed, else symmetric, with the lower triangle's entries."""
     survey, directed = stream.survey(), stream.edges.directed
     sink.write(f"%%MatrixMarket matrix coordinate pattern {'general' if directed else 'symmetric'}\n".encode())
@@ -36,7 +36,7 @@ def write_matrix_market(stream: EdgeStream, sink: Sink) -> Written:
     return stream.written(survey, first=1)
 
 
-def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Written:
+def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> WriteReport:
     """Write two columns of ids after comments in SNAP's form: the direction of edges and, if known, the numbers.
 
     Strings stand below a line of column names, which a reader of such a table needs, and a comment says that ids are
@@ -65,10 +65,10 @@ def write_edge_list(stream: EdgeStream, sink: Sink, *, separator: str) -> Writte
             _require_one_line(src, sink.name)
             _require_one_line(dst, sink.name)
         _write_lines(sink, [src, dst], separator, quoted=names)
-    return Written(edges.n, count, edges.directed, lone=len(stream.lone()))
+    return WriteReport(edges.n, count, edges.directed, lone=len(stream.lone()))
 
 
-def write_gr(stream: EdgeStream, sink: Sink) -> Written:
+def write_gr(stream: EdgeStream, sink: Sink) -> WriteReport:
     """Write PACE's form for undirected edges, DIMACS's with arcs of length 1 for directed ones."""
     survey, directed = stream.survey(), stream.edges.directed
     sink.write(f"c {stream.title}\np {'sp' if directed else 'tw'} {survey.n} {survey.m}\n".encode())
@@ -96,7 +96,7 @@ def _write_lines(sink: Sink, columns: Iterable[Any], separator: str, *, quoted: 
     sink.write(buffer.getvalue())
 
 
-def write_parquet(stream: EdgeStream, sink: Sink) -> Written:
+def write_parquet(stream: EdgeStream, sink: Sink) -> WriteReport:
     """Write columns src and dst, ids as given; the metadata ``dbfs`` are those of ``About``.
 
     Ids that are tuples take a column for each part: ``src_0``, ``src_1``, ..., ``dst_0`` and so on. Vertices without
@@ -124,4 +124,4 @@ def write_parquet(stream: EdgeStream, sink: Sink) -> Written:
                 if len(named.text()) < MOST_BYTES:
                     about, left_out = named, 0
         table.add_key_value_metadata({KEY: about.text()})
-    return Written(edges.n, count, edges.directed, lone=left_out)
+    return WriteReport(edges.n, count, edges.directed, lone=left_out)

@@ -28,7 +28,7 @@ PIECE_EDGES = 2**20
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteReport:
     """Numbers of a file's vertices and edges.
 
     Attributes:
@@ -204,11 +204,11 @@ class EdgeStream:
         first = int(ids[0]) if dense and len(ids) else None
         return Survey(len(ids), count, None if first == 0 else IdTable(0, ids), first)
 
-    def written(self, survey: Survey, first: int) -> Written:
+    def written(self, survey: Survey, first: int) -> WriteReport:
         """Return the report on a file that holds all edges between vertices whose numbers begin at ``first``."""
         numbered = None if survey.first_id == first else first
-        return Written(survey.n, survey.m, self.edges.directed, numbered=numbered)
+        return WriteReport(survey.n, survey.m, self.edges.directed, numbered=numbered)
 
-    def without(self, report: Written, left_out: int) -> Written:
+    def without(self, report: WriteReport, left_out: int) -> WriteReport:
         """Return the report on a file that lacks ``left_out`` edges."""
         return replace(report, m=report.m - left_out, left_out=left_out)

@@ -153,7 +153,7 @@ def eccentricities(graph: StripedGraph, measure: Measure, options: measures.Opti
         def following() -> Iterator[BFSResult]:
             nonlocal vertex, of_all
             while left.size:
-                # The farthest vertex and the most central one by turns: for the diameter the most central of all, as
+                # The farthest vertex and the most central one alternate: for the diameter the most central of all, as
                 # long as such a vertex is a better centre than those before. Of Florida's roads many vertices have the
                 # smallest lower bound; the one of the smallest upper bound is the centre, after two traversals.
                 of_all = pays and step % 2 == 0 and bool(lower.min() < smallest)

@@ -413,7 +413,7 @@ def harmonic(graph: StripedGraph, vertices: Any, options: Options, *, turned: bo
 
 
 @dataclass(frozen=True)
-class _Made:
+class _MeanSources:
     """The sources that the means of some vertices were made of.
 
     Attributes:
@@ -450,7 +450,7 @@ def _totals(
     columns: Callable[[Floats], tuple[Floats, ...]],
     options: Options,
     turned: bool,
-) -> tuple[Floats, _Made]:
+) -> tuple[Floats, _MeanSources]:
     """Return [columns, vertices]: sums of functions of the distance to a vertex from the other vertices.
 
     The functions are 0 for a distance of 0 and where there is no path. In an undirected graph the distances from a
@@ -463,7 +463,7 @@ def _totals(
 
     others = graph.n - graph.deleted - 1
     if options.sample is None and (turned or not graph.directed):
-        made = _Made(vertices.size, np.full(vertices.size, others), others)
+        made = _MeanSources(vertices.size, np.full(vertices.size, others), others)
         total = _rows(graph, name, vertices, lambda counts: counts @ functions(counts.shape[1] - 1), options)
     else:
         sources = sources_of(graph, options) if vertices.size else vertices
@@ -476,7 +476,7 @@ def _totals(
 
         begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
         total = folded(graph, f"{name} by sums", made_of, begin, parts, np.add, options.checkpoint)
-        made = _Made(sources.size, sources.size - np.isin(vertices, sources), others)
+        made = _MeanSources(sources.size, sources.size - np.isin(vertices, sources), others)
     return total.T, made
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dbfs import config
 from dbfs.base.records import EXCHANGES
 from dbfs.building.builder import AUTO, STRIPES, BuildOptions, LayoutChoice, Layouts
-from dbfs.building.built_before import BuiltBefore
+from dbfs.building.built_before import BuiltEdges
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.features.grid.building import GridBuilder, GridOnGpuBuilder, grid_of, is_shape
@@ -90,7 +90,7 @@ def settled_layout(edges: EdgeList, backend: str, *, mutable: bool) -> LayoutCho
     reasons = {
         "on GPUs 1-D has resident kernels, and 2-D has none": backend != "cpu",
         "blocks of the 2-D partition have no pages for updates": mutable,
-        "saved graphs are in 1-D": isinstance(edges, BuiltBefore),
+        "saved graphs are in 1-D": isinstance(edges, BuiltEdges),
         "the numbers of vertices and edges are known only after reading": edges.n is None or edges.m is None,
         "the 2-D partition lacks the exchange that dbfs.exchange names": (
             config.choice("exchange", EXCHANGES) not in ("auto", "shared_memory")

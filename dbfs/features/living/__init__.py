@@ -1,1 +1,1 @@
-"""Living graphs: batches of changes, and what watches a graph."""
+"""Living graphs: updates, and what watches a graph."""

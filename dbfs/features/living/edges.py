@@ -1,4 +1,4 @@
-"""A batch of changes on its way to its owners: read and binned by tasks on the ranks, as a build bins its edges."""
+"""An update on its way to its owners: read and binned by tasks on the ranks, as a build bins its edges."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from dbfs_workers.features.living import changing
 _SMALL: Final = 64 * 1024
 
 
-class Batch:
+class UpdateBins:
     """The bins of one update on the ranks. The caller releases ``held`` after the update, also after an error.
 
     Args:
@@ -35,7 +35,7 @@ class Batch:
         check: called at intervals during a wait; may raise.
 
     Attributes:
-        held: futures of the batch.
+        held: futures of the update.
         keys: by rank, Dask keys of the collections of bins.
     """
 

@@ -64,8 +64,8 @@ class LivingGraph(Graph[L]):
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
         updates = Updates(self)
-        batch = updates.edge_list(edges, format, source, target)
-        return updates.change("insert-edges", batch, strict=strict, batch_id=batch_id)
+        changes = updates.edge_list(edges, format, source, target)
+        return updates.change("insert-edges", changes, strict=strict, batch_id=batch_id)
 
     @bounded()
     def delete_edges(
@@ -84,8 +84,8 @@ class LivingGraph(Graph[L]):
         Arguments and errors as for ``insert_edges``; ``strict`` refuses a batch with an edge that the graph lacks.
         """
         updates = Updates(self)
-        batch = updates.edge_list(edges, format, source, target)
-        return updates.change("delete-edges", batch, strict=strict, batch_id=batch_id)
+        changes = updates.edge_list(edges, format, source, target)
+        return updates.change("delete-edges", changes, strict=strict, batch_id=batch_id)
 
     @bounded()
     def insert_vertices(

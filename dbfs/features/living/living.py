@@ -22,7 +22,7 @@ from dbfs.edges.readers.source import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
-from dbfs.features.living.edges import Batch
+from dbfs.features.living.edges import UpdateBins
 from dbfs.features.living.updates import UpdateReport, require_mutable
 from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
@@ -32,7 +32,7 @@ from dbfs_workers.base.received import require
 from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.features.living.changing import read_changes
-from dbfs_workers.features.living.messages import TakeBatch
+from dbfs_workers.features.living.messages import TakeEdges
 from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateChange, UpdateSpec
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from dbfs.edges.tables.ends import ColumnNames
 
 
-# Edges of a batch that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
+# Edges of an update that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
 _FEW_EDGES: Final = 4096
-# Edges of a batch, times the ranks, that the client sends to every rank: up to 64 MiB in all.
+# Edges of an update, times the ranks, that the client sends to every rank: up to 64 MiB in all.
 _WHOLE_EDGES: Final = 1 << 23
-# The same for GPUs, which sort a batch sooner than tasks bin it: up to 512 MiB in all.
+# The same for GPUs, which sort an update sooner than tasks bin it: up to 512 MiB in all.
 _WHOLE_EDGES_ON_GPUS: Final = 1 << 26
 
 
@@ -90,7 +90,7 @@ class Updates:
         source: ColumnNames,
         target: ColumnNames,
     ) -> EdgeList:
-        """Return a batch as an edge list whose direction is the graph's."""
+        """Return an update as an edge list whose direction is the graph's."""
         own = isinstance(edges, EdgeList) or (isinstance(edges, str) and generate.is_spec(edges))
         directed = None if own else self._record.directed
         listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
@@ -146,20 +146,20 @@ class Updates:
                 if given is not None and new and self._graph.n != next(iter(new.values())):
                     edges, new = self._between_vertices(given, kind)
                 grown = replace(self._record, stripe=self._record.stripe.grown(len(new)))
-                batch = Batch(self._graph.gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
-                held = batch.held
+                bins = UpdateBins(self._graph.gang, grown, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
+                held = bins.held
                 whole = edges is not None and self._goes_whole(edges)
                 if edges is not None and whole:
                     self._send_whole(edges, run_id, limit, lambda: run.check(lambda: f"run {run_id}"))
                 elif edges is not None:
-                    batch.bin_edges(edges)
+                    bins.bin_edges(edges)
                 elif positions.size:
-                    batch.bin_incident(positions)
+                    bins.bin_incident(positions)
                 binned = not whole and (edges is not None or positions.size > 0)
                 spec = UpdateSpec(
                     kind, self._record.order_key is not None, count, positions, ids=tuple(new), n=self._graph.n
                 )
-                keys = batch.keys if binned else ()
+                keys = bins.keys if binned else ()
                 if kind == "delete-vertices" and not positions.size:
                     return Update(self._record.version, 0, 0, ())
                 report = self._sent(UpdateChange(spec, strict, keys, batch_id=batch_id or ""), limit, run_id)
@@ -189,7 +189,7 @@ class Updates:
     def _send_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
         """See ``_change_few``.
 
-        Raise ``NumberedBeforeError`` if the graph has got more vertices since new ids of the batch were numbered.
+        Raise ``NumberedBeforeError`` if the graph has got more vertices since new ids of the update were numbered.
         """
         new, n = dict[Any, int](), self._graph.n
         if self._record.ids.keys:
@@ -217,7 +217,7 @@ class Updates:
         return report
 
     def _goes_whole(self, edges: EdgeList) -> bool:
-        """Return whether every rank gets the whole batch, and takes its own edges, instead of tasks that bin it."""
+        """Return whether every rank gets the whole update, and takes its own edges, instead of tasks that bin it."""
         in_memory = isinstance(edges, ArrayEdges | TableEdges) and edges.m
         most = _WHOLE_EDGES if self._record.backend == "cpu" else _WHOLE_EDGES_ON_GPUS
         return bool(
@@ -228,15 +228,15 @@ class Updates:
         )
 
     def _send_whole(self, edges: EdgeList, run_id: str, limit: Deadline, check: Callable[[], None]) -> None:
-        """Send a batch to every rank."""
+        """Send an update to every rank."""
         data = np.concatenate(self._read(edges)).astype(np.uint32).tobytes()
         symmetrise = not self._record.directed and not edges.mirrored
-        take = TakeBatch(self._record.graph_id, run_id, data, symmetrise)
+        take = TakeEdges(self._record.graph_id, run_id, data, symmetrise)
         doing = f"changing {self._record.name}"
         RankCalls(self._graph.gang, dict.fromkeys(range(self._graph.gang.p), take), limit, doing).answers(check)
 
     def _read(self, edges: EdgeList) -> Edges:
-        """Return a batch's edges as vertices. The client reads them. Ids that have a table were mapped before."""
+        """Return an update's edges as vertices. The client reads them. Ids that have a table were mapped before."""
         (piece,) = edges.cut(max(edges.m or 0, 1))
         first_ids = (edges.first_id if edges.n is not None else 0, self._record.ids.first_id)
         if self._record.ids.keys:
@@ -250,7 +250,7 @@ class Updates:
             return read_changes(piece, *first_ids, self._graph.n, edges.name)
 
     def _between_vertices(self, edges: EdgeList, kind: str) -> tuple[EdgeList, dict[Any, int]]:
-        """Return a batch between ids that have a table as one between vertices, and the vertices of new ids.
+        """Return an update between ids that have a table as one between vertices, and the vertices of new ids.
 
         The client reads and maps the ids. Only edges to insert may have new ids. Errors as for ``Graph.insert_edges``.
         """

@@ -3,7 +3,7 @@
 Rank 0 leads an update in a turn: every rank prepares the next version, and then all commit it. The scheduler has the
 version from rank 0 (``EnterUpdate``), whether the update's client holds the turn or not.
 
-A large batch is a run of tasks: its client bins the batch's edges by tasks, and then sends the update under the run's
+A large update is a run of tasks: its client bins the update's edges by tasks, and then sends the update under the run's
 id. From then on the client is not needed. A client that dies before leaves bins that Dask drops; one that dies later
 leaves a graph that has the whole update or nothing of it.
 """
@@ -21,10 +21,10 @@ from dbfs.base.records import GraphRecord
 from dbfs.errors import InvalidOptionError, LateError, OutcomeUnknownError, WorkerLostError
 from dbfs.service.entries import GraphEntry, RunEntry
 from dbfs.service.feature import GraphChanges, ServiceView
-from dbfs.service.messages import ChangeReport, Led
+from dbfs.service.messages import ChangeReport, RunReply
 from dbfs.service.worker_calls import all_answers
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, refused_of
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.changes import totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
 from dbfs_workers.serving.turns.requests import Answer, Work, answer_well
@@ -53,7 +53,7 @@ class UpdateReport(ChangeReport):
 
 
 @dataclass
-class _Updated:
+class _GraphUpdates:
     """The updates of a graph.
 
     Attributes:
@@ -71,9 +71,9 @@ class Updates(GraphChanges):
     def __init__(self, view: ServiceView) -> None:
         super().__init__(view)
         self._workers, self._turns, self._history = view.workers, view.turns, view.records.history
-        self._updated: WeakKeyDictionary[GraphEntry, _Updated] = WeakKeyDictionary()
+        self._updated: WeakKeyDictionary[GraphEntry, _GraphUpdates] = WeakKeyDictionary()
 
-    async def apply(self, run: RunEntry, work: Pickled[Work], batch_id: str) -> Led:
+    async def apply(self, run: RunEntry, work: PickledValue[Work], batch_id: str) -> RunReply:
         """See ``GraphChanges``."""
         graph = run.graph
         graph.require_whole(f"run {run.run_id}")
@@ -81,7 +81,7 @@ class Updates(GraphChanges):
         decided = self._of(graph).decided
         known = decided.get(batch_id) or decided.get(run.run_id)
         if known is not None:
-            return Led(Answer((answer_well(Pickled.of(known)),), last=True), None)
+            return RunReply(Answer((answer_well(PickledValue.of(known)),), last=True), None)
         if run.update != "thaw":
             require_mutable(graph.record)
         try:
@@ -107,13 +107,13 @@ class Updates(GraphChanges):
         updated.unsettled = None
 
     @EnterUpdate.handler
-    async def enter_update(self, message: EnterUpdate) -> Pickled[Any]:
+    async def enter_update(self, message: EnterUpdate) -> PickledValue[Any]:
         """See ``EnterUpdate``."""
         graph = self.view.graph(message.graph_id)
         updated = self._of(graph)
         decided = updated.decided
         if message.batch_id in decided:
-            return Pickled.of(decided[message.batch_id])
+            return PickledValue.of(decided[message.batch_id])
         ranks = [rank for rank in message.ranks.value() if isinstance(rank, RankUpdate)]
         if message.torn:
             raise self._tear(graph, message.torn)
@@ -127,10 +127,10 @@ class Updates(GraphChanges):
         run = RunEntry.of_note(graph, message.client, message.run_id, 0, message.began)
         run.update = message.kind
         self._history.add_update(run)
-        return Pickled.of(report)
+        return PickledValue.of(report)
 
-    def _of(self, graph: GraphEntry) -> _Updated:
-        return self._updated.setdefault(graph, _Updated())
+    def _of(self, graph: GraphEntry) -> _GraphUpdates:
+        return self._updated.setdefault(graph, _GraphUpdates())
 
     def _tear(self, graph: GraphEntry, why: str) -> WorkerLostError:
         """Mark a graph as lost, because some ranks have the new version and some the old one; return the error."""

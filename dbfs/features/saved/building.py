@@ -1,7 +1,7 @@
 """Loading of saved graphs. With the number of ranks that saved it each rank takes its file as it is.
 
 A rank copies the file, or maps it. Whoever truncates a file that is mapped ends the process (SIGBUS), so that files
-which others hold are copied: see ``edges.Mapped``.
+which others hold are copied: see ``edges.MappedFiles``.
 
 With another number of ranks, or another layout, the graph is built of the edges in the files, as of any edge list.
 """
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import distributed
 
 from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, Built, Making
+from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
@@ -111,7 +111,7 @@ def load_ids(
 ) -> tuple[GraphIds, tuple[distributed.Future, ...]]:
     """Load the tables of a saved graph's ids, on as many of the first ranks as there are tables.
 
-    Returns how ids map to vertices, and the futures of the tables; both as in ``Built``.
+    Returns how ids map to vertices, and the futures of the tables; both as in ``BuiltGraph``.
 
     Args:
         edges: the saved graph.
@@ -169,7 +169,7 @@ def restriping(gang: Gang) -> Iterator[None]:
             run_on(gang.client, forget_vertices, workers=gang.addresses, on_error="ignore")
 
 
-def as_first_built(built: Built, edges: SavedFiles, gang: Gang, options: BuildOptions) -> Built:
+def as_first_built(built: BuiltGraph, edges: SavedFiles, gang: Gang, options: BuildOptions) -> BuiltGraph:
     """Return a graph that was built from saved edges, with the ids and the number of input edges of its first build.
 
     After an error the graph is freed; errors as for ``load_ids``.
@@ -183,7 +183,7 @@ def as_first_built(built: Built, edges: SavedFiles, gang: Gang, options: BuildOp
     return replace(built, infos=infos, ids=ids, id_tables=tables)
 
 
-class SavedLoad(Making):
+class SavedLoad(PartitionMaker):
     """The load of a saved graph on as many ranks as saved it. The caller releases ``held`` after ``run``.
 
     Args:
@@ -206,7 +206,7 @@ class SavedLoad(Making):
         self.held: set[distributed.Future] = set()
         self.watch: Callable[[], None] | None = None
 
-    def run(self) -> Built:
+    def run(self) -> BuiltGraph:
         """Load the graph; errors as of ``dbfs.building.build.build``."""
         start = time.perf_counter()
         edges, gang, manifest = self.edges, self.gang, self.edges.manifest
@@ -223,7 +223,7 @@ class SavedLoad(Making):
         found = gang.gather(awaited, deadline, f"loading {edges.name}", self.watch)
         seconds = time.perf_counter() - start
         logger.info("loaded %s: %d vertices, %d edges, %.2f s", edges.name, manifest.n, manifest.m, seconds)
-        built = Built(
+        built = BuiltGraph(
             stripe=manifest.stripe,
             partitions=tuple(futures[key] for key in parts),
             infos=tuple(found[: gang.p]),

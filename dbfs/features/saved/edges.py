@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from dbfs.building.builder import BuildOptions, Built
-from dbfs.building.built_before import BuiltBefore
+from dbfs.building.builder import BuildOptions, BuiltGraph
+from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList, IdKind
@@ -30,7 +30,7 @@ SUFFIX: Final = ".dbfs"
 
 
 @dataclass(frozen=True)
-class SavedEdges(SavedFiles, BuiltBefore):
+class SavedEdges(SavedFiles, BuiltEdges):
     """The edges of a saved graph."""
 
     def of_rows(self) -> SavedEdges:
@@ -40,26 +40,26 @@ class SavedEdges(SavedFiles, BuiltBefore):
         return replace(self, manifest=manifest, m=manifest.m, mirrored=not self.directed)
 
     def settled(self, options: BuildOptions) -> BuildOptions:
-        """See ``BuiltBefore``."""
+        """See ``BuiltEdges``."""
         return layout(self, options)
 
     def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> SavedLoad | None:
-        """See ``BuiltBefore``."""
+        """See ``BuiltEdges``."""
         return SavedLoad(self, gang, options, backend) if is_as_saved(self, gang.p, options) else None
 
     def estimate_as_it_was(
         self, ranks: int, options: BuildOptions, backend: str, memory: int | None, hosts: Hosts
     ) -> Estimate | None:
-        """See ``BuiltBefore``."""
+        """See ``BuiltEdges``."""
         as_saved = is_as_saved(self, ranks, options)
         return estimate_as_saved(self, backend, memory, hosts=hosts) if as_saved else None
 
     def during_build(self, gang: Gang) -> AbstractContextManager[None]:
-        """See ``BuiltBefore``."""
+        """See ``BuiltEdges``."""
         return restriping(gang)
 
-    def as_first_built(self, built: Built, gang: Gang, options: BuildOptions) -> Built:
-        """See ``BuiltBefore``; errors as for ``load_ids``."""
+    def as_first_built(self, built: BuiltGraph, gang: Gang, options: BuildOptions) -> BuiltGraph:
+        """See ``BuiltEdges``; errors as for ``load_ids``."""
         return as_first_built(built, self, gang, options)
 
 
@@ -73,7 +73,7 @@ class SavedFolders(FolderReader):
 
 
 @dataclass(frozen=True)
-class Mapped(LoadOption):
+class MappedFiles(LoadOption):
     """Whether the ranks map the files of a saved graph, or copy them.
 
     Attributes:

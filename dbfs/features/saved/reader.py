@@ -155,8 +155,8 @@ class KeptPiece:
     Attributes:
         folder: the folder.
         file: the file of the edges.
-        batch: index of the batch in the file.
-        start, stop: the edges of the batch.
+        batch: index of the record batch in the file.
+        start, stop: the edges of the record batch.
     """
 
     folder: Folder

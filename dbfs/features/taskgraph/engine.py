@@ -29,7 +29,7 @@ from dbfs_workers.features.taskgraph import phases, tasks
 from dbfs_workers.features.taskgraph.bins import RankCounts
 from dbfs_workers.features.taskgraph.counts import LevelCounts
 from dbfs_workers.search.direction import expected_search_share
-from dbfs_workers.search.levels.state import State, over, take_sums, turn
+from dbfs_workers.search.levels.state import State, choose_direction, over, take_sums
 from dbfs_workers.search.reports import RankReport
 
 
@@ -143,7 +143,7 @@ class TaskGraphTraversal:
             state.search_share = expected_search_share(searched, state.unexplored_edges)
         frontier, degrees = sum(each.count for each in counts), sum(each.degrees for each in counts)
         take_sums(state, frontier, degrees, sum(each.missing for each in counts))
-        turn(state)
+        choose_direction(state)
 
     def release(self) -> None:
         """Release the states."""

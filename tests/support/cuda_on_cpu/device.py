@@ -42,7 +42,10 @@ def library() -> ctypes.CDLL:
     assert _NVRTC_OFFSET in lab_layout.HEADER
     layout = lab_layout.HEADER.replace(_NVRTC_OFFSET, "offsetof(type, field)")
     built = compiled(
-        *("cuda_on_cpu.h", *(source.path for source in SOURCES), "faulty.cu", "run_grid.h"),
+        "cuda_on_cpu.h",
+        *(source.path for source in SOURCES),
+        "faulty.cu",
+        "run_grid.h",
         made={lab_layout.HEADER_NAME: layout, "run_grid.h": _RUN},
         options=(f"-DDBFS_LAB_THREADS={THREADS}",),
     )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Places in ``control``, int64[CONTROL]. Words that different threads write lie pairs of cache lines apart.
-TURN: Final = 0  # number of the last task; helpers sleep until it changes
+LAST: Final = 0  # number of the last task; helpers sleep until it changes
 KIND: Final = 1  # the kernel that the task is for
 TIMEOUT: Final = 2  # seconds and nanoseconds: the longest single sleep
 SLEEPERS: Final = 16  # helpers that sleep until the next task

@@ -30,7 +30,7 @@ KEY_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
-class Binned:
+class BinnedKeys:
     """Directed edges by owner.
 
     Attributes:
@@ -70,12 +70,12 @@ def bin_edges(
     where: str,
     rows: tuple[int, int],
     position: Any | None = None,
-) -> Binned:
+) -> BinnedKeys:
     """Cut edges into one bin per owner of their source.
 
     Args:
         src: sources, int64 vertex ids on the GPU.
-        dst, stripe, symmetrise, name: as of ``storage.building.bin_edges``.
+        dst, stripe, symmetrise, name: as of ``partitions.bin_edges``.
         where: the rank and what it does, for errors.
         rows: bin only the edges of these rows of each owner: the first, and the one after the last.
         position: uint32[n] of a degree order: vertices become positions, and columns are sorted by position.
@@ -111,10 +111,10 @@ def bin_edges(
         src.size,
         (src, dst, np.int64(src.size), positions, *layout, cursors, keys),
     )
-    return Binned(keys, starts)
+    return BinnedKeys(keys, starts)
 
 
-def merge(pieces: list[Binned], p: int, where: str) -> Binned:
+def merge(pieces: list[BinnedKeys], p: int, where: str) -> BinnedKeys:
     """Merge the bins of several pieces, owner by owner, for ``p`` owners. Empties the list to free each piece early.
 
     A peer takes 4 to 5 ms to map an allocation, however large (docs/decisions/building-on-gpus.md), so each rank
@@ -134,7 +134,7 @@ def merge(pieces: list[Binned], p: int, where: str) -> Binned:
         for owner, (start, end) in enumerate(pairwise(piece.starts.tolist())):
             keys[cursors[owner] : cursors[owner] + end - start] = piece.keys[start:end]
             cursors[owner] += end - start
-    return Binned(keys, starts)
+    return BinnedKeys(keys, starts)
 
 
 def check_ids(src: Any, dst: Any, n: int, name: str) -> None:
@@ -160,7 +160,7 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
 
     Args:
         keys: uint64 on the GPU; sorted afterwards.
-        stripe, rank: as of ``storage.building.build_partition``.
+        stripe, rank: as of ``partitions.build_partition``.
         rows: the rows of the keys: the first, and the one after the last.
         by_position: the keys hold positions of a degree order, so each row's hubs come first.
         where: the rank and what it does, for errors.

@@ -23,7 +23,7 @@ from dbfs_workers.building.reading import require_wanted
 from dbfs_workers.search.partition.stripe import Stripe
 
 
-class Unspilled:
+class UnspilledResult:
     """Base class of a task's result that stays in memory, since other tasks of its worker change the result.
 
     Dask spills a worker's results, the longest unused first, once the worker's memory fills. A result that can't be
@@ -38,7 +38,7 @@ class Unspilled:
             # Outside a task: no Dask key, and nothing that would spill the object.
             self._key = None
 
-    def __reduce__(self) -> tuple[Callable[..., Unspilled], tuple[Any]]:
+    def __reduce__(self) -> tuple[Callable[..., UnspilledResult], tuple[Any]]:
         if self._key is None:
             raise TypeError(f"{type(self).__name__} made outside a task can't be pickled")
         _spilled[self._key] = self
@@ -46,7 +46,7 @@ class Unspilled:
 
 
 # By Dask key: the objects that Dask believes to be on the disk.
-_spilled: dict[Any, Unspilled] = {}
+_spilled: dict[Any, UnspilledResult] = {}
 
 
 def forget(keys: Iterable[Any]) -> None:
@@ -55,7 +55,7 @@ def forget(keys: Iterable[Any]) -> None:
         _spilled.pop(key, None)
 
 
-def _find(key: Any) -> Unspilled:
+def _find(key: Any) -> UnspilledResult:
     return _spilled[key]
 
 
@@ -69,7 +69,7 @@ Bins = Sequence[EdgeBin]
 """The bins of one owner, one for each of its stores."""
 
 
-class Collection(Unspilled):
+class Collection(UnspilledResult):
     """The bins that a rank collects in one build. It is a task's result: Dask drops it when the build ends or fails.
 
     Args:

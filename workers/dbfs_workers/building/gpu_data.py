@@ -64,7 +64,7 @@ class GpuDegreeOrder(GpuResident):
 
 @dataclass
 class TurnEdges(GpuResident, Generic[Held]):
-    """Directed edges of one turn's rows: bins by owner (``Binned``), an owner's keys, or its rows (``CsrSlice``).
+    """Directed edges of one turn's rows: bins by owner (``BinnedKeys``), an owner's keys, or its rows (``CsrSlice``).
 
     Attributes:
         read: input edges that the rank read; for an owner's keys and rows, those that all ranks read.

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import EdgeInputError
-from dbfs_workers.building.delivering import Unspilled
-from dbfs_workers.building.pieces import PieceWithLoneIds, batches_of
+from dbfs_workers.building.delivering import UnspilledResult
+from dbfs_workers.building.pieces import PieceWithLoneIds, portions_of
 from dbfs_workers.building.reading import require_room
 from dbfs_workers.ids.codes import MOST_SMALL_IDS, IdCodes, ascending, codes_for, divide, encode
 from dbfs_workers.ids.table import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _SAMPLES = 64
 
 
-class RankIds(Unspilled):
+class RankIds(UnspilledResult):
     """The distinct ids of a rank's pieces; their places here are the codes. The tasks of one rank share the object."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class SplitIds:
 
     Attributes:
         parts: the ids of each range, by rank; integers as uint32 if all fit. ``select_part`` takes them out.
-        order: int32, the code of each id of all parts in turn.
+        order: int32, the code of each id, part after part.
     """
 
     parts: dict[int, Ids]
@@ -194,7 +194,7 @@ def read_piece(piece: Piece, found: RankIds, memory_share: float, name: str) -> 
     require = partial(require_room, memory_share=memory_share, what=f"{name}: finding its distinct ids")
     codes = [found.encode(ids, require, name) for ids in _parts_of(piece, name, types)]
     count = sum(map(len, codes))
-    # Sources and targets of each batch in turn, and perhaps lone ids.
+    # The sources, then the targets, of each portion; and perhaps lone ids.
     pairs = len(codes) // 2 * 2
     sources, targets = codes[:pairs:2], codes[1:pairs:2]
     del codes
@@ -310,8 +310,8 @@ def make_vertices(piece: CodedPiece, vertex: NDArray[Any]) -> Edges | InputEdges
 
 
 def _parts_of(piece: Piece, name: str, types: list[IdType]) -> Iterator[Ids]:
-    """Yield the sources and the targets of each batch, then the lone ids; add the type of each batch to ``types``."""
-    for found in batches_of(piece):
+    """Yield the sources and the targets of each portion, then the lone ids; add the type of each to ``types``."""
+    for found in portions_of(piece):
         src, dst = (_checked(end, name) for end in found)
         if len(src) != len(dst):
             raise EdgeInputError(f"{name}: a piece has {len(src):,} sources and {len(dst):,} targets; expected as many")
@@ -343,7 +343,7 @@ def _checked(values: Any, name: str) -> Ids:
 
 
 def _in_one(codes: list[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """Return the codes of all batches."""
+    """Return the codes of all portions."""
     return codes[0] if len(codes) == 1 else np.concatenate(codes)
 
 

@@ -19,7 +19,7 @@ from dbfs_workers.base.text import counted
 from dbfs_workers.building import degree_order as ordering
 from dbfs_workers.building.delivering import Bins, Collection, deliver
 from dbfs_workers.building.layout import Layout
-from dbfs_workers.building.pieces import Edges, IdEdges, Piece, batches_of, check_ids
+from dbfs_workers.building.pieces import Edges, IdEdges, Piece, check_ids, portions_of
 from dbfs_workers.building.symmetry import imbalance
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 from dbfs_workers.search.partition.ordering import DegreeOrder
@@ -28,12 +28,12 @@ from dbfs_workers.search.partition.partition import describe as describe
 from dbfs_workers.search.partition.stripe import Stripe
 
 # Edges of a piece in memory that become int64, and then bins, at a time.
-_BATCH_EDGES = 1 << 18
+_PORTION_EDGES = 1 << 18
 
 
 def read_piece(piece: Piece) -> Edges | InputEdges:
     """Return the piece's edges: uint32 if all ids fit, which halves the memory until they are binned; else int64."""
-    parts = [_narrowed(*_int64(edges)) for edges in batches_of(piece)]
+    parts = [_narrowed(*_int64(edges)) for edges in portions_of(piece)]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([src for src, _ in parts]), np.concatenate([dst for _, dst in parts])
@@ -58,7 +58,7 @@ def count_degrees(sources: list[Piece | Edges | InputEdges], n: int, symmetrise:
     degrees, counting = np.zeros(n, np.int64), threading.Lock()
 
     def count(source: Piece | Edges | InputEdges) -> None:
-        for src, dst in _batches(source):
+        for src, dst in _portions(source):
             with counting:
                 ordering.count_degrees(src, dst, n, symmetrise=symmetrise, name=name, degrees=degrees)
 
@@ -108,7 +108,7 @@ def bin_piece(
     count = 0
     bins: Sequence[Bins]
     try:
-        for src, dst in _batches(source):
+        for src, dst in _portions(source):
             count += src.size
             if order is not None:
                 src, dst = order.relabel(src, dst)
@@ -178,14 +178,14 @@ def require_promised(read: list[int], m: int, name: str) -> None:
         raise FormatError(f"{name} promises {counted(m, 'edge')} (by its header), and has {sum(read):,}")
 
 
-def _batches(source: Piece | Edges | InputEdges) -> Iterator[Edges]:
-    """Yield a piece's edges as int64 vertices, batch by batch, reading the piece if needed."""
+def _portions(source: Piece | Edges | InputEdges) -> Iterator[Edges]:
+    """Yield a piece's edges as int64 vertices, portion by portion, reading the piece if needed."""
     if not isinstance(source, tuple):
-        yield from map(_int64, batches_of(source))
+        yield from map(_int64, portions_of(source))
         return
     src, dst = source
-    for start in range(0, max(src.size, 1), _BATCH_EDGES):
-        yield _int64((src[start : start + _BATCH_EDGES], dst[start : start + _BATCH_EDGES]))
+    for start in range(0, max(src.size, 1), _PORTION_EDGES):
+        yield _int64((src[start : start + _PORTION_EDGES], dst[start : start + _PORTION_EDGES]))
 
 
 def _narrowed(src: NDArray[np.int64], dst: NDArray[np.int64]) -> Edges | InputEdges:

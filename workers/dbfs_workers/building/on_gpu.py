@@ -33,7 +33,7 @@ from dbfs_workers.search.partition.partition import describe as partition_info
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
-    from dbfs_workers.building.cuda import Binned, CsrSlice
+    from dbfs_workers.building.cuda import BinnedKeys, CsrSlice
 
 __all__ = ["count_edges", "read_piece"]
 
@@ -136,25 +136,27 @@ def bin_edges(
     turns: int,
     ranks_here: int,
     _before: object,
-) -> TurnEdges[Binned]:
+) -> TurnEdges[BinnedKeys]:
     """Return the edges of all of a rank's pieces by owner: those of one turn's rows.
 
     Args:
         sources: the rank's pieces, or their edges. Pieces that are not generated are read by threads.
-        stripe, symmetrise, name, order: see ``cuda.building.bin_edges``.
+        stripe, symmetrise, name, order: see ``cuda.bin_edges``.
         rank: the rank.
         in_edges: also bin the reversed edges.
         turn, turns: the turn, and the number of turns.
         ranks_here: number of ranks of the graph on this host, which share its cores.
         _before: only orders tasks.
 
-    Errors as for ``cuda.building.bin_edges``.
+    Errors as for ``cuda.bin_edges``.
     """
     from dbfs_workers.building import cuda as building
 
     where = f"rank {rank}, binning {name}"
     position = None if order is None else order.position
-    bins: TurnEdges[Binned] = TurnEdges(0, (building.even_rows(stripe, turns) if order is None else order.rows)[turn])
+    bins: TurnEdges[BinnedKeys] = TurnEdges(
+        0, (building.even_rows(stripe, turns) if order is None else order.rows)[turn]
+    )
     bin_piece = partial(
         building.bin_edges,
         stripe=stripe,
@@ -176,14 +178,14 @@ def bin_edges(
     return bins
 
 
-def offer_bins(bins: TurnEdges[Binned], peer: int | None) -> BinOffer:
+def offer_bins(bins: TurnEdges[BinnedKeys], peer: int | None) -> BinOffer:
     """Offer a rank's bins to one peer through the host, or to all peers (None) for mapping."""
     out, *into = (Offer.make(binned.keys, binned.starts, peer) for binned in (*bins.out, *bins.into))
     return BinOffer(bins.read, out, into[0] if into else None)
 
 
 def collect_keys(
-    own: TurnEdges[Binned], offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
+    own: TurnEdges[BinnedKeys], offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
 ) -> TurnEdges[Any]:
     """Copy an owner's keys from all ranks' bins. Degrees that are ``unused`` by now are freed first.
 
@@ -204,7 +206,7 @@ def bins_read(collected: TurnEdges[Any]) -> int:
     return collected.read
 
 
-def free_bins(bins: TurnEdges[Binned], _bins_read: list[int]) -> None:
+def free_bins(bins: TurnEdges[BinnedKeys], _bins_read: list[int]) -> None:
     """Free a rank's bins. ``_bins_read`` makes the task wait until all owners have read them."""
     from dbfs_workers.search.cuda.device_memory import release_pool
 
@@ -235,7 +237,7 @@ def sort_rows(
 def make_partition(
     turns: list[TurnEdges[CsrSlice]], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
 ) -> Partition:
-    """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``build_on_cpu``.
+    """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``on_cpu.make_partition``.
 
     Errors as for ``bin_edges``.
     """
@@ -261,12 +263,12 @@ def make_partition(
 
 
 def describe(partition: Partition) -> PartitionInfo:
-    """Return the partition's counts: see ``storage.partition.describe``."""
+    """Return the partition's counts: see ``partition.describe``."""
     with on_gpu(f"rank {partition.rank}, describing its partition"):
         return partition_info(partition)
 
 
-def _collect(own: Binned, offers: Sequence[Offer], rank: int, where: str) -> Any:
+def _collect(own: BinnedKeys, offers: Sequence[Offer], rank: int, where: str) -> Any:
     """Return the rank's keys of its own bins and of its peers': one uint64 array on the GPU."""
     import cupy
 

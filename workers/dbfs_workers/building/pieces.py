@@ -47,18 +47,18 @@ class Piece(Protocol):
 
 
 @runtime_checkable
-class PieceInBatches(Piece, Protocol):
-    """A piece that may hold so many edges that a build takes them batch by batch."""
+class PieceInPortions(Piece, Protocol):
+    """A piece that may hold so many edges that a build takes them portion by portion."""
 
-    def batches(self) -> Iterator[IdEdges]:
-        """Yield the edges that ``read`` returns, at least one batch."""
+    def portions(self) -> Iterator[IdEdges]:
+        """Yield the edges that ``read`` returns, at least one portion."""
         ...
 
 
-def batches_of(piece: Piece) -> Iterator[Edges | IdEdges]:
-    """Yield the edges of a piece batch by batch; a piece that has no batches is one."""
-    if isinstance(piece, PieceInBatches):
-        yield from piece.batches()
+def portions_of(piece: Piece) -> Iterator[Edges | IdEdges]:
+    """Yield the edges of a piece portion by portion; a piece that has no portions is one."""
+    if isinstance(piece, PieceInPortions):
+        yield from piece.portions()
     else:
         yield piece.read()
 

@@ -1,8 +1,8 @@
-"""Backends: the phases of one level on one kind of device, behind one interface (``protocol.Backend``).
+"""Backends: the phases of one level on one kind of device, behind one interface (``backend.Backend``).
 
 In: the arrays of ``search.partition`` (partition, scratch, labels) and the bins of an exchange, changed in place.
-Out: the counts of the phase. ``cpu`` calls Numba kernels: ``cpu_kernels`` has one a phase, ``cpu_resident_kernels`` one
-a level of the resident loop. ``cuda`` launches the kernels of ``search/cuda/kernels/phases``.
+Out: the counts of the phase. ``cpu`` calls Numba kernels: ``cpu.kernels.phases`` has one a phase,
+``cpu.kernels.resident`` one a level of the resident loop. ``cuda`` launches those of ``search/cuda/kernels/phases``.
 """
 
 from functools import cache

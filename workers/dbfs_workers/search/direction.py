@@ -91,9 +91,9 @@ def bottom_up_pays(state: Sums) -> bool:
 def bottom_up_pays_batch(state: Sums, all_edges: int, searched: int) -> bool:
     """Return whether the next level of a batch of sources is faster bottom-up.
 
-    A row is searched for as long as it lacks a source of the frontier, so most rows are searched in most bottom-up
-    levels: no edges are explored for good, and no rest of them is there to be reached. A row's search also ends late,
-    with its last source; once a level has shown how late, the next one is expected to look at no more.
+    A bottom-up level searches each row that lacks any source of the frontier. In most levels that is most rows, so the
+    rule compares with all edges, not with unexplored ones. A row's search ends late, with the last source. Once a
+    level has shown how late, the next level is expected to look at no more edges.
 
     Args:
         state: the traversal, after a level.

@@ -18,7 +18,7 @@ from dbfs_workers.building.layout import Layout
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress
-from dbfs_workers.serving.rpc import A_co, Message, Pickled
+from dbfs_workers.serving.rpc import A_co, Message, PickledValue
 
 
 class WorkerMessage(Message[A_co]):
@@ -76,7 +76,7 @@ class JoinGang(WorkerMessage[None]):
 
 
 @dataclass(frozen=True)
-class OfferExchange(WorkerMessage[Pickled[Any]]):
+class OfferExchange(WorkerMessage[PickledValue[Any]]):
     """Once the run before has ended, return what the peers need in order to connect to the rank.
 
     Attributes:
@@ -107,7 +107,7 @@ class ConnectExchange(WorkerMessage[None]):
     """
 
     graph_id: str
-    offers: tuple[Pickled[Any], ...]
+    offers: tuple[PickledValue[Any], ...]
     epoch: int
 
 

@@ -54,7 +54,7 @@ from dbfs_workers.serving.messages import (
     PublishRankLabels,
 )
 from dbfs_workers.serving.reads.server import Reads
-from dbfs_workers.serving.rpc import NAME, Pickled, handlers
+from dbfs_workers.serving.rpc import NAME, PickledValue, handlers
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
@@ -193,11 +193,11 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         return LoopMember(rank, key, exchange, threads)
 
     @OfferExchange.handler
-    async def offer_exchange(self, message: OfferExchange) -> Pickled[Any]:
+    async def offer_exchange(self, message: OfferExchange) -> PickledValue[Any]:
         """See ``OfferExchange``."""
         self._take_epoch(message.graph_id, message.epoch)
         member = self._member(message.graph_id)
-        return Pickled.of(await member.in_thread(member.offer))
+        return PickledValue.of(await member.in_thread(member.offer))
 
     @ConnectExchange.handler
     async def connect_exchange(self, message: ConnectExchange) -> None:

@@ -74,7 +74,7 @@ class Message(Generic[A_co]):
 
 
 @dataclass(frozen=True)
-class Pickled(Generic[T]):
+class PickledValue(Generic[T]):
     """A value inside a message that the scheduler passes on without unpickling it.
 
     Attributes:
@@ -84,7 +84,7 @@ class Pickled(Generic[T]):
     data: bytes
 
     @classmethod
-    def of(cls, value: T) -> "Pickled[T]":
+    def of(cls, value: T) -> "PickledValue[T]":
         """Pickle a value."""
         return cls(pickle.dumps(value))
 

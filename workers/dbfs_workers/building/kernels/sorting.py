@@ -132,17 +132,36 @@ def sort_rows(
     # A kernel that allocates takes Numba seconds more to compile.
     longest = int(np.diff(row_offsets).max(initial=0))
     sorted_rows: tuple[int, int] = _sort_rows(
-        *(row_offsets, columns, first_id, step, digits, bits),
-        *(np.empty(_GROUP, np.uint64), np.empty(_GROUP, np.uint64), np.empty((digits, 1 << bits), np.int64)),
-        *(np.empty(_GROUP // _SHORT, np.int64), np.empty(_GROUP // _SHORT, np.int64)),
+        row_offsets,
+        columns,
+        first_id,
+        step,
+        digits,
+        bits,
+        np.empty(_GROUP, np.uint64),
+        np.empty(_GROUP, np.uint64),
+        np.empty((digits, 1 << bits), np.int64),
+        np.empty(_GROUP // _SHORT, np.int64),
+        np.empty(_GROUP // _SHORT, np.int64),
         np.empty(longest if longest > _GROUP else 0, np.uint32),
     )
     return sorted_rows
 
 
 @kernel(
-    *(types.UniTuple(int64, 2), READ_INT64, UINT32, int64, int64, int64, int64),
-    *(_UINT64, _UINT64, _COUNTS, INT64, INT64, UINT32),
+    types.UniTuple(int64, 2),
+    READ_INT64,
+    UINT32,
+    int64,
+    int64,
+    int64,
+    int64,
+    _UINT64,
+    _UINT64,
+    _COUNTS,
+    INT64,
+    INT64,
+    UINT32,
     plain=True,
 )
 def _sort_rows(

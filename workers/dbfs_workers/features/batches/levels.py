@@ -5,7 +5,7 @@ Traversal", VLDB 2014). A level is a stepper of the loop. Top-down, each rank ad
 the neighbours, and sends the words of other ranks' vertices to their owners. Bottom-up, each rank sends the words of
 its frontier to all others; then every row looks for the bits that it lacks, and is done when it has all that are in the
 frontier. A source with a small frontier would keep most rows from being done, so such sources go top-down in the same
-level: see ``_small_frontiers``. ``batch_words`` has the ways of words between ranks.
+level: see ``_small_frontiers``. ``words`` has the ways of words between ranks.
 
 If the batch keeps counts alone, each rank may take a share of the sources over a copy of all rows instead. The ranks
 then cross once a level.
@@ -25,7 +25,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
 from dbfs_workers.features.batches.kernels import NEEDED
-from dbfs_workers.features.batches.operators import BatchOperators, Chosen, Shared, operators_of
+from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap, operators_of
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
@@ -38,22 +38,23 @@ from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.loop import LevelLoop
 from dbfs_workers.search.levels.rank_levels import RankLevels
 from dbfs_workers.search.levels.state import BOTTOM_UP, TOP_DOWN, Row, State, end_level, over, take_sums
-from dbfs_workers.search.levels.stepper import Traversed, elapsed
+from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
 
-# Sources with small frontiers: their vertices, as a share of all, and their edges. The first of some shares of vertices
-# whose edges are few enough counts.
+# Sources with small frontiers: the largest share of all vertices that a frontier of theirs has, in the order of trial,
+# and the largest share of all edges that these frontiers have together.
 _SMALL_FRONTIERS: Final = tuple(2.0**-power for power in (10, 11, 12, 13))
 _SMALL_EDGES: Final = 1 / 8
-# Of all edges, those of a source's frontier on average, or rows look for the other sources to their ends anyway.
+# Least share of all edges that a source's frontier has on average. With fewer, most rows look at all of their edges,
+# whatever sources they look for.
 _LARGE_EDGES: Final = 1 / 16
-# Levels before the first look whether the sources share enough. Graphs of small diameter have fewer.
+# Levels before the ranks first ask whether the sources share enough. Graphs of small diameter have fewer.
 _LEVELS: Final = 16
 
 
-class BatchTraversed(Traversed):
-    """See ``Traversed``. The targets of a batch end nothing."""
+class BatchWork(RankWork):
+    """See ``RankWork``. The targets of a batch end nothing."""
 
     labels: RankBatch
 
@@ -62,7 +63,7 @@ class BatchTraversed(Traversed):
         return 0
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """Where the levels of a batch run: on the rank's rows, or on a copy of the rows of all ranks.
 
     Attributes:
@@ -76,7 +77,7 @@ class Placed(NamedTuple):
     words: BatchWords
 
 
-class Alone(NamedTuple):
+class LoneTraversal(NamedTuple):
     """What a rank has of the traversal from one source of a batch.
 
     Attributes:
@@ -106,17 +107,17 @@ class BatchLevels(RankLevels[BatchScratch]):
 
     def __init__(
         self,
-        striped: Placed,
-        place: Callable[[Partition], Placed],
+        striped: Placement,
+        place: Callable[[Partition], Placement],
         exchange: Exchange,
         free_bytes: Callable[[], int],
-        alone: Callable[[RunSpec], Iterable[Alone]],
+        alone: Callable[[RunSpec], Iterable[LoneTraversal]],
         *,
         together: bool,
     ) -> None:
-        super().__init__(striped.scratch, exchange, BatchTraversed())
+        super().__init__(striped.scratch, exchange, BatchWork())
         self._striped, self._place, self._free_bytes = striped, place, free_bytes
-        self._copy: Placed | None = None
+        self._copy: Placement | None = None
         self._alone, self._together = alone, together
         self._move(striped)
         self.steppers = {TOP_DOWN: self, BOTTOM_UP: self}
@@ -160,7 +161,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Run a level; see ``Stepper``."""
         row, scratch, operators = table.row(), self.scratch, self._operators
         bottom_up, reached, edges = state.bottom_up, state.reached, state.edges
-        pushed: Chosen | None = None
+        pushed: ChosenRows | None = None
         row.edges = 0
         if bottom_up:
             self._words.send(state, row, everywhere=True)
@@ -173,11 +174,11 @@ class BatchLevels(RankLevels[BatchScratch]):
         if pushes:
             self._words.send(state, row, everywhere=False)
         new, new_edges = self._settle(state, row)
-        # No peer reads what the level has sent any more: the frontier before, or the words of other ranks' vertices.
+        # The peers have read what this rank sent: its last frontier, or the words of other ranks' vertices.
         operators.clear(scratch.width, scratch.marked, scratch.found)
-        # What was pushed to other ranks' vertices stays in what is the frontier now: their neighbours have these bits,
-        # or get them in the next level.
-        # ``end_level`` counts vertices, where a batch counts the vertices of each source.
+        # Bits pushed to other ranks' vertices stay in the arrays of the new frontier. No harm: the neighbours of these
+        # vertices have the bits, or get them in the next level.
+        # ``end_level`` has counted each vertex once. A batch counts a vertex once for each source.
         state.reached, state.edges = reached + new, edges + new_edges
         table.add()
 
@@ -200,7 +201,7 @@ class BatchLevels(RankLevels[BatchScratch]):
                 stripe, whole, self._operators, self._exchange, self._words, state, self._kept, self._free_bytes
             ).run()
         # A client may release the results long before another run has batches.
-        del self._kept, self._traversed.labels
+        del self._kept, self._work.labels
         self.scratch.forget_kept()
 
     def reset(self) -> None:
@@ -216,12 +217,12 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._copy = None
         self._words.close()
 
-    def _move(self, placed: Placed) -> None:
+    def _move(self, placed: Placement) -> None:
         self.scratch, self._operators, self._words = placed
 
-    def _whole(self, beside: int = 0) -> Placed:
+    def _whole(self, beside: int = 0) -> Placement:
         """Return the place of the rows of all ranks; arguments and errors as of ``copied_rows``."""
-        # Sources that were traversed from one by one have had bins without parents.
+        # Traversals one by one have set bins without parents.
         self._exchange.reset(True)
         if self._copy is None:
             scratch, _, words = self._striped
@@ -242,14 +243,17 @@ class BatchLevels(RankLevels[BatchScratch]):
         return replace(spec, sources=tuple(ids.tolist()))
 
     def _averages(self, sums: list[int]) -> list[int]:
-        """Return sums over all ranks; on copies of all rows, what they are for a rank of the average share."""
+        """Return sums over all ranks; on copies of all rows, the sums divided by the number of ranks, rounded up."""
         p = self._exchange.p if self.scratch is not self._striped.scratch else 1
         return [-(-each // p) for each in sums]
 
-    def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], Chosen | None]:
-        """Return the bits that rows look for in a bottom-up level, and the rows that are pushed for all other sources.
+    def _small_frontiers(self, state: State) -> tuple[NDArray[np.uint64], ChosenRows | None]:
+        """Divide the sources of a bottom-up level: those that rows look for, and those with small frontiers.
 
         All ranks that share rows choose the same sources.
+
+        Returns:
+            The bits of the first; the frontier's rows that push the bits of the others, None without others.
         """
         counts = self._words.add_up(state.level, self._settled)
         all_sources = _bits(counts > 0), None
@@ -309,7 +313,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         """Return whether the sources share enough so far. All ranks return the same."""
         if state.level < _LEVELS:
             return True
-        return self._operators.pays(Shared(self._sources, state.level, self._vertices, self._bits, state.n))
+        return self._operators.pays(Overlap(self._sources, state.level, self._vertices, self._bits, state.n))
 
     def _run_alone(self, state: State) -> None:
         """Run the sources one by one, and take their labels. What the batch has found so far stays right."""
@@ -349,19 +353,19 @@ def levels_of_batches(
         # Few graphs have batches, so that the first batch compiles.
         compiling.prepare(NEEDED)
 
-    def traverse(specs: RunSpec) -> Iterator[Alone]:
+    def traverse(specs: RunSpec) -> Iterator[LoneTraversal]:
         for spec in specs:
             loop = LevelLoop(alone, spec, counted=False)
             loop.run()
-            yield Alone(loop.labels.distances, loop.state.level, loop.state.reached, loop.state.edges)
+            yield LoneTraversal(loop.labels.distances, loop.state.level, loop.state.reached, loop.state.edges)
 
     in_edges, partition, xp = alone.scratch.frontier_bits is not None, alone.scratch.partition, backend.xp
     together, zeros = isinstance(partition, Partition), zeros_in_lines if xp is np else xp.zeros
 
-    def place(part: Any) -> Placed:
+    def place(part: Any) -> Placement:
         scratch = BatchScratch(part, xp, zeros, in_edges=in_edges, together=together)
         operators = operators_of(backend, threads)
         words = OwnWords(scratch) if part.stripe.p == 1 else PackedWords(scratch, operators, exchange)
-        return Placed(scratch, operators, words)
+        return Placement(scratch, operators, words)
 
     return BatchLevels(place(partition), place, exchange, free_bytes, traverse, together=together)

@@ -1,4 +1,4 @@
-"""The phases of a level of a batch as the Numba kernels of ``batch_kernels``."""
+"""The phases of a level of a batch as the Numba kernels of ``kernels.batch``."""
 
 from typing import Any, Final
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels import batch as kernels
-from dbfs_workers.features.batches.operators import Chosen, Settled, Shared
+from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
 from dbfs_workers.features.batches.purpose import width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr
 
-# Before so many levels, and before this share of the vertices, nothing is known of the rest.
+# In the first levels, and up to this share of the vertices, the ranks can't tell whether the sources will share.
 _SURE_LEVELS: Final = 64
 _SURE_SHARE: Final = 1 / 16
 # Bits that a vertex of the frontier needs on average, or the batch takes longer than one source after another; so many
@@ -46,23 +46,31 @@ class CpuBatch:
         """See ``BatchOperators``."""
         return CpuSweeps(out, into, self._threads, of_edges=of_edges)
 
-    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         """See ``BatchOperators``."""
         rows, live = scratch.partition.rows, scratch.live[scratch.own_words]
         chosen = np.zeros_like(live)
         place = rows.starts, rows.ends, scratch.first_id, scratch.width
         edges: int = kernels.choose(*place, live, scratch.front, sources, chosen)
-        return Chosen(chosen, live.size, edges)
+        return ChosenRows(chosen, live.size, edges)
 
-    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+    def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         """See ``BatchOperators``."""
         starts, ends, columns = scratch.partition.rows
         live, bounds = chosen.rows if chosen else scratch.live[scratch.own_words], self._parts(scratch)
 
         def part(begin: int, end: int) -> int:
             edges: int = kernels.push(
-                *(starts[begin:end], ends[begin:end], columns, scratch.first_id + begin, scratch.width),
-                *(live[begin // 32 : end // 32], scratch.front, scratch.found, scratch.marked, len(bounds) > 2),
+                starts[begin:end],
+                ends[begin:end],
+                columns,
+                scratch.first_id + begin,
+                scratch.width,
+                live[begin // 32 : end // 32],
+                scratch.front,
+                scratch.found,
+                scratch.marked,
+                len(bounds) > 2,
             )
             return edges
 
@@ -76,30 +84,45 @@ class CpuBatch:
 
         def part(begin: int, end: int) -> int:
             edges: int = kernels.pull(
-                *(starts[begin:end], ends[begin:end], columns, scratch.first_id + begin, width, wanted),
-                *(scratch.live, scratch.front, scratch.seen[begin * width : end * width], scratch.found),
-                *(marked[begin // 32 : end // 32], np.zeros(2 * width, np.uint64)),
+                starts[begin:end],
+                ends[begin:end],
+                columns,
+                scratch.first_id + begin,
+                width,
+                wanted,
+                scratch.live,
+                scratch.front,
+                scratch.seen[begin * width : end * width],
+                scratch.found,
+                marked[begin // 32 : end // 32],
+                np.zeros(2 * width, np.uint64),
             )
             return edges
 
         self._looked = sum(self._threads.each(self._parts(scratch), part))
 
-    def settle(self, scratch: BatchScratch) -> Settled:
+    def settle(self, scratch: BatchScratch) -> SettledRows:
         """See ``BatchOperators``."""
         rows, width, marked = scratch.partition.rows, scratch.width, scratch.marked[scratch.own_words]
 
         def part(begin: int, end: int) -> tuple[tuple[int, int, int, int], NDArray[np.int64]]:
             counts, planes = np.zeros(64 * width, np.int64), np.zeros(65 * width, np.uint64)
             sums = kernels.settle(
-                *(rows.starts[begin:end], rows.ends[begin:end], scratch.first_id + begin, width),
-                *(marked[begin // 32 : end // 32], scratch.seen[begin * width : end * width], scratch.found),
-                *(planes, counts),
+                rows.starts[begin:end],
+                rows.ends[begin:end],
+                scratch.first_id + begin,
+                width,
+                marked[begin // 32 : end // 32],
+                scratch.seen[begin * width : end * width],
+                scratch.found,
+                planes,
+                counts,
             )
             return sums, counts
 
         sums, counts = zip(*self._threads.each(self._parts(scratch), part), strict=True)
         rows_found, degrees, bits, bit_degrees = map(sum, zip(*sums, strict=True))
-        return Settled(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
+        return SettledRows(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""
@@ -108,8 +131,15 @@ class CpuBatch:
 
         def part(begin: int, end: int) -> None:
             kernels.note(
-                *(distance, scratch.first_id + begin, width, marked[begin // 32 : end // 32], scratch.found),
-                *(kept.sources, distances[begin * bytes_a_row : end * bytes_a_row], item, nearest[2 * begin : 2 * end]),
+                distance,
+                scratch.first_id + begin,
+                width,
+                marked[begin // 32 : end // 32],
+                scratch.found,
+                kept.sources,
+                distances[begin * bytes_a_row : end * bytes_a_row],
+                item,
+                nearest[2 * begin : 2 * end],
             )
 
         if distances.size or nearest.size:
@@ -119,7 +149,7 @@ class CpuBatch:
             of_level = distance, scratch.first_id, width, kept.target_rows, scratch.found, kept.sources
             kernels.note_targets(*of_level, at_targets)
 
-    def pays(self, shared: Shared) -> bool:
+    def pays(self, shared: Overlap) -> bool:
         """See ``BatchOperators``."""
         if shared.levels < _SURE_LEVELS and shared.vertices < _SURE_SHARE * shared.n:
             return True

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels.sources import BATCH
-from dbfs_workers.features.batches.operators import Chosen, Settled, Shared
+from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
@@ -31,9 +31,9 @@ _ALONE_EDGES: Final = 256
 _DENSE: Final = 2
 # Edges of a frontier's row up to which, on average, the lanes of a row visit them.
 _FEW_EDGES: Final = 8
-# Threads for each word of a bitmap: those of a warp for eight.
+# Threads for each word of a bitmap: a warp takes eight words.
 _LANES: Final = 4
-# Of a level: its launches, a vertex of the frontier, and the level of one source in the resident kernel.
+# Times: of a level's launches; of a vertex of the frontier; of a level of one source in the resident kernel.
 _LEVEL_SECONDS: Final = 120e-6
 _VERTEX_SECONDS: Final = 1e-9
 _ALONE_LEVEL_SECONDS: Final = 2.2e-6
@@ -62,23 +62,30 @@ class CudaBatch:
         """See ``BatchOperators``."""
         return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
-    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         """See ``BatchOperators``."""
         rows = self.xp.empty(scratch.queued, np.uint32)
         self._sums[_ROWS:].fill(0)
         self._launch(
             "choose",
             scratch.queued * scratch.width,
-            *(scratch.queue, scratch.queued, scratch.partition.row_offsets, scratch.first_id, _log(scratch.width)),
-            *(scratch.front, self.xp.asarray(sources), rows, self._sums),
+            scratch.queue,
+            scratch.queued,
+            scratch.partition.row_offsets,
+            scratch.first_id,
+            _log(scratch.width),
+            scratch.front,
+            self.xp.asarray(sources),
+            rows,
+            self._sums,
         )
         size, edges = self._sums[_ROWS : _ROWS + 2].get().tolist()
-        return Chosen(rows, size, edges)
+        return ChosenRows(rows, size, edges)
 
-    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+    def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         """See ``BatchOperators``."""
         part = scratch.partition
-        rows, size, edges = chosen or Chosen(scratch.queue, scratch.queued, scratch.queued_edges)
+        rows, size, edges = chosen or ChosenRows(scratch.queue, scratch.queued, scratch.queued_edges)
         found, log_width = (scratch.found, scratch.marked), _log(scratch.width)
         if edges > _FEW_EDGES * size:
             starts, ends = self._frontier_edges(part.row_offsets, rows[:size])
@@ -97,7 +104,7 @@ class CudaBatch:
         if self._left is None:
             most = min(n_local, edges.columns.size // _ALONE_EDGES) + 1
             self._left = self.xp.empty(most, np.uint32), self.xp.empty(most, np.int64), self.xp.empty(most, np.int64)
-        # Most levels look for the same bits, whose way to the GPU takes as long as a small level.
+        # Most levels look for the same bits, and to copy these to the GPU takes as long as a small level.
         if self._wanted[0] != wanted.tobytes():
             self._wanted = wanted.tobytes(), self.xp.asarray(wanted)
         sources = self._wanted[1]
@@ -107,17 +114,36 @@ class CudaBatch:
         self._launch(
             f"pull_{width}",
             width * n_local,
-            *(edges.row_offsets, edges.columns, scratch.first_id, n_local, sources, 0 if dense else scratch.live),
-            *(scratch.front, scratch.seen, scratch.found, scratch.marked, _ALONE_EDGES, *self._left, self._sums),
+            edges.row_offsets,
+            edges.columns,
+            scratch.first_id,
+            n_local,
+            sources,
+            0 if dense else scratch.live,
+            scratch.front,
+            scratch.seen,
+            scratch.found,
+            scratch.marked,
+            _ALONE_EDGES,
+            *self._left,
+            self._sums,
         )
         self._launch(
             "pull_rest",
             edges.columns.size,
-            *(*self._left, self._sums, edges.columns, scratch.first_id, _log(width), sources),
-            *(scratch.front, scratch.seen, scratch.found, scratch.marked),
+            *self._left,
+            self._sums,
+            edges.columns,
+            scratch.first_id,
+            _log(width),
+            sources,
+            scratch.front,
+            scratch.seen,
+            scratch.found,
+            scratch.marked,
         )
 
-    def settle(self, scratch: BatchScratch) -> Settled:
+    def settle(self, scratch: BatchScratch) -> SettledRows:
         """See ``BatchOperators``."""
         part = scratch.partition
         if scratch.queue is None:
@@ -127,13 +153,19 @@ class CudaBatch:
         self._launch(
             "settle",
             _LANES * marked.size,
-            *(part.row_offsets, marked.size, _log(scratch.width), marked, scratch.seen, scratch.own(scratch.found)),
-            *(scratch.queue, self._sums),
+            part.row_offsets,
+            marked.size,
+            _log(scratch.width),
+            marked,
+            scratch.seen,
+            scratch.own(scratch.found),
+            scratch.queue,
+            self._sums,
         )
         sums = self._sums[: _COUNTS + 64 * scratch.width].get().astype(np.int64)
         rows, degrees, bits, bit_degrees = sums[_ROWS:_COUNTS].tolist()
         scratch.queued, scratch.queued_edges = rows, degrees
-        return Settled(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
+        return SettledRows(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """See ``BatchOperators``."""
@@ -143,15 +175,22 @@ class CudaBatch:
             self._launch(
                 "note",
                 _LANES * marked.size,
-                *(distance, marked.size, _log(scratch.width), marked, scratch.own(scratch.found), kept.sources),
-                *(distances, item if distances.size else 0, nearest if nearest.size else 0),
+                distance,
+                marked.size,
+                _log(scratch.width),
+                marked,
+                scratch.own(scratch.found),
+                kept.sources,
+                distances,
+                item if distances.size else 0,
+                nearest if nearest.size else 0,
             )
         if kept.target_rows.size:
             words = scratch.own(scratch.found).reshape(-1, scratch.width)[kept.target_rows]
             bits = self.xp.unpackbits(words.view(np.uint8).reshape(-1), bitorder="little")
             kept.at_targets[bits.reshape(kept.target_rows.size, -1)[:, : kept.sources] > 0] = distance
 
-    def pays(self, shared: Shared) -> bool:
+    def pays(self, shared: Overlap) -> bool:
         """See ``BatchOperators``."""
         together = shared.levels * _LEVEL_SECONDS + shared.vertices * _VERTEX_SECONDS
         return shared.sources * shared.levels * _ALONE_LEVEL_SECONDS > together

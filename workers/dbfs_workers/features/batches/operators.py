@@ -17,7 +17,7 @@ from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr
 
 
-class Settled(NamedTuple):
+class SettledRows(NamedTuple):
     """What a rank's rows have become of a level.
 
     Attributes:
@@ -37,7 +37,7 @@ class Settled(NamedTuple):
     counts: NDArray[np.int64]
 
 
-class Chosen(NamedTuple):
+class ChosenRows(NamedTuple):
     """Some rows of the rank's frontier.
 
     Attributes:
@@ -51,7 +51,7 @@ class Chosen(NamedTuple):
     edges: int
 
 
-class Shared(NamedTuple):
+class Overlap(NamedTuple):
     """How much the sources of a batch have shared so far, over all ranks.
 
     Attributes:
@@ -87,11 +87,11 @@ class BatchOperators(Protocol):
         """
         ...
 
-    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> Chosen:
+    def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         """Return the rows of the rank's frontier that have a bit of some sources: uint64[width], NumPy's."""
         ...
 
-    def push(self, scratch: BatchScratch, chosen: Chosen | None = None) -> int:
+    def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         """Add the words of the rank's frontier to those of the neighbours in ``found``, and mark these vertices.
 
         Args:
@@ -115,7 +115,7 @@ class BatchOperators(Protocol):
         """
         ...
 
-    def settle(self, scratch: BatchScratch) -> Settled:
+    def settle(self, scratch: BatchScratch) -> SettledRows:
         """Reduce ``found`` to the new bits of the rank's rows, which become seen; unmark the rows without any."""
         ...
 
@@ -123,7 +123,7 @@ class BatchOperators(Protocol):
         """Note the distance of the rows that ``settle`` has left marked."""
         ...
 
-    def pays(self, shared: Shared) -> bool:
+    def pays(self, shared: Overlap) -> bool:
         """Return whether the batch takes less time than one source after another would."""
         ...
 

@@ -2,7 +2,7 @@
 centrality", 2001).
 
 Forward, level by level, each row counts its shortest paths from each source: the sum of its predecessors' counts.
-Backward, from the deepest level, each row gets the dependencies of the sources on it: see ``sweep_kernels``.
+Backward, from the deepest level, each row gets the dependencies of the sources on it: see ``kernels.sweeps``.
 
 A sweep has a block of sources. Sources need nothing of each other, and a level of a sweep takes microseconds; so a rank
 sweeps its share of the blocks over a copy of the rows of all ranks, and the ranks cross after each block. The sources

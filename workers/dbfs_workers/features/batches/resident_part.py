@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dbfs_workers.features.batches.levels import BatchLevels
     from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
-# Of the memory that is free, what batches may keep beside other runs.
+# Share of the free memory that batches may keep during other runs.
 _SHARE: Final = 1 / 4
 # Entries of a bin of the barrier: the counts of a batch's sources, or the handles of its arrays.
 _BARRIER_ENTRIES: Final = 2**11
@@ -165,33 +165,33 @@ class ResidentBatches(MemberPart):
     def _new_levels(self, partition: Partition) -> "BatchLevels":
         import cupy
 
-        from dbfs_workers.features.batches.levels import Alone, BatchLevels, Placed
+        from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
         from dbfs_workers.features.batches.operators import operators_of
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
         from dbfs_workers.search import backends
         from dbfs_workers.search.cpu.row_threads import RowThreads
 
-        def alone(specs: RunSpec) -> Iterator[Alone]:
+        def alone(specs: RunSpec) -> Iterator[LoneTraversal]:
             for run in self._member.traverse_all(self._member.number, specs, self._deadline):
-                yield Alone(run.labels.distances, run.depth, run.reached, run.edges)
+                yield LoneTraversal(run.labels.distances, run.depth, run.reached, run.edges)
 
         assert self.barrier is not None
         barrier, memory = self.barrier, self._memory
 
-        def place(part: Partition) -> Placed:
+        def place(part: Partition) -> Placement:
             operators, mapped = operators_of(backends.get("cuda"), RowThreads(1)), part.stripe.p > 1
             zeros = memory.zeros if mapped else cupy.zeros
             scratch = BatchScratch(part, cupy, zeros, in_edges=part.parents is not None, together=True)
             words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)
-            return Placed(scratch, operators, words)
+            return Placement(scratch, operators, words)
 
         return BatchLevels(place(partition), place, barrier, self._member.free_bytes, alone, together=True)
 
 
 def _is_of_before(levels: "BatchLevels", partition: Partition) -> bool:
     """Return whether the last batch was of another version."""
-    # Versions are those of all ranks, where a partition may be another object on one of them.
+    # All ranks agree on versions. Partitions of one version may be one object on some ranks and two on others.
     return levels.scratch.partition.version != partition.version
 
 

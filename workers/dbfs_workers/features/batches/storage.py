@@ -202,7 +202,7 @@ def zeros_in_lines(size: int, dtype: Any) -> NDArray[Any]:
 
 
 class BatchScratch:
-    """One rank's working memory of a batch: see ``backends.batch``.
+    """One rank's working memory of a batch: see ``operators``.
 
     Args:
         partition: the rank's edges.

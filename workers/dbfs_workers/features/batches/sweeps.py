@@ -1,6 +1,6 @@
 """The interface of the sweeps over the shortest paths from a block of sources: ``Backend.sweeps``.
 
-``sweeps_cpu`` and ``sweeps_cuda`` implement the interface, and ``levels.path_sweeps`` calls it. Arrays are of the
+``sweeps_cpu`` and ``sweeps_cuda`` implement the interface, and ``path_sweeps`` calls it. Arrays are of the
 device's module.
 """
 
@@ -29,7 +29,7 @@ class Sweeps(Protocol):
         """Sweep over the paths from a block of sources.
 
         Args:
-            distances: [rows, sources] of a type of ``storage.batch.distance_type``, of at most ``lanes`` sources.
+            distances: [rows, sources] of a type of ``storage.distance_type``, of at most ``lanes`` sources.
 
         Returns:
             Whether a number of paths is beyond the largest float64; the sums are not complete then.

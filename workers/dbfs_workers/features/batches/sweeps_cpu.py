@@ -1,4 +1,4 @@
-"""The sweeps over the shortest paths from a block of sources, as the Numba kernels of ``sweep_kernels``."""
+"""The sweeps over the shortest paths from a block of sources, as the Numba kernels of ``kernels.sweeps``."""
 
 from collections.abc import Callable
 from typing import Any

@@ -98,7 +98,17 @@ class CudaSweeps:
         self._launch(
             "add_up",
             -(-total // _EDGES_A_LANE),
-            *(rows, starts, ends, size, edges.columns, *given, level, step, self._numbers, totals, edge_sums),
+            rows,
+            starts,
+            ends,
+            size,
+            edges.columns,
+            *given,
+            level,
+            step,
+            self._numbers,
+            totals,
+            edge_sums,
         )
 
     def _load(self) -> Callable[..., None]:

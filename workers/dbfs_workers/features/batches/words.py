@@ -103,8 +103,13 @@ class PackedWords:
             for peer in peers:
                 of_peer = slice(peer * entries, (peer + 1) * entries)
                 following[peer], end = operators.pack(
-                    *(width, following[peer], ends[peer], bits, words),
-                    *(exchange.bin_rows[of_peer], exchange.bin_parents[of_peer]),
+                    width,
+                    following[peer],
+                    ends[peer],
+                    bits,
+                    words,
+                    exchange.bin_rows[of_peer],
+                    exchange.bin_parents[of_peer],
                 )
                 exchange.bin_ends[peer] = end
                 row.bytes_sent += 8 * end
@@ -174,7 +179,7 @@ class MappedMemory:
         self._opened: dict[int, list[int]] = {}
 
     def zeros(self, size: int, dtype: Any) -> Any:
-        """See ``storage.batch.Zeros``. The array stays until ``free``."""
+        """See ``storage.Zeros``. The array stays until ``free``."""
         array = device_memory.own_allocation(size, dtype)
         array.fill(0)
         self._own.append(array)

@@ -5,8 +5,7 @@ receiver. So messages travel as bins do: in shared memory on one host, and by fr
 ranks cross the same barrier, which also sums their counts; messages go to the ranks of a row or a column alone.
 
 The messages of ranks on GPUs are made on the GPU and copied to their places on the host, and from there to the peer's
-GPU, if there is no way between the GPUs (``grid_on_gpus``). No kernel waits for a peer, so that several ranks may share
-a GPU.
+GPU, if there is no way between the GPUs (``exchange_on_gpus``). No kernel waits for a peer, so ranks may share a GPU.
 """
 
 from collections.abc import Iterable

@@ -40,12 +40,12 @@ from dbfs_workers.search.levels.state import (
     over,
     take_sums,
 )
-from dbfs_workers.search.levels.stepper import Traversed, elapsed
+from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 
 
 @dataclass
-class GridWorking(Traversed):
+class GridWork(RankWork):
     """What the steppers of a rank of a 2-D partition work on.
 
     Attributes:
@@ -76,7 +76,7 @@ class GridWorking(Traversed):
 class Expand:
     """The crossing with the frontier's exact size, which sends the frontier to the column: see ``Stepper``."""
 
-    working: GridWorking
+    working: GridWork
 
     def run(self, state: State, table: LevelTable) -> None:
         """Cross. The time counts for the level before, the bytes for the level that expands the frontier."""
@@ -103,7 +103,7 @@ class Fold:
     """
 
     searches_bottom_up: ClassVar[bool] = True
-    working: GridWorking
+    working: GridWork
 
     def run(self, state: State, table: LevelTable) -> None:
         """Search the rank's edges, send along the row what it found, and label what is new."""
@@ -230,11 +230,11 @@ class Fold:
         return bytes_sent
 
 
-FoldOf = Callable[[GridWorking, TraversalSpec], Fold]
+FoldOf = Callable[[GridWork, TraversalSpec], Fold]
 """Returns what runs the levels of a traversal."""
 
 
-def engine_fold(working: GridWorking, spec: TraversalSpec) -> Fold:  # noqa: ARG001
+def engine_fold(working: GridWork, spec: TraversalSpec) -> Fold:  # noqa: ARG001
     """Return what runs the levels of a traversal by the engine."""
     return Fold(working)
 
@@ -251,7 +251,7 @@ class GridLevels(RankLevels[GridScratch]):
     _parents_in_bins = False
 
     def __init__(self, scratch: GridScratch, messages: GridExchange, fold_of: FoldOf = engine_fold) -> None:
-        self._working = working = GridWorking(scratch, messages)
+        self._working = working = GridWork(scratch, messages)
         super().__init__(scratch, messages.carrier, working)
         self._fold_of = fold_of
         self._measure = Expand(working)

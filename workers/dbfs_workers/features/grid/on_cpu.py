@@ -28,8 +28,14 @@ class CpuGrid:
                 edges += grid_team.top_down(scratch.team, scratch, csr, frontier, firsts, parents)
                 continue
             edges += kernels.top_down(
-                *(csr.row_offsets, csr.columns, frontier, *firsts, scratch.visited, parents),
-                *(scratch.found, scratch.found_ends),
+                csr.row_offsets,
+                csr.columns,
+                frontier,
+                *firsts,
+                scratch.visited,
+                parents,
+                scratch.found,
+                scratch.found_ends,
             )
         return edges
 
@@ -53,8 +59,16 @@ class CpuGrid:
                 inspected, count = grid_team.bottom_up(scratch.team, scratch, csr, empty, visited, parents, found)
             else:
                 inspected, count = kernels.bottom_up(
-                    *(csr.row_offsets, csr.columns, scratch.frontier_bits, empty, visited, n_local),
-                    *(scratch.column, scratch.grid.columns, parents, found),
+                    csr.row_offsets,
+                    csr.columns,
+                    scratch.frontier_bits,
+                    empty,
+                    visited,
+                    n_local,
+                    scratch.column,
+                    scratch.grid.columns,
+                    parents,
+                    found,
                 )
             scratch.found_ends[c] = count
             edges += inspected
@@ -70,8 +84,15 @@ class CpuGrid:
                 new, of_new = grid_team.contract(scratch.team, scratch, labels, rows, finder, distance, queue[size:])
             else:
                 new, of_new = kernels.contract(
-                    *(rows, finder == scratch.column, scratch.own_visited, finder, distance),
-                    *(labels.distances, scratch.finders, scratch.degrees, queue[size:]),
+                    rows,
+                    finder == scratch.column,
+                    scratch.own_visited,
+                    finder,
+                    distance,
+                    labels.distances,
+                    scratch.finders,
+                    scratch.degrees,
+                    queue[size:],
                 )
             size, degrees = size + new, degrees + of_new
         return size, degrees

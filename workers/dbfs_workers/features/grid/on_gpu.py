@@ -44,8 +44,17 @@ class CudaGrid:
             "top_down",
             # All blocks for any frontier: see ``CudaBackend.top_down``.
             MOST_BLOCKS * THREADS if size else 0,
-            *(places, starts, ends, np.int64(size), edges.columns, _row_first(scratch), *self._column(scratch)),
-            *(scratch.visited, scratch.parents if predecessors else _NULL, scratch.found, sums),
+            places,
+            starts,
+            ends,
+            np.int64(size),
+            edges.columns,
+            _row_first(scratch),
+            *self._column(scratch),
+            scratch.visited,
+            scratch.parents if predecessors else _NULL,
+            scratch.found,
+            sums,
         )
         return self._take_sums(scratch, sums)
 
@@ -56,9 +65,16 @@ class CudaGrid:
         self._launch(
             "enlist",
             frontier.size * WARP,
-            *(edges.row_offsets, edges.columns, frontier, np.uint32(frontier.size), _row_first(scratch)),
+            edges.row_offsets,
+            edges.columns,
+            frontier,
+            np.uint32(frontier.size),
+            _row_first(scratch),
             *self._column(scratch),
-            *(scratch.visited, scratch.parents if predecessors else _NULL, scratch.found, sums),
+            scratch.visited,
+            scratch.parents if predecessors else _NULL,
+            scratch.found,
+            sums,
         )
         return self._take_sums(scratch, sums)
 
@@ -71,9 +87,16 @@ class CudaGrid:
         self._launch(
             "bottom_up",
             -(-words // SEARCH_WORDS) * WARP,
-            *(edges.row_offsets, edges.columns, scratch.frontier_bits, scratch.empty, np.uint32(words)),
+            edges.row_offsets,
+            edges.columns,
+            scratch.frontier_bits,
+            scratch.empty,
+            np.uint32(words),
             *self._column(scratch),
-            *(scratch.visited, scratch.parents if predecessors else _NULL, scratch.found, sums),
+            scratch.visited,
+            scratch.parents if predecessors else _NULL,
+            scratch.found,
+            sums,
         )
         return self._take_sums(scratch, sums)
 
@@ -86,9 +109,16 @@ class CudaGrid:
             self._launch(
                 "contract",
                 rows.size,
-                *(rows, np.int64(rows.size), _NULL if finder == scratch.column else scratch.own_visited),
-                *(np.uint32(finder), np.int32(distance), labels.distances, scratch.finders, scratch.next_queue),
-                *(scratch.degrees, sums),
+                rows,
+                np.int64(rows.size),
+                _NULL if finder == scratch.column else scratch.own_visited,
+                np.uint32(finder),
+                np.int32(distance),
+                labels.distances,
+                scratch.finders,
+                scratch.next_queue,
+                scratch.degrees,
+                sums,
             )
         size, degrees = sums.get()[:, 0].tolist()
         return size, degrees

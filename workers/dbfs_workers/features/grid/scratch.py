@@ -39,7 +39,7 @@ class GridScratch:
         visited: uint32[columns * words_local], a bit for each vertex of the grid's row that this rank found visited.
         own_visited: uint32[words_local], the slice of ``visited`` with the rank's own rows.
         parents: uint32[columns * n_local], the parent of each vertex that this rank found: an internal id.
-        found: uint32[columns * n_local], local ids found in a level, by owner: see ``backends.grid_kernels``.
+        found: uint32[columns * n_local], local ids found in a level, by owner: see ``kernels.grid``.
         found_ends: int64[columns], the lengths of these lists, on the host.
         finders: uint16[n_local], the column of the rank that found each of the rank's own rows.
         frontier: uint32 local ids of the rank's vertices at the current distance.

@@ -35,8 +35,15 @@ def top_down(
     reserved = sharing.shared[: columns * cpu_team_kernels.STEP : cpu_team_kernels.STEP]
     reserved[:] = ends
     task = kernels.GridExpansion(
-        *(csr.row_offsets, csr.columns, frontier, *firsts, visited, parents, found),
-        *(calls.places(n_local, team), sharing),
+        csr.row_offsets,
+        csr.columns,
+        frontier,
+        *firsts,
+        visited,
+        parents,
+        found,
+        calls.places(n_local, team),
+        sharing,
     )
     edges = int(calls.run(team, task)[0])
     for c in np.flatnonzero(reserved).tolist():
@@ -45,7 +52,7 @@ def top_down(
     for begin, stop in calls.left_over(sharing, frontier.size):
         # The gaps are closed, so all vertices have a place now.
         edges += grid_kernels.top_down(
-            *(csr.row_offsets, csr.columns, frontier[begin:stop], *firsts, visited, parents, found, ends)
+            csr.row_offsets, csr.columns, frontier[begin:stop], *firsts, visited, parents, found, ends
         )
     return edges
 
@@ -62,9 +69,18 @@ def bottom_up(
     """Run ``grid_kernels.bottom_up`` on all rows of a rank, on the threads of a team."""
     assert scratch.frontier_bits is not None
     task = kernels.GridSearch(
-        *(csr.row_offsets, csr.columns, scratch.frontier_bits, empty, visited, scratch.column, scratch.grid.columns),
+        csr.row_offsets,
+        csr.columns,
+        scratch.frontier_bits,
+        empty,
+        visited,
+        scratch.column,
+        scratch.grid.columns,
         # The next frontier is not known before the contraction, so that its queue is free.
-        *(parents, found, scratch.next_queue, calls.sharing(team, 1, visited.size, calls.MOST_WORDS)),
+        parents,
+        found,
+        scratch.next_queue,
+        calls.sharing(team, 1, visited.size, calls.MOST_WORDS),
     )
     edges, count, _ = calls.run(team, task).tolist()
     return edges, count
@@ -83,15 +99,31 @@ def contract(
     sharing = calls.sharing(team, 1, rows.size, calls.MOST_ENTRIES)
     claimed, visited = finder == scratch.column, scratch.own_visited
     task = kernels.GridContraction(
-        *(rows, claimed, visited, finder, distance, labels.distances, scratch.finders, scratch.degrees, queue),
-        *(calls.places(queue.size, team), sharing),
+        rows,
+        claimed,
+        visited,
+        finder,
+        distance,
+        labels.distances,
+        scratch.finders,
+        scratch.degrees,
+        queue,
+        calls.places(queue.size, team),
+        sharing,
     )
     size, degrees, _ = calls.run(team, task).tolist()
     calls.close_gaps(queue, calls.NONE, 0, sharing)
     for begin, stop in calls.left_over(sharing, rows.size):
         more, of_more = grid_kernels.contract(
-            *(rows[begin:stop], claimed, visited, finder, distance, labels.distances, scratch.finders),
-            *(scratch.degrees, queue[size:]),
+            rows[begin:stop],
+            claimed,
+            visited,
+            finder,
+            distance,
+            labels.distances,
+            scratch.finders,
+            scratch.degrees,
+            queue[size:],
         )
         size, degrees = size + more, degrees + of_more
     return size, degrees

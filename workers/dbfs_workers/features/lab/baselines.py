@@ -69,7 +69,12 @@ def sequential(rows: Rows, source: int, labels: RankLabels, watch: Watch) -> tup
     while first < last:
         watch(len(levels), last - first)
         tail, edges = sequential_level(
-            *(*rows, queue, first, last, len(levels) + 1, *labels.arrays),
+            *rows,
+            queue,
+            first,
+            last,
+            len(levels) + 1,
+            *labels.arrays,
         )
         now = time.perf_counter()
         levels.append(Level(last - first, edges, tail - last, now - ended))

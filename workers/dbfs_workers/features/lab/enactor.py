@@ -267,7 +267,7 @@ class Enactor:
     def many_levels(
         self, step: Step, blocks: int, sizes: tuple[int, int], size: int, distance: int, **arguments: int
     ) -> NDArray[np.int64]:
-        """Launch a step that runs level after level, taking its two queues by turns; return the counters of each level.
+        """Launch a step that runs level after level, one queue after the other; return the counters of each level.
 
         Args:
             step: the kernel.
@@ -289,11 +289,11 @@ class Enactor:
         self._device.launch(step.source, step.kernel, blocks, cooperative=blocks > 1)
         return self._read(_LEVELS)
 
-    def by_levels(self, turns: Sequence[Sequence[Step]], *, ahead: bool, **arguments: int) -> None:
-        """Run all levels of a strategy whose levels take the steps of each of ``turns`` by turns.
+    def by_levels(self, steps: Sequence[Sequence[Step]], *, ahead: bool, **arguments: int) -> None:
+        """Run all levels of a strategy whose levels take one of some lists of steps after another.
 
         Args:
-            turns: the steps of a level, for each turn.
+            steps: for the first levels, the steps of each; the levels after those begin with the first again.
             ahead: whether a chain may have several levels: the first step of a level takes its input queue from the
                 last step of the level before.
             arguments: further arguments of all kernels.
@@ -303,8 +303,8 @@ class Enactor:
         rule = self.ahead()
         while size:
             self.enter(size, rule.levels)
-            turn = [turns[(distance + at) % len(turns)] for at in range(rule.levels)]
-            wanted = self.chain(turn, size, distance)[:, RECORD].tolist()
+            chain = [steps[(distance + at) % len(steps)] for at in range(rule.levels)]
+            wanted = self.chain(chain, size, distance)[:, RECORD].tolist()
             done: list[tuple[int, int, int]] = []
             before = size
             for level in wanted:

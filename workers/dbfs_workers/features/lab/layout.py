@@ -73,12 +73,12 @@ class Storage(enum.IntEnum):
 class LabCounter(enum.IntEnum):
     """Counters of one launch.
 
-    ``QUEUED`` is the length that the output queue would have, room or not; of a batch of changes, the pages that it
+    ``QUEUED`` is the length that the output queue would have, room or not; of an update, the pages that it
     takes or gives back. ``EXPANDED`` counts vertices whose lists were read, ``EDGES`` the neighbours in these lists,
     ``LOOKED_AT`` the vertices or queue entries that threads looked at, ``LONG_LISTS`` the lists long enough for a
     kernel of their own, ``TILES`` the tiles that blocks asked for. From ``QUEUED_THREADS`` on, there is a counter of
     appended vertices for each class of them. The others count neighbours dropped, by what dropped them, and neighbours
-    that got a label; of a batch of changes, ``LABELLED`` counts the edges inserted or deleted.
+    that got a label; of an update, ``LABELLED`` counts the edges inserted or deleted.
     """
 
     QUEUED = 0
@@ -117,15 +117,15 @@ _ARGUMENTS: Final = Struct(
         Field("lists", "u64*", "[rows] on pages: first page << 32 | neighbours"),
         Field("pages", "u32*", "[pages][PAGE_COLUMNS + 1] rows of neighbours, and the number of the next page"),
         Field("free_pages", "u32*", "[1 + pages] how many pages are free, and a stack of these"),
-        Field("batch", "const u64*", "edges to insert or to delete, ascending: row << 32 | neighbour"),
+        Field("keys", "const u64*", "edges to insert or to delete, ascending: row << 32 | neighbour"),
         Field("labels", "i32*", "[rows] distances, -1 unreached"),
         Field("parents", "u32*", "[rows]; null if no parents are recorded"),
         Field("bitmask", "u8*", "[rows / 32 + 1] words, bits of visited rows"),
         Field(
             "flags",
             "u8*",
-            "[2][rows] frontier of this level, and of the next; or [rows] classes; or a batch's edges to leave out; or "
-            "the owners of an edge queue's entries",
+            "[2][rows] frontier of this level, and of the next; or [rows] classes; or an update's edges to leave out; "
+            "or the owners of an edge queue's entries",
         ),
         Field("in_ids", "const u32*", "input queue, or the bits of the frontier"),
         Field("in_parents", "const u32*", "parents of its entries; null for a vertex queue"),
@@ -142,7 +142,7 @@ _ARGUMENTS: Final = Struct(
             "tile_sums",
             "u64*",
             "[tiles] a word for each tile of the input queue, see InOrder in block.cuh; or [owners][blocks] entries, "
-            "or their running sums; or [edges] how often a batch's edges are there; or keys of all edges",
+            "or their running sums; or [edges] how often an update's edges are there; or keys of all edges",
         ),
         Field("in_size", "u64", "entries of the input queue; with `before`, entries that it holds"),
         Field("out_capacity", "u64", "entries that the output queue holds"),

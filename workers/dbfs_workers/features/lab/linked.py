@@ -1,9 +1,9 @@
 """A living graph on linked pages, in the memory of one rank's GPU (Tödling 2019, section 7).
 
-A batch changes the pages in place, and strategies with ``storage=pages`` traverse them. All other parts read a CSR: a
+An update changes the pages in place, and strategies with ``storage=pages`` traverse them. All other parts read a CSR: a
 copy, made once for each version that they read.
 
-``updated`` compares a batch with the pages and changes nothing; ``commit`` changes them. So a batch that is refused, or
+``updated`` compares an update with the pages, and ``commit`` changes the pages. An update that is refused, or
 fails on its way, is forgotten without undoing.
 """
 
@@ -17,19 +17,19 @@ import numpy as np
 from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
 from dbfs_workers.features.lab.device import Gpu
 from dbfs_workers.features.lab.enactor import policy_constants
-from dbfs_workers.features.lab.pages import PAGE_BYTES, Batch, LinkedPages, copy_bytes, pages_of
+from dbfs_workers.features.lab.pages import PAGE_BYTES, LinkedPages, PlannedUpdate, copy_bytes, pages_of
 from dbfs_workers.features.lab.strategies import Policy
 from dbfs_workers.features.lab.tuning import Tuning
-from dbfs_workers.features.living.cuda_versions import MOST_LOGGED, keys_of_batch
+from dbfs_workers.features.living.cuda_versions import MOST_LOGGED, keys_of_update
 from dbfs_workers.features.living.pages import NO_CHANGES, Changes, Order
 from dbfs_workers.features.living.row_versions import SPARE
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import LivingPartition, Updated, with_ids, with_vertices
+from dbfs_workers.features.living.versions import LivingPartition, NextVersion, with_ids, with_vertices
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Csr, Partition, require_present
 
-# Bytes of an edge of a batch: keys, a second buffer, counts, and sums of these.
-_BATCH_BYTES = 80
+# Bytes of an edge of an update: keys, a second buffer, counts, and sums of these.
+_EDGE_BYTES = 80
 
 
 def here() -> Gpu:
@@ -38,7 +38,7 @@ def here() -> Gpu:
 
 
 @dataclass
-class Latest:
+class LatestPages:
     """The pages, which have one version.
 
     Attributes:
@@ -54,7 +54,7 @@ class Latest:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """One version of a rank's rows; in the place of ``storage.pages.Pages``.
+    """One version of a rank's rows; in the place of ``living.pages.Pages``.
 
     Attributes:
         latest: the pages, which may have another version by now.
@@ -64,7 +64,7 @@ class LinkedRows:
         free_pages: pages without a row.
     """
 
-    latest: Latest
+    latest: LatestPages
     version: int
     m_local: int
     max_degree: int
@@ -122,75 +122,75 @@ class LinkedPartition(LivingPartition):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPages:
     """What the commit of a version takes; in the place of ``cuda.device_graph.DeviceGraph``.
 
     Attributes:
-        batch: the batch; None if the edges stay as they are.
+        update: the update; None if the edges stay as they are.
         delete: whether its edges are deleted.
         connected: rows that have a neighbour afterwards.
     """
 
-    batch: Batch | None
+    update: PlannedUpdate | None
     delete: bool
     connected: int
 
 
-def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> Updated:
+def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> NextVersion:
     """Return the next version of a graph on linked pages, or the first one, for the kind ``link``.
 
     Args:
         partition: this version, which stays as it is until ``commit``; for ``link``, a CSR.
         spec: the update.
-        edges: see ``cuda.living.updated``.
+        edges: see ``cuda_versions.updated``.
         where: the rank and what it does, for errors.
 
-    Errors as for ``cuda.living.updated``, and ``InvalidOptionError`` for ``link`` on a graph with in-edges.
+    Errors as for ``cuda_versions.updated``, and ``InvalidOptionError`` for ``link`` on a graph with in-edges.
     """
     if not isinstance(partition, LinkedPartition):
         partition = _linked(partition, spec, where)
     rows: LinkedRows = partition.out_pages
     pages = rows.latest.pages
     if spec.kind in ("link", "compact", "freeze", "thaw"):
-        return Updated(partition, facts=_prepared(pages.degrees()))
+        return NextVersion(partition, facts=_prepared(pages.degrees()))
     if spec.kind == "insert-vertices":
         stripe, vertices = with_vertices(partition, spec.count)
         deleted = np.setdiff1d(partition.deleted, vertices, assume_unique=True)
         grown = _following(partition, stripe=stripe, deleted=deleted)
-        return Updated(grown, vertices=vertices, facts=_prepared(pages.degrees()))
+        return NextVersion(grown, vertices=vertices, facts=_prepared(pages.degrees()))
     stripe, later, fresh = with_ids(partition, spec)
     order, delete = Order(stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
-    keys = keys_of_batch(order, spec, edges, where, reverse=False)
+    keys = keys_of_update(order, spec, edges, where, reverse=False)
     vertices = np.setdiff1d(spec.vertices, partition.deleted)
     deleted = np.union1d(partition.deleted, vertices) if vertices.size else partition.deleted
     known: dict[str, Any] = {"stripe": stripe, "later": later, "deleted": deleted}
     made, absent = vertices if delete else fresh, np.unique(spec.vertices).size - vertices.size
     if not keys.size:
-        return Updated(_following(partition, **known), NO_CHANGES, made, absent, _prepared(pages.degrees()))
+        return NextVersion(_following(partition, **known), NO_CHANGES, made, absent, _prepared(pages.degrees()))
     if not delete and partition.deleted.size:
         require_present(partition, np.concatenate(order.ends(pages.device.read(keys))))
     with rows.latest.lock:
         pages.device = here()
-        device_memory.require(_BATCH_BYTES * keys.size + 24 * pages.rows, where)
-        batch = pages.plan(keys)
-        changes, degrees = _effects(pages, batch, order, directed=partition.directed, delete=delete)
+        device_memory.require(_EDGE_BYTES * keys.size + 24 * pages.rows, where)
+        update = pages.plan(keys)
+        changes, degrees = _effects(pages, update, order, directed=partition.directed, delete=delete)
         free = pages.free + pages_of(pages.degrees()) - pages_of(degrees)
         if not delete:
-            device_memory.require(pages.reserve(batch.pages), where)
-            pages.grow(batch.pages)
-            free = pages.free - batch.pages
+            device_memory.require(pages.reserve(update.pages), where)
+            pages.grow(update.pages)
+            free = pages.free - update.pages
     after = replace(rows, m_local=rows.m_local + changes.columns, max_degree=int(degrees.max()), free_pages=free)
     following = _following(partition, after, changes=changes, **known)
-    return Updated(following, changes, made, absent, _prepared(degrees, batch, delete=delete))
+    return NextVersion(following, changes, made, absent, _prepared(degrees, update, delete=delete))
 
 
-def commit(partition: LinkedPartition, prepared: Prepared) -> LinkedPages:
+def commit(partition: LinkedPartition, prepared: PreparedPages) -> LinkedPages:
     """Change the pages to a version that ``updated`` has made; return them."""
-    latest: Latest = partition.out_pages.latest
+    latest: LatestPages = partition.out_pages.latest
     with latest.lock:
         latest.pages.device = here()
-        if prepared.batch is not None:
-            latest.pages.change(prepared.batch, delete=prepared.delete)
+        if prepared.update is not None:
+            latest.pages.change(prepared.update, delete=prepared.delete)
         latest.version = partition.version
     return latest.pages
 
@@ -206,7 +206,7 @@ def _linked(partition: Partition, spec: UpdateSpec, where: str) -> LinkedPartiti
     spare = int(SPARE * needed)
     device_memory.require((PAGE_BYTES + 4) * (needed + spare) + 24 * partition.stripe.n_local, where)
     pages = LinkedPages(here(), csr.row_offsets, csr.columns, spare)
-    rows = LinkedRows(Latest(pages, csr.version), csr.version, pages.edges, int(pages.degrees().max()), spare)
+    rows = LinkedRows(LatestPages(pages, csr.version), csr.version, pages.edges, int(pages.degrees().max()), spare)
     return LinkedPartition(csr, rows, None, spec.hub_first)  # type: ignore[arg-type]
 
 
@@ -216,15 +216,17 @@ def _following(partition: LinkedPartition, rows: LinkedRows | None = None, **cha
     return LinkedPartition(partition, numbered, None, partition.hub_first, step=1, **changed)
 
 
-def _prepared(degrees: Any, batch: Batch | None = None, *, delete: bool = False) -> Prepared:
-    return Prepared(batch, delete, int((degrees > 0).sum()))
+def _prepared(degrees: Any, update: PlannedUpdate | None = None, *, delete: bool = False) -> PreparedPages:
+    return PreparedPages(update, delete, int((degrees > 0).sum()))
 
 
-def _effects(pages: LinkedPages, batch: Batch, order: Order, *, directed: bool, delete: bool) -> tuple[Changes, Any]:
-    """Return the effects of a batch, and int64[rows], the neighbours of each row after it."""
+def _effects(
+    pages: LinkedPages, update: PlannedUpdate, order: Order, *, directed: bool, delete: bool
+) -> tuple[Changes, Any]:
+    """Return the effects of an update, and int64[rows], the neighbours of each row after it."""
     xp: Any = pages.device.xp
-    keys, there = batch.arrays["batch"], batch.arrays["tile_sums"].astype(np.int64)
-    firsts = batch.arrays["in_ids"].astype(np.int64)
+    keys, there = update.arrays["keys"], update.arrays["tile_sums"].astype(np.int64)
+    firsts = update.arrays["in_ids"].astype(np.int64)
     rows, places = (keys >> np.uint64(32)).astype(np.int64), keys.astype(np.uint32).astype(np.int64)
     takes = (there > 0) == delete
     takes[1:] &= keys[1:] != keys[:-1]

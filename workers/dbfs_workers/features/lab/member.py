@@ -74,7 +74,11 @@ def traverse_on_gpu(
     if isinstance(graph, LinkedPages):
         return enact.traverse(None, None, source, policy, watch, predecessors=spec.predecessors, pages=graph)
     return enact.traverse(
-        *(graph.row_offsets, graph.columns, source, policy, watch),
+        graph.row_offsets,
+        graph.columns,
+        source,
+        policy,
+        watch,
         predecessors=spec.predecessors,
         in_edges=None if graph.in_offsets is None else (graph.in_offsets, graph.in_columns),
     )

@@ -16,8 +16,8 @@ def vertex_queue_to_vertex_queue(run: Enactor, source: str, kernel: str, **argum
     queue, after = run.problem.vertex_queue(), run.problem.vertex_queue()
     run.problem.start(run.source)
     after.ids[0] = run.source
-    turns = [[run.step(source, kernel, queue, after)], [run.step(source, kernel, after, queue)]]
-    run.by_levels(turns, ahead=run.policy.wait == "chain", **arguments)
+    steps = [[run.step(source, kernel, queue, after)], [run.step(source, kernel, after, queue)]]
+    run.by_levels(steps, ahead=run.policy.wait == "chain", **arguments)
 
 
 def two_phase(run: Enactor) -> None:
@@ -44,7 +44,7 @@ def _from_edge_queues(run: Enactor, two_phase_from: int | None) -> None:
     """Label and expand edge queue after edge queue. From ``two_phase_from`` entries on, in two launches."""
     queues = run.problem.edge_queue(), run.problem.edge_queue()
     # The parity of a level's distance chooses the queue that the level reads.
-    ways = [(queues[turn], queues[1 - turn]) for turn in (0, 1)]
+    ways = [(queues[parity], queues[1 - parity]) for parity in (0, 1)]
     short = [[run.step("contract_expand", "contract_expand", queue, after)] for queue, after in ways]
     long: list[list[Step]] = short
     if two_phase_from is not None:

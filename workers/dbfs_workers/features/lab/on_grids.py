@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.grid.exchange import ID_BYTES
-from dbfs_workers.features.grid.levels import Fold, GridWorking
+from dbfs_workers.features.grid.levels import Fold, GridWork
 from dbfs_workers.features.lab.device import Gpu
 from dbfs_workers.features.lab.enactor import policy_constants
 from dbfs_workers.features.lab.purpose import strategy_of
@@ -140,7 +140,7 @@ class SortedBins(Fold):
         return scratch.frontier.size, 0, entries - own.size
 
 
-def fold_of(working: GridWorking, spec: TraversalSpec) -> Fold:
+def fold_of(working: GridWork, spec: TraversalSpec) -> Fold:
     """Return what runs the levels of a traversal by a strategy."""
     policy = strategy_of(spec).policy
     if policy.strategy == "row-scan":

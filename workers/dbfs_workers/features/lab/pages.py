@@ -1,7 +1,7 @@
-"""A graph of one rank on linked pages, in the device's memory: made, and changed in place by batches of edges.
+"""A graph of one rank on linked pages, in the device's memory: made, and changed in place by updates.
 
 Tödling 2019 (section 7) runs breadth-first search on the pages of faimGraph, which a row links into a list. Our own
-pages (``storage.pages``) lie one after another in a row, and a batch writes changed rows anew.
+pages (``living.pages``) lie one after another in a row, and an update writes changed rows anew.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ _MOST_BLOCKS: Final = 1 << 14
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A batch of edges that was compared with the pages, and has changed nothing yet.
+class PlannedUpdate:
+    """An update that was compared with the pages, and has changed nothing yet.
 
     Attributes:
-        groups: rows with edges in the batch.
-        arrays: what the kernels read and wrote, on the device: ``batch``, the keys, ascending; ``in_ids``, where the
+        groups: rows with edges in the update.
+        arrays: what the kernels read and wrote, on the device: ``keys``, the keys, ascending; ``in_ids``, where the
             edges of each row begin; ``tile_sums``, how often the pages have an edge, at the first of equal ones.
         pages: pages that an insertion takes.
         edges: edges that an insertion inserts.
@@ -100,31 +100,31 @@ class LinkedPages:
         if pages > self.free:
             self._grow(self._larger(pages))
 
-    def plan(self, keys: Any) -> Batch:
-        """Compare a batch with the pages; arguments and errors as for ``delete``, one edge at least."""
+    def plan(self, keys: Any) -> PlannedUpdate:
+        """Compare an update with the pages; arguments and errors as for ``delete``, one edge at least."""
         groups, arrays = self._sorted(keys)
-        return Batch(groups, arrays, *self._launch("plan_batch", groups, **arrays))
+        return PlannedUpdate(groups, arrays, *self._launch("plan_update", groups, **arrays))
 
-    def change(self, batch: Batch, *, delete: bool) -> int:
-        """Insert or delete the edges of a batch in place, which was planned since the last change.
+    def change(self, update: PlannedUpdate, *, delete: bool) -> int:
+        """Insert or delete the edges of an update in place, which was planned since the last change.
 
         Returns and errors as of ``insert`` and ``delete``.
         """
         if delete:
-            pages, edges = self._launch("delete", batch.groups, **batch.arrays)
+            pages, edges = self._launch("delete", update.groups, **update.arrays)
             self.free += pages
             self.edges -= edges
             return edges
-        if batch.pages > self.free:
+        if update.pages > self.free:
             raise GraphTooLargeError(
-                f"{batch.edges:,} new edges need {batch.pages * PAGE_BYTES:,} bytes of pages, "
+                f"{update.edges:,} new edges need {update.pages * PAGE_BYTES:,} bytes of pages, "
                 f"{self.free * PAGE_BYTES:,} bytes are free in the pool; delete edges, or make the pages with more to "
                 "spare"
             )
-        self._launch("insert", batch.groups, **batch.arrays)
-        self.free -= batch.pages
-        self.edges += batch.edges
-        return batch.edges
+        self._launch("insert", update.groups, **update.arrays)
+        self.free -= update.pages
+        self.edges += update.edges
+        return update.edges
 
     def insert(self, keys: Any) -> int:
         """Insert edges in place; return how many: those that are not there yet, each once.
@@ -150,22 +150,22 @@ class LinkedPages:
         Raises:
             InvalidVertexError: a row or a neighbour is not in the graph. Nothing changed.
         """
-        return self.change(Batch(*self._sorted(keys), 0, 0), delete=True) if keys.size else 0
+        return self.change(PlannedUpdate(*self._sorted(keys), 0, 0), delete=True) if keys.size else 0
 
     def _sorted(self, keys: Any) -> tuple[int, dict[str, Any]]:
-        """Return the number of rows with edges in a batch, and the arrays that the kernels read and write."""
+        """Return the number of rows with edges in an update, and the arrays that the kernels read and write."""
         xp: Any = self.device.xp
-        batch = xp.sort(keys)
-        rows = (batch >> np.uint64(32)).astype(np.uint32)
-        if max(int(rows[-1]), int(batch.astype(np.uint32).max())) >= self.rows:
+        ascending = xp.sort(keys)
+        rows = (ascending >> np.uint64(32)).astype(np.uint32)
+        if max(int(rows[-1]), int(ascending.astype(np.uint32).max())) >= self.rows:
             raise InvalidVertexError(f"an edge of the batch has an end that is not one of the {self.rows:,} rows")
         starts = xp.flatnonzero(rows[1:] != rows[:-1]) + 1
         groups = int(starts.size) + 1
         firsts = xp.zeros(groups + 1, np.uint32)
-        firsts[1:-1], firsts[-1] = starts, batch.size
-        arrays = {"batch": batch, "in_ids": firsts, "flags": xp.empty(batch.size, np.uint8)}
+        firsts[1:-1], firsts[-1] = starts, ascending.size
+        arrays = {"keys": ascending, "in_ids": firsts, "flags": xp.empty(ascending.size, np.uint8)}
         arrays |= {name: xp.empty(groups, np.uint32) for name in ("out_ids", "out_parents")}
-        return groups, {**arrays, "tile_sums": xp.zeros(batch.size, np.uint64)}
+        return groups, {**arrays, "tile_sums": xp.zeros(ascending.size, np.uint64)}
 
     def _larger(self, pages: int) -> int:
         return int(self.pool.shape[0]) + max(pages - self.free, int(self.pool.shape[0]) // 2)

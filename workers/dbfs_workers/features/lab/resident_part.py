@@ -10,7 +10,7 @@ from dbfs_workers.features.lab.pages import LinkedPages
 from dbfs_workers.features.lab.purpose import ByStrategy, strategy_of
 from dbfs_workers.features.living.gpu_parts import ResidentLiving, RowsForm
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import Updated
+from dbfs_workers.features.living.versions import NextVersion
 from dbfs_workers.search.members.on_gpu import CudaMember
 from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
@@ -57,7 +57,7 @@ class ResidentStrategies(MemberPart, RowsForm):
         """See ``RowsForm``."""
         return spec.kind == "link" or isinstance(partition, linked.LinkedPartition)
 
-    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> Updated:
+    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> NextVersion:
         """See ``RowsForm``."""
         return linked.updated(partition, spec, edges, where)
 
@@ -67,6 +67,6 @@ class ResidentStrategies(MemberPart, RowsForm):
             return False
         member = self._member
         self._pages = linked.commit(partition, facts)
-        if member.unread or facts.batch or member.graph().stripe != partition.stripe:
+        if member.unread or facts.update or member.graph().stripe != partition.stripe:
             member.read(partition, totals, None)
         return True

@@ -1,4 +1,4 @@
-"""Tasks of an update: read a piece of a batch, or find the edges of vertices, and deliver the bins to their owners."""
+"""Tasks of an update: read a piece, or find the edges of vertices, and deliver the bins to their owners."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,14 +17,14 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 
 def read_changes(piece: Piece, first_id: int, own_first_id: int, n: int, name: str) -> Edges:
-    """Return a piece of a batch as vertices of the graph.
+    """Return a piece of an update as vertices of the graph.
 
     Args:
         piece: the piece.
         first_id: what is added to the piece's numbers to get ids.
         own_first_id: the id of the graph's vertex 0.
         n: vertices of the graph.
-        name: the batch's name, for errors.
+        name: the update's name, for errors.
 
     Raises:
         InvalidVertexError: an id is not in the graph.
@@ -59,13 +59,13 @@ def bin_changes(
     timeout: float,
     paired: bool,
 ) -> int:
-    """Read a piece of a batch, bin its edges and deliver the bins; return the edges' imbalance, or 0 if not ``paired``.
+    """Read a piece, bin its edges and deliver the bins; return the edges' imbalance, or 0 if not ``paired``.
 
     Args:
         piece, name: see ``read_changes``.
         first_ids: its arguments ``first_id`` and ``own_first_id``.
-        collection, opened, addresses, stripe, symmetrise, order, timeout: see ``build_on_cpu.bin_piece``.
-        paired: whether each edge's reverse must be in the batch too.
+        collection, opened, addresses, stripe, symmetrise, order, timeout: see ``on_cpu.bin_piece``.
+        paired: whether each edge's reverse must be in the update too.
 
     Errors as for ``read_changes`` and ``bin_piece``.
     """
@@ -92,7 +92,7 @@ def bin_incident(
     Args:
         partition: the rank's edges.
         vertices: int64 (positions, if the graph is ordered by degree).
-        collection, opened, addresses, name, timeout: see ``build_on_cpu.bin_piece``, as for errors.
+        collection, opened, addresses, name, timeout: see ``on_cpu.bin_piece``, as for errors.
     """
     from dbfs_workers.features.living.versions import incident_edges
 

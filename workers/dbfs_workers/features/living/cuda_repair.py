@@ -27,7 +27,7 @@ _LEAST_SECONDS: Final = 1e-3
 _ROWS_SHARE: Final = 1 / 4
 _LEAST_ROWS: Final = 1 << 16
 # Most rows of a round that one block makes alone, at most ``kFew`` of repair.cu. That block takes 256 rows of a road
-# network at a time; the barriers of the grid take longer than another turn.
+# network at a time; the barriers of the grid take longer than another round.
 _FEW: Final = 512
 _MOST_LANES: Final = 32
 # Threads of a block: those of ``with_types``.
@@ -52,7 +52,7 @@ _DONE: Final = 1
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairOutcome:
     """What a repair has done.
 
     Attributes:
@@ -86,7 +86,7 @@ def can_repair(graph: DeviceGraph, traversal_seconds: float) -> bool:
 
 def repair(
     graph: DeviceGraph, labels: RankLabels, changes: tuple[EdgeChanges, EdgeChanges], traversal_seconds: float
-) -> Repaired | None:
+) -> RepairOutcome | None:
     """Repair labels, or return None if that takes too long or too much memory, or changes too many rows.
 
     Predecessors change in place, and distances in a copy: those given stay as they are, so that a repair that is given
@@ -130,7 +130,7 @@ def repair(
     reached, missing = (int(words[at : at + 2].view(np.uint64)[0]) for at in (_REACHED, _MISSING))
     seconds = time.perf_counter() - began
     depth, rounds = int(words[_DEPTH]), int(words[_ROUNDS])
-    return Repaired(repaired, ChangedRows(bits), reached, graph.m_local - missing, depth, rounds, seconds)
+    return RepairOutcome(repaired, ChangedRows(bits), reached, graph.m_local - missing, depth, rounds, seconds)
 
 
 def lanes_of(graph: DeviceGraph) -> int:

@@ -1,6 +1,6 @@
-"""Living partitions on a GPU: each batch makes a new CSR (``kernels/merging.cu``). See ``versions`` for CPUs.
+"""Living partitions on a GPU: each update makes a new CSR (``kernels/merging.cu``). See ``versions`` for CPUs.
 
-A GPU copies all columns of a rank in less time than it sorts a large batch, so a batch makes a new CSR, without pages:
+A GPU copies all columns of a rank in less time than it sorts a large update, so it makes a new CSR, without pages:
 see docs/decisions/living-graphs.md. The CSR before stays as it is.
 """
 
@@ -16,7 +16,7 @@ from dbfs_workers.building.edge_bins import BinStore
 from dbfs_workers.features.living.kernels.sources import MERGING
 from dbfs_workers.features.living.pages import Changes, Order
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.features.living.versions import Updated, with_ids, with_vertices
+from dbfs_workers.features.living.versions import NextVersion, with_ids, with_vertices
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.partition.partition import Csr, Partition, require_present
 
@@ -26,14 +26,14 @@ _NO_KEY: Final = 2**64 - 1
 # Of a key: its index (8), the columns that it adds (8), and their sums and the sums' copy (16).
 _PLAN_BYTES: Final = 32
 MOST_LOGGED: Final = 1 << 16
-"""Keys of a batch whose changes are logged. With more of them, a new traversal takes less time than a repair."""
+"""Keys of an update whose changes are logged. With more of them, a new traversal takes less time than a repair."""
 
 
 def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, where: str) -> tuple[Csr, Changes]:
-    """Return the CSR after a batch, and what the batch does.
+    """Return the CSR after an update, and what the update does.
 
     Args:
-        csr: the CSR before, on the GPU: it is returned if the batch changes nothing.
+        csr: the CSR before, on the GPU: it is returned if the update changes nothing.
         keys: uint64 on the GPU, in any order (see ``Order.keys``); sorted afterwards.
         order, directed, delete: as of ``Pages.changed``.
         where: the rank and what it does, for errors.
@@ -80,15 +80,15 @@ def merged(csr: Csr, keys: Any, order: Order, *, directed: bool, delete: bool, w
     return csr, Changes(*counts, refused_key, effective)
 
 
-BatchEdges = BinStore | Any | None
-"""Edges of a batch on their rank: bins, or keys on the GPU in any order (see ``pages.Order.keys``)."""
+UpdateEdges = BinStore | Any | None
+"""Edges of an update on their rank: bins, or keys on the GPU in any order (see ``pages.Order.keys``)."""
 
-# Of an edge of a batch: its ends as they came (8 bytes) and as int64 (16), and its keys.
+# Of an edge of an update: its ends as they came (8 bytes) and as int64 (16), and its keys.
 _END_BYTES = 24
 
 
-def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges) -> Updated:
-    """Return a partition's next version, on the GPU. Arguments and errors as for ``storage.living.updated``."""
+def updated(partition: Partition, spec: UpdateSpec, edges: UpdateEdges, in_edges: UpdateEdges) -> NextVersion:
+    """Return a partition's next version, on the GPU. Arguments and errors as for ``versions.updated``."""
     import cupy
 
     partition = partition.on(cupy)
@@ -96,22 +96,22 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         raise InvalidOptionError("storage='pages' needs exchange='cuda_ipc', on a GPU of the worker's own")
     if spec.kind in ("compact", "freeze", "thaw"):
         # A CSR has no free pages, and takes updates as it is.
-        return Updated(partition)
+        return NextVersion(partition)
     version, where = partition.version + 1, f"rank {partition.rank}, changing its edges"
     if spec.kind == "insert-vertices":
         stripe, vertices = with_vertices(partition, spec.count)
         deleted = np.setdiff1d(partition.deleted, vertices, assume_unique=True)
-        return Updated(replace(partition, stripe=stripe, deleted=deleted, version=version), vertices=vertices)
+        return NextVersion(replace(partition, stripe=stripe, deleted=deleted, version=version), vertices=vertices)
     stripe, later, fresh = with_ids(partition, spec)
     order, delete = Order(stripe, partition.rank, spec.hub_first), spec.kind != "insert-edges"
-    keys = keys_of_batch(order, spec, edges, where, reverse=False)
+    keys = keys_of_update(order, spec, edges, where, reverse=False)
     if not delete and partition.deleted.size:
         require_present(partition, np.concatenate(order.ends(cupy.asnumpy(keys))))
     directed = partition.directed
     out, changes = merged(partition.out_edges, keys, order, directed=directed, delete=delete, where=where)
     into = partition.in_edges
     if into is not None:
-        in_keys = keys_of_batch(order, spec, in_edges, where, reverse=True)
+        in_keys = keys_of_update(order, spec, in_edges, where, reverse=True)
         into, _ = merged(into, in_keys, order, directed=True, delete=delete, where=where)
     vertices = np.setdiff1d(spec.vertices, partition.deleted)
     following = replace(
@@ -127,15 +127,15 @@ def updated(partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges:
         deleted=np.union1d(partition.deleted, vertices) if vertices.size else partition.deleted,
     )
     absent = np.unique(spec.vertices).size - vertices.size
-    return Updated(following, changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent)
 
 
-def batch_keys(
+def update_keys(
     partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], *, symmetrise: bool
 ) -> tuple[Any, Any | None]:
-    """Return the keys of a batch's edges and, if the partition has in-edges, those of their reverses, on the GPU.
+    """Return the keys of an update's edges and, if the partition has in-edges, those of their reverses, on the GPU.
 
-    Arguments and errors as for ``storage.living.batch_keys``.
+    Arguments and errors as for ``versions.update_keys``.
     """
     import cupy
 
@@ -158,8 +158,8 @@ def _own_keys(partition: Partition, src: Any, dst: Any, *, symmetrise: bool, whe
     return binned.keys if stripe.p == 1 else binned.keys[first:end].copy()
 
 
-def keys_of_batch(order: Order, spec: UpdateSpec, edges: BatchEdges, where: str, *, reverse: bool) -> Any:
-    """Return the keys of a batch's edges, or of their reverses, on the GPU; the spec itself may have the edges."""
+def keys_of_update(order: Order, spec: UpdateSpec, edges: UpdateEdges, where: str, *, reverse: bool) -> Any:
+    """Return the keys of an update's edges, or of their reverses, on the GPU; the spec itself may have the edges."""
     import cupy
 
     if spec.edges is not None:

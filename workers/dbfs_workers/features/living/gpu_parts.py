@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
-from dbfs_workers.features.living.part import Living, M
+from dbfs_workers.features.living.part import LivingPart, M
 from dbfs_workers.features.living.purpose import place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.cuda import failures
@@ -22,16 +22,16 @@ from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 
 if TYPE_CHECKING:
-    from dbfs_workers.features.living.versions import Updated
+    from dbfs_workers.features.living.versions import NextVersion
 
 
-class LivingOnGpu(Living[M]):
-    """A living graph on a GPU: see ``Living``."""
+class LivingOnGpu(LivingPart[M]):
+    """A living graph on a GPU: see ``LivingPart``."""
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
-        """See ``Living``."""
+    ) -> "NextVersion":
+        """See ``LivingPart``."""
         import cupy
 
         from dbfs_workers.features.living.cuda_versions import updated
@@ -42,18 +42,18 @@ class LivingOnGpu(Living[M]):
             cupy.cuda.get_current_stream().synchronize()
             return following
 
-    def batch_keys(
+    def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
-        """See ``Living``."""
-        from dbfs_workers.features.living.cuda_versions import batch_keys
+        """See ``LivingPart``."""
+        from dbfs_workers.features.living.cuda_versions import update_keys
 
         with failures.typed_errors(f"rank {self._member.rank}, binning a batch"):
-            return batch_keys(partition, src, dst, symmetrise=symmetrise)
+            return update_keys(partition, src, dst, symmetrise=symmetrise)
 
 
 class LoopLivingOnGpu(LivingOnGpu[LoopMember]):
-    """A living graph on a GPU that the level loop traverses: see ``Living``. Repairs are new traversals."""
+    """A living graph on a GPU that the level loop traverses: see ``LivingPart``. Repairs are new traversals."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         """See ``MemberPart``."""
@@ -71,16 +71,16 @@ class RowsForm(ABC):
         """Return whether an update of a partition makes a version in this form."""
 
     @abstractmethod
-    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> "Updated":
-        """Return the next version; ``where`` is for errors. See ``Living``."""
+    def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> "NextVersion":
+        """Return the next version; ``where`` is for errors. See ``LivingPart``."""
 
     @abstractmethod
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> bool:
-        """Take a version over if it is in this form; return whether it is. See ``Living``."""
+        """Take a version over if it is in this form; return whether it is. See ``LivingPart``."""
 
 
 class ResidentLiving(LivingOnGpu[CudaMember]):
-    """A living graph on a GPU that resident kernels traverse: see ``Living``.
+    """A living graph on a GPU that resident kernels traverse: see ``LivingPart``.
 
     Args:
         member: the member.
@@ -97,8 +97,8 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
-        """See ``Living``."""
+    ) -> "NextVersion":
+        """See ``LivingPart``."""
         where = f"rank {self._member.rank}, changing its edges"
         if self.form is not None and self.form.makes(partition, spec):
             with failures.typed_errors(where):
@@ -108,7 +108,7 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
             return replace(following, facts=on_device(following.partition))
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
-        """See ``Living``."""
+        """See ``LivingPart``."""
         with failures.typed_errors(f"rank {self._member.rank}, taking version {partition.version} over"):
             if self.form is None or not self.form.take_over(partition, totals, facts):
                 self._member.read(partition, totals, facts)

@@ -39,21 +39,21 @@ def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:
 
 
 @dataclass(frozen=True)
-class TakeBatch(WorkerMessage[int]):
-    """Keep those edges of a batch that start in the rank's rows, for the update; return their number.
+class TakeEdges(WorkerMessage[int]):
+    """Keep those edges of an update that start in the rank's rows, for the update; return their number.
 
-    The client sends the whole batch to every rank. For batches that are not too large this takes less time than tasks
-    that bin the batch.
+    The client sends the whole update to every rank. For updates that are not too large this takes less time than tasks
+    that bin the update.
 
     Attributes:
         graph_id: the graph, which is not ordered by degree.
         run_id: the update's run.
         edges: uint32[2, edges] as bytes: the sources and then the targets, vertices of the graph.
-        symmetrise: whether each edge's reverse belongs to the batch too.
+        symmetrise: whether each edge's reverse belongs to the update too.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang.
-        GraphTooLargeError: the batch may not fit.
+        GraphTooLargeError: the update may not fit.
     """
 
     graph_id: str

@@ -4,8 +4,8 @@ Tödling 2019 (section 7) runs breadth-first search on faimGraph's pages, which 
 2018) keeps a row in one block instead. Here a row's pages lie one after another, so that the kernels of a level read
 pages as they read a CSR.
 
-``Pages`` never change. A batch writes every row that it changes to free pages, and makes a new ``Pages`` that shares
-the pool. So the version before stays whole until the batch commits: a batch that fails is forgotten, without undoing.
+``Pages`` never change. An update writes every row that it changes to free pages, and makes a new ``Pages`` that shares
+the pool. The version before stays whole until the update commits: an update that fails is forgotten, without undoing.
 """
 
 import itertools
@@ -26,11 +26,11 @@ from dbfs_workers.search.partition.partition import Csr, Rows
 from dbfs_workers.search.partition.stripe import Stripe
 
 _NONE = np.empty(0, np.int64)
-# A batch with edges of this part of the rows, or more, writes all rows to a new pool. So no row is read twice: to find
-# its place, and to copy it.
+# An update with edges of this part of the rows, or more, writes all rows to a new pool. So no row is read twice: to
+# find its place, and to copy it.
 _REWRITTEN = 0.5
-# Edges of a batch below which one sort takes less time than a sort of each bucket.
-_SMALL_BATCH = 1 << 15
+# Edges of an update below which one sort takes less time than a sort of each bucket.
+_SMALL_UPDATE = 1 << 15
 
 FreeBytes = Callable[[], int]
 """Returns the bytes of memory that a pool may still take."""
@@ -38,7 +38,7 @@ FreeBytes = Callable[[], int]
 
 @dataclass(frozen=True)
 class Changes:
-    """The effects of a batch on a rank's rows.
+    """The effects of an update on a rank's rows.
 
     Attributes:
         edges: edges inserted or deleted. Over all ranks, an undirected edge counts once.
@@ -89,9 +89,9 @@ class Order:
         return self.stripe.p if self.hub_first else 0
 
     def keys(self, bins: BinStore) -> NDArray[np.uint64]:
-        """Return the keys of a batch's edges, ascending, and close the bins."""
+        """Return the keys of an update's edges, ascending, and close the bins."""
         keys, offsets = self.gathered(bins)
-        if keys.size < _SMALL_BATCH:
+        if keys.size < _SMALL_UPDATE:
             keys.sort()
             return keys
         # Bucket by bucket: each fits the processor's second cache.
@@ -100,7 +100,7 @@ class Order:
         return keys
 
     def gathered(self, bins: BinStore) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return the keys of a batch's edges by bucket, and where each bucket begins and ends; close the bins."""
+        """Return the keys of an update's edges by bucket, and where each bucket begins and ends; close the bins."""
         keys, bits, offsets = np.empty(bins.edges, np.uint64), bucket_bits(self.stripe), bins.bucket_offsets()
         cursor = offsets[:-1].copy()
         for rows, columns, starts in bins.chunks():
@@ -118,10 +118,10 @@ class Order:
         keys.sort()
         return keys
 
-    def keys_of_batch(
+    def keys_of_update(
         self, src: NDArray[np.uint32], dst: NDArray[np.uint32], *, symmetrise: bool
     ) -> NDArray[np.uint64]:
-        """Return the keys of those edges of a large batch that start in the rank's rows, ascending.
+        """Return the keys of those edges of a large update that start in the rank's rows, ascending.
 
         Sorts by row first, by counting, and then within each row: a third of the time of a sort of the keys.
 
@@ -175,7 +175,7 @@ class Pages:
 
     @classmethod
     def of(cls, rows: Rows, free_bytes: FreeBytes, *, spare: bool) -> "Pages":
-        """Copy rows into a new pool without gaps; ``spare`` says whether batches will follow, which need free pages.
+        """Copy rows into a new pool without gaps; ``spare`` says whether updates will follow, which need free pages.
 
         Raise ``GraphTooLargeError`` if the pool does not fit in the memory that is free.
         """
@@ -190,10 +190,10 @@ class Pages:
         ends = np.cumsum(capacities)
         starts = ends - capacities
         used = int(ends[-1])
-        # The pages of memory that no row is written to take none.
+        # Pages that no row is written to take no memory.
         size = used + int(spare * used)
         needed = 4 * size + 16 * degrees.size
-        # Only a large pool is checked, since reading the free memory takes longer than a small batch.
+        # Only a large pool is checked, since reading the free memory takes longer than a small update.
         if needed > 2**20 and needed > (free := free_bytes()):
             raise GraphTooLargeError(
                 f"the pages of the rows need {needed:,} bytes, {max(0, free):,} bytes are free; delete edges or use "
@@ -230,7 +230,7 @@ class Pages:
     def changed(
         self, keys: NDArray[np.uint64], order: Order, *, directed: bool, delete: bool, free_bytes: FreeBytes
     ) -> tuple["Pages", Changes]:
-        """Return the version after a batch, and the effects of the batch. This version stays as it is.
+        """Return the version after an update, and the effects of the update. This version stays as it is.
 
         The pool has one writer: of the versions that follow this one, only the last that was made may be kept.
 
@@ -246,12 +246,18 @@ class Pages:
         rows, size = self.rows, keys.size
         takes, counts = np.zeros(size, bool), np.zeros(7, np.int64)
         groups, degrees = np.empty(size + 1, np.int64), np.empty(size, np.int64)
-        batch = kernels.Batch(
-            *(read_only(keys), takes, kernel_rows(rows), order.first_id, order.ranks, order.stripe.n_local),
-            *(directed, delete),
+        update = kernels.EdgeUpdate(
+            read_only(keys),
+            takes,
+            kernel_rows(rows),
+            order.first_id,
+            order.ranks,
+            order.stripe.n_local,
+            directed,
+            delete,
         )
-        rewritten = self._rewritten(batch, counts, free_bytes)
-        changed = int(kernels.plan(batch, groups, degrees, counts) if rewritten is None else counts[6])
+        rewritten = self._rewritten(update, counts, free_bytes)
+        changed = int(kernels.plan(update, groups, degrees, counts) if rewritten is None else counts[6])
         sign = -1 if delete else 1
         changes = Changes(
             edges=int(counts[0]),
@@ -289,18 +295,20 @@ class Pages:
                 most = kernels.largest_degree(places.starts, places.ends, most)
             freed = _with_runs(free, rows.starts[moved], run_pages(before_degrees))
             following = Pages(places, pool, used, m_local, most, freed)
-        kernels.merge(batch, groups, changed, new_starts, pool)
+        kernels.merge(update, groups, changed, new_starts, pool)
         return following, changes
 
-    def _rewritten(self, batch: kernels.Batch, counts: NDArray[np.int64], free_bytes: FreeBytes) -> "Pages | None":
-        """Return the version after a batch with edges of many rows, in a pool of its own; None for other batches.
+    def _rewritten(
+        self, update: kernels.EdgeUpdate, counts: NDArray[np.int64], free_bytes: FreeBytes
+    ) -> "Pages | None":
+        """Return the version after an update with edges of many rows, in a pool of its own; None for other updates.
 
         Args:
-            batch: the batch, whose ``takes`` is filled in.
+            update: the update, whose ``takes`` is filled in.
             counts: int64[7], filled in: see ``kernels.rewrite``.
             free_bytes: see ``changed``; as are the errors.
         """
-        keys, delete = batch.keys, batch.delete
+        keys, delete = update.keys, update.delete
         least = _REWRITTEN * self.places.starts.size
         if keys.size < least:
             return None
@@ -310,7 +318,7 @@ class Pages:
         # With the room that the rows need if each key changes its row.
         most = self.rows.ends - self.rows.starts if delete else grown
         room = Pages._laid_out(most, SPARE, free_bytes)
-        used, largest = kernels.rewrite(batch, counts, room.places.starts, room.places.ends, room.pool)
+        used, largest = kernels.rewrite(update, counts, room.places.starts, room.places.ends, room.pool)
         m_local = self.m_local + int(-counts[2] if delete else counts[2])
         return Pages(room.places, room.pool[: used + int(SPARE * used)], used, m_local, largest)
 

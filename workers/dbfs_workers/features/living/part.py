@@ -18,12 +18,12 @@ from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
     from dbfs_workers.features.living.repair import RepairLoop
-    from dbfs_workers.features.living.versions import Updated
+    from dbfs_workers.features.living.versions import NextVersion
 
 M = TypeVar("M", bound=Member)
 
 
-class Living(MemberPart, Generic[M]):
+class LivingPart(MemberPart, Generic[M]):
     """What a member keeps of a living graph: see ``MemberPart``. ``worker.Updates`` calls the methods below.
 
     Args:
@@ -43,7 +43,7 @@ class Living(MemberPart, Generic[M]):
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
-    ) -> "Updated":
+    ) -> "NextVersion":
         """Return the next version of the partition; see ``versions.updated``. Called in the member's thread.
 
         Raises:
@@ -54,17 +54,17 @@ class Living(MemberPart, Generic[M]):
 
         return updated(partition, spec, edges, in_edges, self._member.free_bytes)
 
-    def batch_keys(
+    def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
-        """Return the keys of a batch's edges; see ``versions.batch_keys``. Called in the member's thread.
+        """Return the keys of an update's edges; see ``versions.update_keys``. Called in the member's thread.
 
         Raises:
             GraphTooLargeError: see there.
         """
-        from dbfs_workers.features.living.versions import batch_keys
+        from dbfs_workers.features.living.versions import update_keys
 
-        return batch_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
+        return update_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
         """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
@@ -72,16 +72,16 @@ class Living(MemberPart, Generic[M]):
         Args:
             partition: the version.
             totals: its counts over all ranks.
-            facts: see ``Updated``.
+            facts: see ``NextVersion``.
         """
 
 
-class LoopLiving(Living[LoopMember]):
-    """A living graph on CPU cores: see ``Living``."""
+class LoopLiving(LivingPart[LoopMember]):
+    """A living graph on CPU cores: see ``LivingPart``."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         """See ``MemberPart``."""
-        from dbfs_workers.features.living.repair import Earlier, RepairLoop
+        from dbfs_workers.features.living.repair import EarlierLabels, RepairLoop
         from dbfs_workers.search.levels.loop import LevelLoop
 
         member = self._member
@@ -91,7 +91,7 @@ class LoopLiving(Living[LoopMember]):
             kept, earlier = member.kept.get(place), None
             if kept is not None:
                 versions = kept.version, partition.version
-                earlier = Earlier(
+                earlier = EarlierLabels(
                     kept.labels,
                     self.log.count(*versions),
                     lambda: self.log.between(*versions),
@@ -108,6 +108,6 @@ class LoopLiving(Living[LoopMember]):
         )
 
 
-def living_of(member: Member) -> Living[Member]:
+def living_of(member: Member) -> LivingPart[Member]:
     """Return a member's part for living graphs."""
-    return next(part for part in member.parts if isinstance(part, Living))
+    return next(part for part in member.parts if isinstance(part, LivingPart))

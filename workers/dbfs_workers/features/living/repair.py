@@ -8,9 +8,9 @@ as the dynamic algorithms of Ramalingam and Reps 1996 have:
 2. Border. Lost vertices get offers from their neighbours that have distances, and inserted edges carry offers.
 3. Search. A vertex that an offer brought nearer makes offers to its own neighbours, until nothing changes.
 
-All phases go in rounds of one crossing each, which a kernel makes (``repair_round_kernels``). Neighbours on other ranks
-take part by messages in the bins of the exchange (``repair_kernels``). Doubt has no order between distances, so a
-vertex may find its support more than once. The search runs level by level (``repair_search_kernels``).
+All phases go in rounds of one crossing each, which a kernel makes (``kernels.repair_round``). Neighbours on other ranks
+take part by messages in the bins of the exchange (``kernels.repair``). Doubt has no order between distances, so a
+vertex may find its support more than once. The search runs level by level (``kernels.repair_search``).
 
 If a rank has no labels or no log of the changes, or if the repair takes too long (``repair_limits``), all ranks make a
 new traversal instead.
@@ -39,8 +39,9 @@ from dbfs_workers.search.partition.labels import UNREACHED, ChangedRows, RankLab
 from dbfs_workers.search.partition.partition import Partition, Rows, require_present
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 
-# Edges that could be looked at while one change is read from the log and sent to its other end. A repair with too many
-# changes does not begin. Measured on a busy machine: 0.5 microseconds each (40,000 edges of a grid of 1,000 x 1,000).
+# Edges that a rank looks at in the time of one change: it reads the change from its log and sends it to the other end.
+# A repair with too many changes does not begin. Measured on a busy machine: 0.5 microseconds each (40,000 edges of a
+# grid of 1,000 x 1,000).
 _CHANGE_EDGES: Final = 10
 # Edges that a rank looks at before it crosses again: a share of the most edges of a repair, and at least these.
 _ROUND_SHARE: Final = 0.05
@@ -52,7 +53,7 @@ _PHASES: Final = {round_kernels.DOUBT: "doubt", round_kernels.BORDER: "border", 
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierLabels:
     """The labels that a repair starts from, on one rank.
 
     Attributes:
@@ -98,7 +99,7 @@ class RepairLoop:
         partition: Partition,
         spec: TraversalSpec,
         exchange: Exchange,
-        earlier: Earlier | None,
+        earlier: EarlierLabels | None,
         anew: Callable[[], LevelLoop],
     ) -> None:
         assert isinstance(exchange, SharedMemoryExchange)
@@ -166,7 +167,7 @@ class RepairLoop:
         outcome = self._rounds(arrays, np.empty(0, np.int64), limits)
         if outcome == round_kernels.DONE:
             state["phase"], candidates = round_kernels.SEARCH, take_candidates(labels, state)
-            # The search takes as long as the progress shows: less than the doubt, if rows were lost.
+            # A search's progress shows how long the search will take. So its limit may be later than that of the doubt.
             outcome = self._rounds(arrays, candidates, limits._replace(limit=limits.budget))
         touched, before = self.frontier, labels.before[: state["touched"]]
         if outcome == round_kernels.TOO_MUCH:
@@ -216,7 +217,7 @@ class RepairLoop:
             phase = _PHASES[int(state["phase"])]
             with exchange.in_kernel():
                 status, peer = round_kernels.rounds(
-                    *(*arrays, candidates, limits, exchange.kernel_arguments, exchange.frames, _LONGEST, state)
+                    *arrays, candidates, limits, exchange.kernel_arguments, exchange.frames, _LONGEST, state
                 )
                 exchange.follow(int(state["crossing"]), status, peer, int(state["rounds"]), phase)
             self.level = int(state["rounds"])

@@ -22,8 +22,8 @@ PAGE: Final = 4
 SPARE: Final = 0.25
 """Room of a pool beyond the rows that it was made for, as a part of these."""
 
-# Versions back to which a memory's content can be brought up to date. Two are in use in turn, a third after a batch
-# that was forgotten.
+# Versions back to which a memory's content can be brought up to date. Two are in use alternately, a third after an
+# update that was forgotten.
 _KNOWN: Final = 4
 # Memories kept for versions to come.
 _KEPT: Final = 2
@@ -108,7 +108,7 @@ def _differing(before: tuple[Step, ...], now: tuple[Step, ...]) -> NDArray[np.in
 
 
 def most_bytes(rows: int, columns: int) -> int:
-    """Return the most bytes that the pages of rows take, with the room for batches to come.
+    """Return the most bytes that the pages of rows take, with the room for updates to come.
 
     A short row wastes less than a page, a longer one less than a quarter of its columns (``pages.run_pages``).
     """

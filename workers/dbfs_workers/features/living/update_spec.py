@@ -20,7 +20,7 @@ KINDS: Final = (
 
 
 class NumberedBeforeError(DbfsError, RuntimeError):
-    """Raised on the ranks for a batch whose new ids were numbered by an earlier version. Its client numbers them again.
+    """Raised on the ranks for an update whose new ids were numbered by an earlier version. The client numbers again.
 
     Users don't see it.
     """
@@ -35,7 +35,7 @@ class UpdateSpec:
         hub_first: whether the graph is ordered by degree.
         count: number of vertices to insert.
         vertices: int64, the vertices to delete (positions, if the graph is ordered by degree).
-        edges: the batch's edges if they are few, each as int64 vertices (positions, if the graph is ordered by degree):
+        edges: the edges if they are few, each as int64 vertices (positions, if the graph is ordered by degree):
             sources and targets, with the reverses of an undirected graph. None if the ranks have bins of the edges.
         ids: new ids, of the vertices from ``n`` on, that the edges to insert may have as ends; see ``LaterIds``.
         n: number of vertices of the version by which they were numbered.
@@ -57,8 +57,8 @@ class UpdateChange(Change):
     Attributes:
         spec: the update.
         strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
-        collections: by rank, Dask keys of the ``delivering.Collection`` with the batch's edges; empty for an update
-            without edges, or with those of the spec or of ``TakeBatch``.
+        collections: by rank, Dask keys of the ``delivering.Collection`` with the update's edges; empty for an update
+            without edges, or with those of the spec or of ``TakeEdges``.
     """
 
     spec: UpdateSpec

@@ -17,13 +17,13 @@ from dbfs_workers.ids.table import ABSENT, LaterIds
 from dbfs_workers.search.partition.partition import Csr, Partition, Rows, no_vertices, require_present
 from dbfs_workers.search.partition.stripe import Stripe
 
-BatchEdges = BinStore | NDArray[np.uint64] | None
-"""Edges of a batch on their rank: bins, or keys (see ``pages.Order.keys``)."""
+UpdateEdges = BinStore | NDArray[np.uint64] | None
+"""Edges of an update on their rank: bins, or keys (see ``pages.Order.keys``)."""
 
 
-# Bytes of an edge of a batch while its version is prepared: a key (8), a column (4), whether the edge changes its row
+# Bytes of an edge of an update while its version is prepared: a key (8), a column (4), whether the edge changes its row
 # (1); and the row's first key, new degree and new place (24).
-_BATCH_BYTES: Final = 37
+_EDGE_BYTES: Final = 37
 
 
 class LivingPartition(Partition):
@@ -37,10 +37,10 @@ class LivingPartition(Partition):
         out: the edges that start in the rank's rows.
         into: the edges that end there; None if the graph has no in-edges.
         hub_first: whether a row's columns are sorted by falling degree.
-        changes: the effects of the batch on the rows.
+        changes: the effects of the update on the rows.
         stripe: the stripe, if vertices were added.
-        deleted: the deleted vertices, if the batch changed them.
-        later: the ids that came after the load, if the batch has the first of them.
+        deleted: the deleted vertices, if the update changed them.
+        later: the ids that came after the load, if the update has the first of them.
         step: 1 for a new version; 0 if only the pages are new.
 
     Attributes:
@@ -165,7 +165,7 @@ class LivingPartition(Partition):
 
 
 @dataclass(frozen=True)
-class Updated:
+class NextVersion:
     """A rank's next version, and the effects of the update.
 
     Attributes:
@@ -184,14 +184,14 @@ class Updated:
 
 
 def updated(
-    partition: Partition, spec: UpdateSpec, edges: BatchEdges, in_edges: BatchEdges, free_bytes: FreeBytes
-) -> Updated:
+    partition: Partition, spec: UpdateSpec, edges: UpdateEdges, in_edges: UpdateEdges, free_bytes: FreeBytes
+) -> NextVersion:
     """Return a partition's next version. The partition stays as it is.
 
     Args:
         partition: this version, a CSR or on pages.
         spec: the update.
-        edges: the batch's edges that start in the rank's rows; for an update of edges that are not in the spec, or one
+        edges: the update's edges that start in the rank's rows; for an update of edges that are not in the spec, or one
             that deletes vertices.
         in_edges: the reversed edges, if the partition has in-edges.
         free_bytes: the memory that pages may take.
@@ -202,19 +202,19 @@ def updated(
         NumberedBeforeError: see ``with_ids``.
     """
     if spec.kind == "freeze":
-        return Updated(partition.frozen() if isinstance(partition, LivingPartition) else partition)
+        return NextVersion(partition.frozen() if isinstance(partition, LivingPartition) else partition)
     living = _on_pages(partition, spec.hub_first, free_bytes)
     out, into = living.out_pages, living.in_pages
     if spec.kind == "thaw":
-        return Updated(living)
+        return NextVersion(living)
     if spec.kind == "compact":
         tight = None if into is None else Pages.of(into.rows, free_bytes, spare=False)
-        return Updated(LivingPartition(living, Pages.of(out.rows, free_bytes, spare=False), tight, spec.hub_first))
+        return NextVersion(LivingPartition(living, Pages.of(out.rows, free_bytes, spare=False), tight, spec.hub_first))
     if spec.kind == "insert-vertices":
         stripe, vertices = with_vertices(living, spec.count)
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
-        return Updated(grown, vertices=vertices)
+        return NextVersion(grown, vertices=vertices)
     stripe, later, fresh = with_ids(living, spec)
     living = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, later=later)
     order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"
@@ -229,10 +229,10 @@ def updated(
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
     absent = np.unique(spec.vertices).size - vertices.size
-    return Updated(following, changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent)
 
 
-def batch_keys(
+def update_keys(
     partition: Partition,
     src: NDArray[np.uint32],
     dst: NDArray[np.uint32],
@@ -240,28 +240,28 @@ def batch_keys(
     symmetrise: bool,
     free_bytes: FreeBytes,
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
-    """Return the keys of a batch's edges and, if the partition has in-edges, those of their reverses.
+    """Return the keys of an update's edges and, if the partition has in-edges, those of their reverses.
 
     Args:
         partition: the rank's rows, not ordered by degree.
-        src: sources of all edges of the batch, uint32 vertices.
+        src: sources of all edges of the update, uint32 vertices.
         dst: their targets.
-        symmetrise: whether each edge's reverse belongs to the batch too.
+        symmetrise: whether each edge's reverse belongs to the update too.
         free_bytes: the memory that the keys, and the version made from them, may take.
 
-    Raise ``GraphTooLargeError`` if the batch may not fit.
+    Raise ``GraphTooLargeError`` if the update may not fit.
     """
     order, directions = Order(partition.stripe, partition.rank, hub_first=False), 2 if symmetrise else 1
     has_in_edges = partition.directed and partition.parent_rows is not None
-    # The most that the batch takes: if all of its edges start in this rank's rows.
-    needed = _BATCH_BYTES * src.size * directions * (1 + has_in_edges)
+    # The most that the update takes: if all of its edges start in this rank's rows.
+    needed = _EDGE_BYTES * src.size * directions * (1 + has_in_edges)
     if needed > (free := free_bytes()):
         raise GraphTooLargeError(
             f"a batch of {src.size:,} edges needs up to {needed:,} bytes, {max(0, free):,} bytes are free; change the "
             "graph in smaller batches"
         )
-    keys = order.keys_of_batch(src, dst, symmetrise=symmetrise)
-    return keys, order.keys_of_batch(dst, src, symmetrise=symmetrise) if has_in_edges else None
+    keys = order.keys_of_update(src, dst, symmetrise=symmetrise)
+    return keys, order.keys_of_update(dst, src, symmetrise=symmetrise) if has_in_edges else None
 
 
 def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -288,8 +288,8 @@ def incident_edges(partition: Partition, vertices: NDArray[np.int64]) -> tuple[N
     )
 
 
-def _keys(order: Order, spec: UpdateSpec, edges: BatchEdges, *, reverse: bool) -> NDArray[np.uint64]:
-    """Return the keys of a batch's edges, or of their reverses; the spec itself may have the edges."""
+def _keys(order: Order, spec: UpdateSpec, edges: UpdateEdges, *, reverse: bool) -> NDArray[np.uint64]:
+    """Return the keys of an update's edges, or of their reverses; the spec itself may have the edges."""
     if spec.edges is not None:
         src, dst = spec.edges
         return order.keys_of(dst, src) if reverse else order.keys_of(src, dst)
@@ -325,7 +325,7 @@ def with_ids(partition: Partition, spec: UpdateSpec) -> tuple[Stripe, LaterIds |
         raise GraphTooLargeError(f"{count:,} new ids, room for {stripe.room:,} vertices")
     later = partition.later or LaterIds(stripe.n)
     if any(vertex >= 0 for vertex in later.vertices(spec.ids, stripe.n, ABSENT)):
-        # Their client has asked a rank that had yet to commit them.
+        # The client has asked for these ids a rank that had yet to commit their version.
         raise NumberedBeforeError(f"an id among {count:,} new ones is in the graph")
     later.extend(spec.ids, stripe.n)
     return stripe.grown(count), later, np.arange(stripe.n, stripe.n + count)

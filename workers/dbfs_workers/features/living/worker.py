@@ -16,7 +16,7 @@ from distributed.spill import SpillBuffer
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.features.living.kernels import NEEDED
-from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeBatch
+from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeEdges
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class _PreparedVersion:
     """A version that waits for its commit.
 
     Attributes:
         run_id: the update's run.
         partition: the version.
         changes: the changes from the version before; None if only the pages are new.
-        facts: see ``Updated``.
+        facts: see ``NextVersion``.
     """
 
     run_id: str
@@ -54,18 +54,18 @@ class Updates(RankChanges):
         super().__init__(view)
         self._worker = view.worker
         self._member = view.member
-        self._prepared: dict[str, _Prepared] = {}
-        # By graph id: the run, and the keys of the batch's edges (see ``living.batch_keys``).
+        self._prepared: dict[str, _PreparedVersion] = {}
+        # By graph id: the run, and the keys of the update's edges (see ``versions.update_keys``).
         self._taken: dict[str, tuple[str, Keys]] = {}
 
-    @TakeBatch.handler
-    async def take_batch(self, message: TakeBatch) -> int:
-        """See ``TakeBatch``."""
+    @TakeEdges.handler
+    async def take_edges(self, message: TakeEdges) -> int:
+        """See ``TakeEdges``."""
         member = self._member(message.graph_id)
         self._taken.pop(message.graph_id, None)
         src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
         partition = self._worker.data[member.partition_key]
-        keys = await member.in_thread(living_of(member).batch_keys, partition, src, dst, message.symmetrise)
+        keys = await member.in_thread(living_of(member).update_keys, partition, src, dst, message.symmetrise)
         self._taken[message.graph_id] = message.run_id, keys
         size: int = keys[0].size
         return size
@@ -74,7 +74,7 @@ class Updates(RankChanges):
         """See ``RankChanges``.
 
         Raises:
-            StaleRunError: the batch is gone.
+            StaleRunError: the update is gone.
             GraphTooLargeError: the version does not fit.
             InvalidVertexError: an edge to insert has an end that was deleted.
         """
@@ -101,7 +101,9 @@ class Updates(RankChanges):
             logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > partition.version
-        self._prepared[graph_id] = _Prepared(run_id, updated.partition, logged if following else None, updated.facts)
+        self._prepared[graph_id] = _PreparedVersion(
+            run_id, updated.partition, logged if following else None, updated.facts
+        )
         return RankUpdate(
             info=describe(updated.partition),
             stripe=stripe,
@@ -121,10 +123,10 @@ class Updates(RankChanges):
         member = self._member(message.graph_id)
         prepared = self._take_prepared(message.graph_id, message.run_id)
         if prepared is None:
-            # The commit of before may be under way.
+            # An earlier call's commit may be under way.
             await member.in_thread(_require_version, member, message.run_id, message.version)
             return
-        # Otherwise without a wait for another thread, which may come late on busy cores.
+        # A commit that takes nothing over waits for no thread, since threads may come late on busy cores.
         living = living_of(member)
         if living.takes_over:
             await member.in_thread(living.take_over, prepared.partition, message.totals, prepared.facts)
@@ -155,23 +157,23 @@ class Updates(RankChanges):
         # The store of dask-cuda's workers is for one thread: it removes a key before it takes the key's new value.
         return member.wait_for(asyncio.run_coroutine_threadsafe(call(), self._worker.loop.asyncio_loop))
 
-    def _put(self, member: Member, prepared: _Prepared) -> None:
+    def _put(self, member: Member, prepared: _PreparedVersion) -> None:
         """Make a version the rank's partition."""
         self._worker.data[member.partition_key] = prepared.partition
         member.latest = prepared.partition
         if prepared.changes is not None:
             living_of(member).log.add(prepared.changes, prepared.partition.m_local)
 
-    def _take_prepared(self, graph_id: str, run_id: str) -> _Prepared | None:
+    def _take_prepared(self, graph_id: str, run_id: str) -> _PreparedVersion | None:
         prepared = self._prepared.get(graph_id)
         return None if prepared is None or prepared.run_id != run_id else self._prepared.pop(graph_id, None)
 
     def forget(self, run_id: str) -> None:
-        """Forget the batch of a run."""
+        """Forget the update of a run."""
         self._taken = {graph_id: taken for graph_id, taken in self._taken.items() if taken[0] != run_id}
 
     def leave(self, graph_id: str) -> None:
-        """Forget the prepared version, and the batch, of a gang."""
+        """Forget the prepared version, and the update, of a gang."""
         self._prepared.pop(graph_id, None)
         self._taken.pop(graph_id, None)
 

@@ -139,14 +139,14 @@ _CHANGED: Final = Busy("another client", None)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenLock:
     """A lock as it was found; ``lock`` is None if its content can't be read, as of a save that died early."""
 
     sign: Sign
     lock: Lock | None
 
     @classmethod
-    def at(cls, folder: Folder, number: int) -> _Seen:
+    def at(cls, folder: Folder, number: int) -> _SeenLock:
         name = _name(number)
         stamp, content = folder.stamp(name), folder.content(name, _MOST_BYTES)
         try:
@@ -179,7 +179,7 @@ def take(folder: Folder, saver: Saver, silent: Sign | None) -> Lock | Busy:
         FormatError, UnreadableFileError, OutputError: the folder can't be read, made or written to.
     """
     try:
-        there = [_Seen.at(folder, number) for number in _numbers(folder.names())]
+        there = [_SeenLock.at(folder, number) for number in _numbers(folder.names())]
     except MissingFileError:
         return _CHANGED
     if there and there[-1].sign != silent and not (there[-1].lock and there[-1].lock.saver.is_gone):
@@ -211,7 +211,7 @@ def require_held(folder: Folder, lock: Lock) -> None:
     """Raise ``FolderBusyError`` unless a lock counts."""
     token = lock.saver.token
     with suppress(MissingFileError):
-        if max(_numbers(folder.names()), default=0) == lock.number and _Seen.at(folder, lock.number).token == token:
+        if max(_numbers(folder.names()), default=0) == lock.number and _SeenLock.at(folder, lock.number).token == token:
             return
     raise FolderBusyError(
         f"{folder.path}: another save took the folder over, because this client gave no sign of life for "
@@ -245,7 +245,7 @@ def withdraw(folder: Folder, token: str) -> bool:
     # The lock first: a manifest that is just being written must not appear after its files are gone.
     for number in _numbers(folder.names()):
         with suppress(MissingFileError):
-            seen = _Seen.at(folder, number)
+            seen = _SeenLock.at(folder, number)
             if seen.token == token:
                 tokens |= seen.tokens
                 folder.remove(_name(number))
@@ -263,7 +263,7 @@ def clean(folder: Folder, tokens: Iterable[str]) -> set[str]:
     return gone
 
 
-def _is_as_seen(folder: Folder, there: list[_Seen], number: int, dead: Iterable[str]) -> bool:
+def _is_as_seen(folder: Folder, there: list[_SeenLock], number: int, dead: Iterable[str]) -> bool:
     """Return whether the locks beside a new one are those that were seen, and no dead save can publish any more.
 
     A lock of the same number may be of another client by now, if two saves were faster than this one.
@@ -273,7 +273,7 @@ def _is_as_seen(folder: Folder, there: list[_Seen], number: int, dead: Iterable[
         return False
     signs = {seen.sign for seen in there}
     try:
-        return all(_Seen.at(folder, other).sign in signs for other in _numbers(names) if other != number)
+        return all(_SeenLock.at(folder, other).sign in signs for other in _numbers(names) if other != number)
     except MissingFileError:
         return False
 

@@ -114,7 +114,7 @@ def count(part: list[InputEdges] | DegreeOrder) -> int:
 
 
 def describe(partition: Partition) -> PartitionInfo:
-    """Return a partition's counts: see ``storage.partition.describe``."""
+    """Return a partition's counts: see ``partition.describe``."""
     device = "cpu" if isinstance(partition.columns, np.ndarray) else "cuda"
     with _on(device, f"describing the partition of rank {partition.rank}"):
         return partition_info(partition)

@@ -1,7 +1,7 @@
 """The tasks of the taskgraph engine, which workers run: the phases of Merrill 2012, section 6, as Dask tasks.
 
 The client's engine submits a graph of these tasks for each level. The phases change a rank's state in place, and
-check their own order. Of ``levels.phases``, those that move nothing between ranks are tasks themselves. Arguments named
+check their own order. Of ``phases``, those that move nothing between ranks are tasks themselves. Arguments named
 ``_after`` only order tasks.
 """
 

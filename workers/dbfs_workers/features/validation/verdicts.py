@@ -21,14 +21,14 @@ from dbfs_workers.features.validation import tasks
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.messages import WorkerMessage
 from dbfs_workers.serving.reads.messages import KeptLabels, ReadMessage
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 
 # Packed words that a worker keeps, by validation: those of clients that left before they freed theirs are dropped.
 _MOST_VALIDATIONS: Final = 4
 
 
 @dataclass(frozen=True)
-class PackWords(ReadMessage[Pickled[Any] | None]):
+class PackWords(ReadMessage[PickledValue[Any] | None]):
     """Pack the rank's labels, and keep their words until ``FreeWords``; return the words for peers.
 
     Returns None if the labels break a rule.
@@ -74,7 +74,7 @@ class CheckWords(ReadMessage[tuple[int, int, NDArray[np.uint32]] | None]):
     """
 
     token: str
-    words: tuple[Pickled[Any], ...]
+    words: tuple[PickledValue[Any], ...]
     edges: Hashable
     of_input: bool
     order: Hashable | None
@@ -104,7 +104,7 @@ class Verdicts(WorkerFeature):
         self._packed: OrderedDict[str, Any] = OrderedDict()
 
     @PackWords.handler
-    async def pack_words(self, message: PackWords) -> Pickled[Any] | None:
+    async def pack_words(self, message: PackWords) -> PickledValue[Any] | None:
         """See ``PackWords``."""
         place = message.place
         assert isinstance(place, KeptLabels)
@@ -117,7 +117,7 @@ class Verdicts(WorkerFeature):
         while len(self._packed) > _MOST_VALIDATIONS:
             self._packed.popitem(last=False)
         # Words that no peer needs would travel through the host.
-        return Pickled.of(packed if message.stripe.p > 1 else None)
+        return PickledValue.of(packed if message.stripe.p > 1 else None)
 
     @CheckWords.handler
     async def check_words(self, message: CheckWords) -> tuple[int, int, NDArray[np.uint32]] | None:

@@ -1,4 +1,4 @@
-"""CPU kernels of distinct byte strings: a hash table. Strings lie as in Arrow (see ``id_kernels``).
+"""CPU kernels of distinct byte strings: a hash table. Strings lie as in Arrow (see ``kernels.ids``).
 
 A slot of the table is 0, or the upper half of a string's hash above the string's code plus one. The slot alone tells
 most strings apart that differ.

@@ -101,8 +101,14 @@ class CpuBackend:
         if scratch.team is not None and cpu_team.takes_top_down(scratch):
             return cpu_team.top_down(scratch.team, scratch, labels, distance, bins)
         edges, own, sent = resident_kernels.top_down(
-            *(kernel_rows(scratch.rows), scratch.frontier, scratch.resume, scratch.first_id, scratch.visited),
-            *(kernels.Bins(bins.bin_rows, bins.bin_parents, bins.bin_ends), distance, labels.arrays),
+            kernel_rows(scratch.rows),
+            scratch.frontier,
+            scratch.resume,
+            scratch.first_id,
+            scratch.visited,
+            kernels.Bins(bins.bin_rows, bins.bin_parents, bins.bin_ends),
+            distance,
+            labels.arrays,
             scratch.next_queue,
         )
         return edges, own, sent, bool(scratch.resume[0] < scratch.frontier.size)
@@ -116,8 +122,15 @@ class CpuBackend:
         own, into = scratch.rows, scratch.parent_rows
         assert into is not None
         found: tuple[int, int, int] = resident_kernels.bottom_up(
-            *(*into, own.starts, own.ends, scratch.frontier_bits, scratch.own_visited, found_bits),
-            *(distance, *labels.arrays, scratch.next_queue),
+            *into,
+            own.starts,
+            own.ends,
+            scratch.frontier_bits,
+            scratch.own_visited,
+            found_bits,
+            distance,
+            *labels.arrays,
+            scratch.next_queue,
         )
         return found
 

@@ -43,8 +43,16 @@ def top_down(
     reserved = sharing.shared[: p * kernels.STEP : kernels.STEP]
     reserved[:] = bins.bin_ends
     task = kernels.Expansion(
-        *(rows, frontier, scratch.first_id, scratch.visited, Bins(bins.bin_rows, bins.bin_parents, bins.bin_ends)),
-        *(distance, labels.arrays, discovered, calls.places(discovered.size, team), calls.places(entries, team)),
+        rows,
+        frontier,
+        scratch.first_id,
+        scratch.visited,
+        Bins(bins.bin_rows, bins.bin_parents, bins.bin_ends),
+        distance,
+        labels.arrays,
+        discovered,
+        calls.places(discovered.size, team),
+        calls.places(entries, team),
         sharing,
     )
     edges, found, sent = calls.run(team, task).tolist()
@@ -70,9 +78,16 @@ def bottom_up(
     assert into is not None
     assert frontier_bits is not None
     task = kernels.Search(
-        *(into, scratch.rows, frontier_bits, scratch.own_visited, found_bits, distance, labels.arrays),
+        into,
+        scratch.rows,
+        frontier_bits,
+        scratch.own_visited,
+        found_bits,
+        distance,
+        labels.arrays,
         # A bottom-up level reads its frontier from bitmaps, so that queue is free.
-        *(scratch.queues[scratch.current], scratch.next_queue),
+        scratch.queues[scratch.current],
+        scratch.next_queue,
         calls.sharing(team, 1, found_bits.size, calls.MOST_WORDS),
     )
     edges, found, degrees = calls.run(team, task).tolist()
@@ -91,15 +106,25 @@ def contract(
     """Run ``Backend.contract`` of a bin of another rank on the threads of a team."""
     sharing = calls.sharing(team, 1, rows.size, calls.MOST_ENTRIES)
     task = kernels.Contraction(
-        *(rows, calls.NONE if parents is None else parents, own_visited, distance, labels.arrays, discovered),
-        *(calls.places(discovered.size, team), sharing),
+        rows,
+        calls.NONE if parents is None else parents,
+        own_visited,
+        distance,
+        labels.arrays,
+        discovered,
+        calls.places(discovered.size, team),
+        sharing,
     )
     total = int(calls.run(team, task)[0])
     calls.close_gaps(discovered, calls.NONE, 0, sharing)
     for begin, stop in calls.left_over(sharing, rows.size):
         # The gaps are closed, so all vertices have a place now.
         total += cpu_kernels.contract(
-            *(rows[begin:stop], calls.NONE if parents is None else parents[begin:stop], own_visited, distance),
-            *(*labels.arrays, discovered[total:]),
+            rows[begin:stop],
+            calls.NONE if parents is None else parents[begin:stop],
+            own_visited,
+            distance,
+            *labels.arrays,
+            discovered[total:],
         )
     return total

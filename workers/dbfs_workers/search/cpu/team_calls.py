@@ -34,11 +34,11 @@ Each thread has written a part of the last levels' bitmaps, so that one takes a 
 LEAST_ENTRIES: Final = 1 << 17
 """Fewest entries of a bin that several threads contract: one takes about half a millisecond for them."""
 
-# Rows, entries and words that a thread takes at a time, at most, and how many such turns it has at least.
+# Rows, entries and words that a thread takes at a time, at most, and how many such stretches it has at least.
 MOST_ROWS: Final = 256
 MOST_ENTRIES: Final = 1 << 12
 MOST_WORDS: Final = 1 << 10
-_TURNS = 64
+_STRETCHES = 64
 # Places of a list that a thread reserves at a time, at most, and the least share of a list's room that all of them do.
 _MOST_PLACES = 256
 _PLACES_SHARE = 4
@@ -59,7 +59,7 @@ def takes_search(visited: NDArray[np.uint32], empty: NDArray[np.uint32] | None =
 
 def sharing(team: Team, owners: int, size: int, most: int) -> Sharing:
     """Return what the threads share a task by: at most ``most`` of ``size`` rows, words or entries at a time."""
-    step = min(max(size // (_TURNS * team.threads), 1), most)
+    step = min(max(size // (_STRETCHES * team.threads), 1), most)
     parts = np.zeros((team.threads, 2 * owners + 2 + 2 * STEP), np.int64)
     return Sharing(np.zeros((owners + 1) * STEP, np.int64), parts, step)
 

@@ -64,8 +64,14 @@ class CudaBackend:
         self._launch(
             "expand",
             total,
-            *(frontier, starts, ends, np.int64(frontier.size), edges.columns, np.uint32(first_id)),
-            *(neighbours, _pointer(parents)),
+            frontier,
+            starts,
+            ends,
+            np.int64(frontier.size),
+            edges.columns,
+            np.uint32(first_id),
+            neighbours,
+            _pointer(parents),
         )
         # Without this wait the work would count as the next phase's time.
         self.xp.cuda.get_current_stream().synchronize()
@@ -89,7 +95,13 @@ class CudaBackend:
         self._launch(
             "count_by_owner",
             blocks * THREADS,
-            *(edges.neighbours, np.int64(size), visited, n_local, ranks, owners, counts),
+            edges.neighbours,
+            np.int64(size),
+            visited,
+            n_local,
+            ranks,
+            owners,
+            counts,
         )
         ends = xp.cumsum(counts)
         offsets = np.zeros(stripe.p + 1, np.int64)
@@ -101,8 +113,15 @@ class CudaBackend:
             self._launch(
                 "copy_to_bins",
                 blocks * THREADS,
-                *(edges.neighbours, _pointer(edges.parents), owners, np.int64(size), n_local, ranks),
-                *(ends, rows, _pointer(parents)),
+                edges.neighbours,
+                _pointer(edges.parents),
+                owners,
+                np.int64(size),
+                n_local,
+                ranks,
+                ends,
+                rows,
+                _pointer(parents),
             )
             xp.cuda.get_current_stream().synchronize()
         return OwnerBins(offsets, rows, parents)
@@ -124,8 +143,16 @@ class CudaBackend:
         self._launch(
             "contract",
             rows.size,
-            *(rows, _pointer(parents), np.int64(rows.size), own_visited, np.uint32(own), np.int32(distance)),
-            *(labels.distances, _pointer(labels.predecessors), discovered, count),
+            rows,
+            _pointer(parents),
+            np.int64(rows.size),
+            own_visited,
+            np.uint32(own),
+            np.int32(distance),
+            labels.distances,
+            _pointer(labels.predecessors),
+            discovered,
+            count,
         )
         return int(count.item()) if rows.size else 0
 
@@ -143,9 +170,21 @@ class CudaBackend:
             # All blocks for any frontier: the number of its edges is on the GPU, and fetching it would make the host
             # wait.
             MOST_BLOCKS * THREADS if frontier.size else 0,
-            *(frontier, starts, ends, np.int64(frontier.size), partition.columns, first_id),
-            *(np.uint32(partition.stripe.n_local), scratch.visited, bins.bin_rows, bins.bin_parents),
-            *(np.int32(distance), labels.distances, _pointer(labels.predecessors), scratch.next_queue, sums),
+            frontier,
+            starts,
+            ends,
+            np.int64(frontier.size),
+            partition.columns,
+            first_id,
+            np.uint32(partition.stripe.n_local),
+            scratch.visited,
+            bins.bin_rows,
+            bins.bin_parents,
+            np.int32(distance),
+            labels.distances,
+            _pointer(labels.predecessors),
+            scratch.next_queue,
+            sums,
         )
         inspected, *counts = sums.get()[:, 0].astype(np.int64).tolist()
         own = counts[partition.rank]
@@ -163,9 +202,18 @@ class CudaBackend:
         self._launch(
             "bottom_up",
             -(-scratch.own_visited.size // SEARCH_WORDS) * WARP,
-            *(parents.row_offsets, parents.columns, scratch.partition.row_offsets, np.uint32(scratch.own_visited.size)),
-            *(scratch.frontier_bits, scratch.own_visited, found_bits, np.int32(distance), labels.distances),
-            *(_pointer(labels.predecessors), scratch.next_queue, sums),
+            parents.row_offsets,
+            parents.columns,
+            scratch.partition.row_offsets,
+            np.uint32(scratch.own_visited.size),
+            scratch.frontier_bits,
+            scratch.own_visited,
+            found_bits,
+            np.int32(distance),
+            labels.distances,
+            _pointer(labels.predecessors),
+            scratch.next_queue,
+            sums,
         )
         inspected, found, degrees = sums.get()[:, 0].tolist()
         return inspected, found, degrees

@@ -1,5 +1,5 @@
 """The interfaces to NCCL and to a GPU through which ``exchange.nccl`` works: ``nccl`` implements the first two, and
-``backends.cuda_messages`` the third.
+``messages`` the third.
 
 Transfers are given by addresses, because an exchange makes thousands of small ones a second. Importing this module
 needs no CuPy.

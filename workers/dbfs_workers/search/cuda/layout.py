@@ -23,7 +23,7 @@ LARGE_DEGREE: Final = 256  # a vertex with more neighbours is cut into chunks, o
 CHUNK_EDGES: Final = 512
 GROUP_ROWS: Final = 128  # neighbouring rows that may have a common degree (``search/cuda/kernels/common/groups.cuh``)
 FEW_SOURCES: Final = 16  # sources that travel in the kernel's argument
-LEVEL_SLOTS: Final = 4  # level counters in turn: being made, read, reported and cleared, idle
+LEVEL_SLOTS: Final = 4  # level counters: being made, read, reported and cleared, idle
 SETTLE_SLOTS: Final = 3
 LINE_BYTES: Final = 128  # a cache line
 # The status word of a run: reason in the lowest 8 bits, then the rank, the step, 8 blank bits and the level.
@@ -76,7 +76,7 @@ _PEER: Final = Struct(
         Field("inbox_parents", "u32*", "the same shape, internal ids of the parents"),
         Field("flags", "u64*", "[kFlagSlots][kMaxRanks][kFlagWords]"),
         Field("visited", "u32*", "[words] a bit for every internal id that the rank has seen"),
-        Field("frontier", "u32*", "[2][words] frontier bitmap, by turn"),
+        Field("frontier", "u32*", "[2][words] frontier bitmaps, the current one and the next"),
         Field("parents", "u32*", "[ranks * n_local] parents that the rank chose; its own slice is its predecessors"),
         Field("distances", "i32*", "[n_local]"),
         Field("leader_queue", "u32*", "[2][leader_capacity] internal ids: the queues of leader levels"),
@@ -141,7 +141,7 @@ _CONTROL: Final = Struct(
             "barriers",
             _LINE,
             "queued:32 | kept:16 | arrivals:16, whose top bit turns when all blocks have come; the upper fields count "
-            "light discoveries. Two words by turns: a fast block may arrive at the next barrier before a slow one has "
+            "light discoveries. Two words alternate: a fast block may arrive at the next barrier before a slow one has "
             "read this sum.",
             count=2,
         ),

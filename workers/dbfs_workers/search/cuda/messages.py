@@ -110,29 +110,64 @@ class CudaMessages:
             # The same for all levels that are queued together.
             partition = scratch.partition
             self._level_places = (
-                *(_place(partition.row_offsets), _place(partition.columns), _place(scratch.visited)),
-                *(_place(bin_rows), _place(bin_parents), _place(scratch.own_visited)),
-                *(_place(labels.distances), _place(labels.predecessors), *map(_place, scratch.queues)),
+                _place(partition.row_offsets),
+                _place(partition.columns),
+                _place(scratch.visited),
+                _place(bin_rows),
+                _place(bin_parents),
+                _place(scratch.own_visited),
+                _place(labels.distances),
+                _place(labels.predecessors),
+                *map(_place, scratch.queues),
             )
         offsets, columns, visited, rows, parents, _, distances, predecessors, *queue_places = self._level_places
         if ahead or (size <= MOST_THREADS and edges <= _SMALL_EDGES):
             self._expanded = 1
             frontier, discovered = queues(scratch, ahead)
             self._launch(
-                *("small_level", 1, MOST_THREADS),
-                *(offsets, queue_places[frontier], size, columns, self._n_local, self._rank, self._p),
-                *(visited, rows, parents, distance, distances, predecessors, queue_places[discovered]),
-                *(self._sums_place, self._sent_place, *tag, INLINE, self._messages_place),
-                *(self._progress_place, ahead),
+                "small_level",
+                1,
+                MOST_THREADS,
+                offsets,
+                queue_places[frontier],
+                size,
+                columns,
+                self._n_local,
+                self._rank,
+                self._p,
+                visited,
+                rows,
+                parents,
+                distance,
+                distances,
+                predecessors,
+                queue_places[discovered],
+                self._sums_place,
+                self._sent_place,
+                *tag,
+                INLINE,
+                self._messages_place,
+                self._progress_place,
+                ahead,
             )
             return
         self._expanded = int(size > 0)
         if size:
             self._top_down(scratch, distance, edges)
         self._launch(
-            *("pack_level", self._p, THREADS),
-            *(self._sums_place, self._sent_place, rows, parents, self._n_local, self._rank, self._expanded),
-            *(*tag, INLINE, self._messages_place),
+            "pack_level",
+            self._p,
+            THREADS,
+            self._sums_place,
+            self._sent_place,
+            rows,
+            parents,
+            self._n_local,
+            self._rank,
+            self._expanded,
+            *tag,
+            INLINE,
+            self._messages_place,
         )
 
     def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:  # noqa: ARG002
@@ -140,10 +175,26 @@ class CudaMessages:
         *_, own_visited, distances, predecessors, first, second = self._level_places
         _, discovered = queues(scratch, ahead)
         self._launch(
-            *("contract_messages", 1, MOST_THREADS),
-            *(self._incoming_place, self._sums_place, self._sent_place, self._rank, self._p, self._expanded),
-            *(*tag, INLINE, own_visited, distance, distances, predecessors, (first, second)[discovered]),
-            *(self._result_places[ahead], self._progress_place, ahead, most),
+            "contract_messages",
+            1,
+            MOST_THREADS,
+            self._incoming_place,
+            self._sums_place,
+            self._sent_place,
+            self._rank,
+            self._p,
+            self._expanded,
+            *tag,
+            INLINE,
+            own_visited,
+            distance,
+            distances,
+            predecessors,
+            (first, second)[discovered],
+            self._result_places[ahead],
+            self._progress_place,
+            ahead,
+            most,
         )
 
     def contract_large(
@@ -151,9 +202,18 @@ class CudaMessages:
     ) -> None:
         """See ``communicator.Messages``. Reads and writes as ``CudaBackend.contract``."""
         self._launch(
-            *("contract", blocks_for(rows.size), THREADS),
-            *(_place(rows), _place(parents), rows.size, _place(scratch.own_visited), distance),
-            *(_place(labels.distances), _place(labels.predecessors), _place(scratch.next_queue), _place(self._own)),
+            "contract",
+            blocks_for(rows.size),
+            THREADS,
+            _place(rows),
+            _place(parents),
+            rows.size,
+            _place(scratch.own_visited),
+            distance,
+            _place(labels.distances),
+            _place(labels.predecessors),
+            _place(scratch.next_queue),
+            _place(self._own),
         )
 
     def absorb(self, slices: Any, scratch: Scratch) -> None:
@@ -166,10 +226,21 @@ class CudaMessages:
         parents, words = scratch.partition.parents, scratch.own_visited.size
         assert parents is not None
         self._launch(
-            *("bottom_up", blocks_for(-(-words // SEARCH_WORDS) * WARP), THREADS),
-            *(_place(parents.row_offsets), _place(parents.columns), _place(scratch.partition.row_offsets), words),
-            *(_place(scratch.frontier_bits), _place(scratch.own_visited), _place(found_bits), distance),
-            *(_place(labels.distances), _place(labels.predecessors), _place(scratch.next_queue), self._search_place),
+            "bottom_up",
+            blocks_for(-(-words // SEARCH_WORDS) * WARP),
+            THREADS,
+            _place(parents.row_offsets),
+            _place(parents.columns),
+            _place(scratch.partition.row_offsets),
+            words,
+            _place(scratch.frontier_bits),
+            _place(scratch.own_visited),
+            _place(found_bits),
+            distance,
+            _place(labels.distances),
+            _place(labels.predecessors),
+            _place(scratch.next_queue),
+            self._search_place,
         )
         self._pack_found(tag)
 
@@ -178,8 +249,13 @@ class CudaMessages:
         frontier, stream = scratch.frontier, self.xp.cuda.get_current_stream()
         self.xp.cuda.runtime.memsetAsync(_place(bits), 0, bits.nbytes, stream.ptr)
         self._launch(
-            *("measure", blocks_for(max(1, frontier.size)), THREADS),
-            *(_place(scratch.partition.row_offsets), _place(frontier), frontier.size, _place(bits)),
+            "measure",
+            blocks_for(max(1, frontier.size)),
+            THREADS,
+            _place(scratch.partition.row_offsets),
+            _place(frontier),
+            frontier.size,
+            _place(bits),
             self._search_place,
         )
         self._pack_found(tag)
@@ -207,9 +283,24 @@ class CudaMessages:
             self._launch("degrees", blocks_for(size), THREADS, *arguments)
             ends = self.xp.cumsum(degrees)
         self._launch(
-            *("top_down", min(MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)), THREADS),
-            *(frontier, _place(starts), _place(ends), size, columns, scratch.first_id, self._n_local, visited),
-            *(rows, parents, distance, distances, predecessors, queue_places[1 - scratch.current], self._sums_place),
+            "top_down",
+            min(MOST_BLOCKS, -(-max(1, edges) // _BLOCK_EDGES)),
+            THREADS,
+            frontier,
+            _place(starts),
+            _place(ends),
+            size,
+            columns,
+            scratch.first_id,
+            self._n_local,
+            visited,
+            rows,
+            parents,
+            distance,
+            distances,
+            predecessors,
+            queue_places[1 - scratch.current],
+            self._sums_place,
         )
 
 

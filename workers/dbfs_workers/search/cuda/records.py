@@ -37,7 +37,7 @@ _TAG_SHIFT: Final = np.uint64(layout.TAG_SHIFT)
 _VALUE: Final = np.uint64((1 << layout.TAG_SHIFT) - 1)
 
 
-class Mapped:
+class RecordRing:
     """Pinned host memory that the kernel writes while it runs: a header, followed by the ring of records.
 
     Attributes:
@@ -78,8 +78,8 @@ class Records:
     """Reader of the records, for one run after another.
 
     Args:
-        header: see ``Mapped``.
-        ring: see ``Mapped``; the number of rows is a power of two.
+        header: see ``RecordRing``.
+        ring: see ``RecordRing``; the number of rows is a power of two.
         alone: whether there is one rank. Its kernel leaves the fields of several ranks unwritten.
     """
 
@@ -297,7 +297,7 @@ class Slot:
     """
 
     def __init__(self, cupy: Any, *, alone: bool) -> None:
-        self.host = Mapped()
+        self.host = RecordRing()
         self.records = Records(self.host.header, self.host.ring, alone=alone)
         self.done = cupy.cuda.Event(disable_timing=True)
         self._query: Callable[[int], int] = cupy.cuda.runtime.eventQuery

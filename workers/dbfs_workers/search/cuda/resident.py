@@ -49,6 +49,7 @@ from dbfs_workers.search.cuda.sizes import (
     most_sparse_edges,
 )
 from dbfs_workers.search.cuda.window import PeerWindows, Window, window_layout
+from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.search.partition.stripe import NO_VERTEX, WORD_BITS
@@ -75,22 +76,9 @@ class ResidentKernel:
         graph: the rank's slice.
         graph_id: id of the graph, which the ranks' tokens must have.
         predecessors: record parents beside distances.
-        sparse_edges: most edges (on all ranks) of a frontier that goes through the bins; sets the size of a bin. The
-            same on all ranks.
-        threads: threads of a block.
-        blocks_per_sm: blocks on a multiprocessor.
     """
 
-    def __init__(
-        self,
-        graph: DeviceGraph,
-        graph_id: str,
-        *,
-        predecessors: bool = False,
-        sparse_edges: int | None = None,
-        threads: int = 1024,
-        blocks_per_sm: int = 1,
-    ) -> None:
+    def __init__(self, graph: DeviceGraph, graph_id: str, *, predecessors: bool) -> None:
         import cupy
 
         stripe = graph.stripe
@@ -100,15 +88,15 @@ class ResidentKernel:
         self._graph_id = graph_id
         self._cupy = cupy
         self._device = cupy.cuda.Device()
-        self._most_edges = most_sparse_edges(stripe) if sparse_edges is None else sparse_edges
+        self._most_edges = most_sparse_edges(stripe)
         self._bin_capacity = bin_capacity(stripe, self._most_edges)
-        self._variant = Variant(stripe.p > 1, predecessors, threads, blocks_per_sm)
+        self._variant = Variant(stripe.p > 1, predecessors)
         self._kernel = load(self._variant.source, cooperative=True).get_function("dbfs_resident")
         # The rest of the multiprocessor's memory is the L1 cache, which should hold the visited bitmap.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
-        used = (self._kernel.shared_size_bytes + 1024) * blocks_per_sm
+        used = self._kernel.shared_size_bytes + 1024
         self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
-        self._blocks = self._device.attributes["MultiProcessorCount"] * blocks_per_sm
+        self._blocks = self._device.attributes["MultiProcessorCount"]
         self._known = cupy.zeros(stripe.words_local + 4, np.uint32)
         self._queues = [cupy.empty(stripe.n_local, np.uint32) for _ in range(2)]
         self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
@@ -271,7 +259,7 @@ class ResidentKernel:
             params["target_bits"] = self._target_bits.data.ptr
             cupy.cuda.get_current_stream().synchronize()
         # Mostly the same as in the run before: writing these fields takes as long as the launch.
-        given = (options.direction, options.max_depth, options.alpha, options.beta, options.sparse_edges)
+        given = (options.direction, options.max_depth)
         if given != self._prepared:
             self._prepare_levels(options)
             self._prepared = given
@@ -284,10 +272,8 @@ class ResidentKernel:
         direction = options.direction if self._bottom_up else Direction.TOP_DOWN
         self.direction = direction
         params["direction"], params["max_depth"] = direction, min(options.max_depth, UNLIMITED)
-        params["alpha"], params["beta"] = options.alpha, options.beta
-        limit = options.sparse_edges
-        if limit is None:
-            limit = self._most_edges if params["light"] else max(SPARSE_EDGES_LEAST, stripe.n // SPARSE_SHARE)
+        params["alpha"], params["beta"] = GPU_ALPHA, GPU_BETA
+        limit = self._most_edges if params["light"] else max(SPARSE_EDGES_LEAST, stripe.n // SPARSE_SHARE)
         params["sparse_edges"] = min(limit, self._most_edges)
 
     def _place_sources(self, sources: Sequence[int]) -> int:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.tokens import Token
 from dbfs_workers.search.cuda.device_memory import ExportedArray
-from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
 
 UNLIMITED: Final = 2**32 - 1
 # Runs that are launched behind the one under way. A traversal may take 0.3 ms, and a host that sends an answer
@@ -129,9 +128,6 @@ class KernelOptions:
         targets: vertex ids; the run stops after the level that labels the last of them. Empty: no such stop.
         max_depth: the largest distance to label.
         direction: direction of the levels.
-        alpha: bottom-up when frontier edges * alpha > unexplored edges.
-        beta: top-down again when frontier vertices * beta < connected vertices.
-        sparse_edges: most frontier edges of a sparse level, up to the capacity; None for the measured default.
         timeout: seconds after which every wait in the kernel ends.
     """
 
@@ -139,9 +135,6 @@ class KernelOptions:
     targets: tuple[int, ...] = ()
     max_depth: int = UNLIMITED
     direction: Direction = Direction.AUTO
-    alpha: float = GPU_ALPHA
-    beta: float = GPU_BETA
-    sparse_edges: int | None = None
     timeout: float = 60.0
 
 

@@ -22,7 +22,7 @@ LEADER_VERTICES: Final = 1 << 14
 
 
 def most_sparse_edges(stripe: Stripe) -> int:
-    """Return the default of ``sparse_edges``: most edges of a frontier that goes through the bins."""
+    """Return the most edges, on all ranks, of a frontier that goes through the bins."""
     return max(SPARSE_EDGES_LEAST, stripe.n // CAPACITY_SHARE)
 
 

@@ -8,7 +8,7 @@ the resident kernel exchanges by itself (``dbfs_workers.search.cuda``).
 
 | module | class | ranks that it connects |
 | --- | --- | --- |
-| ``shared_memory`` | ``SharedMemoryExchange`` | on one host; ``segment`` lays it out, ``barrier_kernels`` wait in it |
+| ``shared_memory`` | ``SharedMemoryExchange`` | on one host; ``segment`` lays it out, ``kernels.barrier`` wait in it |
 | ``across_hosts`` | ``EnvoyExchange`` | the lowest ranks of all hosts, by TCP; the ranks of a host share memory.
   ``hosts`` finds the hosts of the ranks; ``link`` and ``stream`` carry the frames |
 | ``nccl`` | ``NcclExchange`` | on GPUs on any hosts, a GPU each, from GPU memory to GPU memory; ``transport`` carries

@@ -13,7 +13,7 @@ An envoy crosses in four steps:
 4. All ranks of the host now see p records, as in any crossing.
 
 The run's own thread does all of this, because a second thread would cost two switches a level. A kernel crosses as long
-as the frames are small and nothing unusual comes (``envoy_kernels``); Python goes on where the kernel stops. An envoy
+as the frames are small and nothing unusual comes (``kernels.envoy``); Python goes on where the kernel stops. An envoy
 that has finished a crossing may send its next frame before others have received all frames of this one: so a frame
 stays in its stream until the crossing that it belongs to.
 
@@ -41,7 +41,7 @@ from dbfs_workers.search.exchange.kernels.stream import header_words
 from dbfs_workers.search.exchange.link import Crossing, Link
 from dbfs_workers.search.exchange.protocol import COUNTS, Cause
 from dbfs_workers.search.exchange.segment import RUN, Segment
-from dbfs_workers.search.exchange.shared_memory import TIMEOUT, Offer, SharedMemoryExchange
+from dbfs_workers.search.exchange.shared_memory import Offer, SharedMemoryExchange
 from dbfs_workers.search.exchange.stream import buffer_words, wait_for_any
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -86,7 +86,7 @@ class EnvoyExchange(SharedMemoryExchange):
         self._host = hosts.of_ranks[rank]
         own = self._own = hosts.ranks(self._host)
         others = {host: hosts.ranks(host) for host in range(hosts.count) if host != self._host}
-        # Links and frames as the kernel reads them: see ``envoy_kernels``.
+        # Links and frames as the kernel reads them: see ``kernels.envoy``.
         rows = np.zeros((len(others), envoy.LINK), np.int64)
         most = max(map(len, others.values()))
         largest = max(header_words(len(own), most), header_words(most, len(own)))
@@ -243,23 +243,18 @@ class EnvoyExchange(SharedMemoryExchange):
         if status == barrier.CROSSED:
             super()._finish(status, peer, level, phase)
             return
-        tag = self._number << 32 | self._crossing
         for rank in self._own:
             # The kernel adds sums behind the last rank's row. Nobody reads these sums; the next rank's record replaces
             # them.
-            self._wait_from(rank, self._gathered[: (rank + 2) * (self._record.size + 1)], tag, level, phase)
+            self._await_ranks(rank, self._gathered[: (rank + 2) * (self._record.size + 1)], level, phase)
         crossing = Crossing(self._number, self._crossing, int(self._record[RUN]), sliced)
         self._swap_frames(crossing, level, phase)
-        self._wait_from(0, self._gathered, tag, level, phase)
+        self._await_ranks(0, self._gathered, level, phase)
         self._choose_bins()
 
-    def _wait_from(self, first: int, gathered: NDArray[np.int64], tag: int, level: int, phase: str) -> None:
+    def _await_ranks(self, first: int, gathered: NDArray[np.int64], level: int, phase: str) -> None:
         """Wait for the ranks from ``first`` on, up to the last row but one of ``gathered``."""
-        segment = self.segment
-        status, peer = barrier.wait(
-            *(segment.words, segment.stride, self._record, tag, self.rank, first),
-            *(gathered, TIMEOUT, self._backoff),
-        )
+        status, peer = self._wait_from(first, gathered)
         if status != barrier.CROSSED or time.monotonic() > self._deadline:
             self._wait(status, peer, level, phase, gathered)
 

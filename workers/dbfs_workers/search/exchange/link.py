@@ -69,7 +69,7 @@ class Link:
         others: the ranks of the other host.
         entries: entries that fit in a bin.
         memory: the segment of the envoy's host.
-        row: int64[LINK], the link's row of ``links``: see ``envoy_kernels``.
+        row: int64[LINK], the link's row of ``links``: see ``kernels.envoy``.
         frames: int64[2, words], the frame to send, and what has arrived.
 
     Attributes:

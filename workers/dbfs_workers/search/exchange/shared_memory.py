@@ -1,6 +1,6 @@
 """The exchange between ranks on one host: bins, slices and counts in memory that all ranks map.
 
-A crossing is one store, a wait for p - 1 words, and a copy of p small records. ``barrier_kernels`` has the wait.
+A crossing is one store, a wait for p - 1 words, and a copy of p small records. ``kernels.barrier`` has the wait.
 """
 
 import contextlib
@@ -208,15 +208,22 @@ class SharedMemoryExchange:
             status, peer = self._cross_alone()
         else:
             status, peer = kernels.cross(
-                *(segment.words, segment.stride, self._record, self.bin_ends, tag, self.rank),
-                *(self._gathered, TIMEOUT, self._backoff),
+                segment.words,
+                segment.stride,
+                self._record,
+                self.bin_ends,
+                tag,
+                self.rank,
+                self._gathered,
+                TIMEOUT,
+                self._backoff,
             )
         self._finish(status, peer, level, phase)
         sums: list[int] = self._sums.tolist()
         return sums
 
     def _cross_alone(self) -> tuple[int, int]:
-        """Do what ``barrier_kernels.cross`` does, as the only rank, which waits for no other."""
+        """Do what ``kernels.barrier.cross`` does, as the only rank, which waits for no other."""
         self.gathered[0] = self._sums[:] = self._record[1 : 1 + COUNTS]
         self._ends[0], self.bin_ends[0] = self.bin_ends[0], 0
         aborted = self._abort_word() >> kernels.RUN_SHIFT == self._number
@@ -234,15 +241,9 @@ class SharedMemoryExchange:
 
         Errors as for ``cross``.
         """
-        segment = self.segment
         self._crossing += 1
         try:
-            tag = self._number << 32 | self._crossing
-            status, peer = kernels.wait(
-                *(segment.words, segment.stride, self._record, tag, self.rank, 1),
-                *(self._gathered, TIMEOUT, self._backoff),
-            )
-            self._wait(status, peer, level, phase)
+            self._wait(*self._wait_from(1, self._gathered), level, phase)
         finally:
             self._crossing -= 1
         return self.gathered
@@ -268,7 +269,7 @@ class SharedMemoryExchange:
 
         Args:
             crossing: number of the last crossing of the kernel.
-            status, peer: what ``barrier_kernels.cross`` returned there.
+            status, peer: what ``kernels.barrier.cross`` returned there.
             level: the level, named in errors.
             phase: the phase, named in errors.
 
@@ -325,7 +326,6 @@ class SharedMemoryExchange:
         segment = self.segment
         if gathered is None:
             gathered = self._gathered
-        tag = self._number << 32 | self._crossing
         checked = 0.0
         while True:
             where = self._where(level, phase)
@@ -346,10 +346,23 @@ class SharedMemoryExchange:
                 if carrier in segment.dead_ranks():
                     raise self._lost(where, carrier)
             self._while_waiting()
-            status, peer = kernels.wait(
-                *(segment.words, segment.stride, self._record, tag, self.rank, peer),
-                *(gathered, TIMEOUT, self._backoff),
-            )
+            status, peer = self._wait_from(peer, gathered)
+
+    def _wait_from(self, first: int, gathered: NDArray[np.int64]) -> tuple[int, int]:
+        """Wait for the ranks from ``first`` on; arguments and results as of ``kernels.barrier.wait``."""
+        segment = self.segment
+        status, peer = kernels.wait(
+            segment.words,
+            segment.stride,
+            self._record,
+            self._number << 32 | self._crossing,
+            self.rank,
+            first,
+            gathered,
+            TIMEOUT,
+            self._backoff,
+        )
+        return status, peer
 
     def _while_waiting(self) -> None:
         """Do what has to be done now and then in a long wait."""
@@ -372,7 +385,7 @@ class SharedMemoryExchange:
                     kernels.set_abort(segment.words, word)
 
     def _abort_word(self) -> int:
-        """Return what ``barrier_kernels.get_abort`` does. An only rank's process alone writes the word."""
+        """Return what ``kernels.barrier.get_abort`` does. An only rank's process alone writes the word."""
         return int(self.segment.words[ABORT] if self.p == 1 else kernels.get_abort(self.segment.words))
 
     def _aborted(self, where: str) -> DbfsError:

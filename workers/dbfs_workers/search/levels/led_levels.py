@@ -2,7 +2,7 @@
 
 A level of some hundred vertices takes a core some microseconds. Shared among ranks, each level also has a crossing: a
 microsecond if every rank has a core to itself, and some hundred with more ranks than cores, or with other programs on
-them. So rank 0 *leads*: it reads the rows of all ranks, which it copies once (``storage.shared_rows``).
+them. So rank 0 *leads*: it reads the rows of all ranks, which it copies once (``partition.shared_rows``).
 
 Led levels are one crossing at which rank 0 arrives last:
 
@@ -27,7 +27,7 @@ from dbfs_workers.search.levels import led_size
 from dbfs_workers.search.levels.kernels import led as kernels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import State, bound_frontier, is_small
-from dbfs_workers.search.levels.stepper import Working, elapsed
+from dbfs_workers.search.levels.stepper import StripeWork, elapsed
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.partition import Csr
 from dbfs_workers.search.partition.shared_rows import KIND
@@ -50,7 +50,7 @@ class LedLevels:
         leads: whether this rank is the leader.
     """
 
-    def __init__(self, working: Working, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
+    def __init__(self, working: StripeWork, exchange: SharedMemoryExchange, free_bytes: Callable[[], int]) -> None:
         self._working, self._exchange, self._free_bytes = working, exchange, free_bytes
         exchange.show_rows(working.scratch.rows_token)
         self.leads = exchange.rank == 0
@@ -86,9 +86,9 @@ class LedLevels:
         """Choose the size of the next traversal's led levels, as the leader, by the levels of this one, some led."""
         rows = table.rows()
         levels, led = rows["levels"], rows["led"] == rows["levels"]
-        # A row that sums up led levels and others, or bottom-up ones, is of no kind.
+        # A row may sum up levels of both kinds, or bottom-up levels. It tells nothing of either kind.
         alike = (led | (rows["led"] == 0)) & (rows["bottom_up"] == 0)
-        # Of other levels the leader has counted its own part.
+        # In levels that are not led, the leader counts its own part.
         frontier = rows["frontier"] * np.where(led, 1, self._exchange.p)
         times = np.sum([rows[name] for name in TIME_FIELDS], axis=0)
         self._exchange.led_size = led_size.next_size(
@@ -138,7 +138,7 @@ class LedLevels:
         except ExchangeUnavailableError:
             return
         if copied:
-            # A copy is no part of a level's time, by which ``learn`` compares.
+            # ``learn`` compares the times of levels, and the copy's time is not theirs.
             elapsed(state)
         state.number = exchange.number
         stripe, predecessors = scratch.partition.stripe, self._working.labels.predecessors is not None
@@ -159,7 +159,13 @@ class LedLevels:
         exchange, scratch, labels = self._exchange, self._working.scratch, self._working.labels
         rows, parents = (part[: exchange.log_end] for part in exchange.segment.log(exchange.rank))
         discovered, queued = kernels.replay(
-            *(rows, parents, first, first + levels - 1, scratch.own_visited, *labels.arrays, scratch.next_queue),
+            rows,
+            parents,
+            first,
+            first + levels - 1,
+            scratch.own_visited,
+            *labels.arrays,
+            scratch.next_queue,
         )
         scratch.advance(queued)
         return int(discovered)

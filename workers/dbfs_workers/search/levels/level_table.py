@@ -44,8 +44,8 @@ class LevelTable:
 
     def __init__(self) -> None:
         self.levels = 0
-        # The rows of the traversal, and the largest distance when these were summed up last. Behind them all is zero,
-        # but for the row of the level in progress.
+        # The rows of the traversal, and the largest distance when they were last summed up. The rows behind are zero,
+        # except the row of the level in progress.
         self._first = self._end = self._depth = 0
         self._take(np.zeros((_ROWS, _WORDS), np.int64))
 

@@ -4,7 +4,7 @@ All ranks decide from the same numbers, the sums of a crossing, so no rank has t
 
     while not over(state):
         steppers[choose(state)].run(state, table)
-        turn(state)
+        choose_direction(state)
 
 ``state`` has what they decide by. A stepper runs a stretch of levels, or a step between two (``stepper``): the host
 directs each level; one kernel runs consecutive top-down levels where CPU ranks share memory (``top_down_levels``); one
@@ -26,7 +26,7 @@ from typing import Any
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.rank_levels import RankLevels
-from dbfs_workers.search.levels.state import State, choose, over, turn
+from dbfs_workers.search.levels.state import State, choose, choose_direction, over
 from dbfs_workers.search.levels.traversals import Frontier, Watch, never, traverse_each
 from dbfs_workers.search.reports import RankRun
 
@@ -45,19 +45,11 @@ def traverse(
     deadline: float,
     stops: Callable[[], bool] = never,
 ) -> list[RankRun]:
-    """Take part in the traversals of a run, one after another. Every rank calls this with the same specs and number.
+    """Take part in the traversals of a run by the loop: see ``traverse_each``, also for other arguments and errors.
 
-    Args:
-        levels: makes what runs this rank's levels.
-        specs: the traversals; all of one run id.
-        exchange: this rank's end of the gang's exchange.
-        watch: shows how far the run is. Its number is the gang's serial number of the run: see ``Exchange.begin``.
-        deadline: end of all waits, in seconds of ``time.monotonic()``.
-        stops: see ``traverse_each``.
+    ``levels`` makes what runs this rank's levels.
 
     Raises:
-        DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError, StaleRunError: the run is over on
-            every rank; the exchange serves the next one.
         InvalidOptionError: the direction is unknown, or it is bottom-up and the graph's in-edges are not loaded.
     """
 
@@ -104,7 +96,7 @@ class LevelLoop:
         steppers = levels.steppers
         while not over(state):
             steppers[choose(state)].run(state, table)
-            turn(state)
+            choose_direction(state)
         levels.end(state)
         if self._counted:
             self._records, self._depth = table.end()

@@ -16,8 +16,8 @@ from dbfs_workers.search.cuda.communicator import MOST_AHEAD
 from dbfs_workers.search.direction import ROWS_PER_EDGE
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.levels.level_table import LevelTable
-from dbfs_workers.search.levels.state import TOP_DOWN, Row, State, choose, end_level, over, turn
-from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, Absorb, BottomUp, Measure, Working
+from dbfs_workers.search.levels.state import TOP_DOWN, Row, State, choose, choose_direction, end_level, over
+from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, Absorb, BottomUp, Measure, StripeWork
 
 # Levels between two looks at the run by another thread.
 _MOST_LEVELS = 64
@@ -30,7 +30,7 @@ class QueuedLevels:
     count as equally long.
     """
 
-    def __init__(self, working: Working, exchange: NcclExchange) -> None:
+    def __init__(self, working: StripeWork, exchange: NcclExchange) -> None:
         self._working, self._exchange = working, exchange
         # Levels to queue together next, and the level for which this holds.
         self._ahead, self._ahead_at = 1, 0
@@ -47,7 +47,7 @@ class QueuedLevels:
             count = min(self._ahead, left, state.last_level - state.level)
             edges = state.size * state.max_degree
             done = exchange.cross_levels(
-                *(state.level, TOP_DOWN_PHASE, scratch, self._working.labels), edges=edges, count=count, most=most
+                state.level, TOP_DOWN_PHASE, scratch, self._working.labels, edges=edges, count=count, most=most
             )
             now, ran = time.perf_counter(), len(done.levels)
             for one in done.levels:
@@ -61,7 +61,7 @@ class QueuedLevels:
             state.ended = int(now * 1e9)
             left -= ran
             self._ahead, self._ahead_at = min(2 * self._ahead, MOST_AHEAD) if state.frontier <= most else 1, state.level
-            turn(state)
+            choose_direction(state)
             if over(state) or choose(state) != TOP_DOWN or not left:
                 return
 

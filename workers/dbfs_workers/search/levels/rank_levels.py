@@ -20,7 +20,7 @@ from dbfs_workers.search.levels.led_levels import LedLevels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.queued_levels import QueuedAbsorb, QueuedBottomUp, QueuedLevels, QueuedMeasure
 from dbfs_workers.search.levels.state import ABSORB, BOTTOM_UP, BY_THREADS, LED, MEASURE, TOP_DOWN, State, watch_target
-from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, Stepper, TopDown, Traversed, Working
+from dbfs_workers.search.levels.stepper import Absorb, BottomUp, Measure, RankWork, Stepper, StripeWork, TopDown
 from dbfs_workers.search.levels.top_down_levels import TopDownLevels
 from dbfs_workers.search.levels.traversals import Frontier
 from dbfs_workers.search.partition.labels import RankLabels
@@ -76,7 +76,7 @@ class RankLevels(ABC, Generic[S]):
     Args:
         scratch: this rank's working memory.
         exchange: this rank's end of the gang's exchange.
-        traversed: what the steppers know of the traversal under way.
+        work: what the steppers know of the traversal under way.
 
     Attributes:
         scratch: see above.
@@ -87,10 +87,10 @@ class RankLevels(ABC, Generic[S]):
     steppers: dict[int, Stepper]
     _parents_in_bins = True
 
-    def __init__(self, scratch: S, exchange: Exchange, traversed: Traversed) -> None:
+    def __init__(self, scratch: S, exchange: Exchange, work: RankWork) -> None:
         self.scratch: S = scratch
         self.table = LevelTable()
-        self._exchange, self._traversed = exchange, traversed
+        self._exchange, self._work = exchange, work
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
         """Label the sources, make them the frontier, and cross.
@@ -104,16 +104,16 @@ class RankLevels(ABC, Generic[S]):
         Returns:
             False if the run stops.
         """
-        scratch, exchange, traversed = self.scratch, self._exchange, self._traversed
+        scratch, exchange, work = self.scratch, self._exchange, self._work
         partition = scratch.partition
         targets = own_rows(partition.stripe, partition.rank, spec.targets) if spec.targets else None
-        traversed.labels = labels
-        traversed.target_rows = None if targets is None else scratch.xp.asarray(targets)
+        work.labels = labels
+        work.target_rows = None if targets is None else scratch.xp.asarray(targets)
         exchange.reset(spec.predecessors and self._parents_in_bins)
         scratch.start(spec, labels)
         state.reached = scratch.frontier.size
         largest = _STOP if stops else scratch.max_degree
-        counts = (state.reached, partition.m_local, traversed.count_missing_targets(), largest, self._led_size())
+        counts = (state.reached, partition.m_local, work.count_missing_targets(), largest, self._led_size())
         sums = exchange.cross(0, "start", counts, sliced=False)
         # Functions of NumPy take some microseconds on their first call after the levels.
         ranks = exchange.gathered.tolist()
@@ -123,7 +123,7 @@ class RankLevels(ABC, Generic[S]):
         state.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
         self._agree(state, [rank[_WANTED] for rank in ranks])
         if state.missing_targets:
-            watch_target(state, traversed.first_witness(spec))
+            watch_target(state, work.first_witness(spec))
         return True
 
     def end(self, state: State) -> None:
@@ -148,7 +148,7 @@ class StripeLevels(RankLevels[Scratch]):
     """
 
     def __init__(self, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> None:
-        self.working = working = Working(backend, scratch, exchange)
+        self.working = working = StripeWork(backend, scratch, exchange)
         super().__init__(scratch, exchange, working)
         self._led: LedLevels | None = None
         if isinstance(exchange, NcclExchange):
@@ -168,8 +168,8 @@ class StripeLevels(RankLevels[Scratch]):
             ABSORB: Absorb(working),
         }
         if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
-            # The host directs levels, with the same crossings, until the kernel for many levels is compiled; those of
-            # small graphs, until the time in Python has paid for loading kernels.
+            # Until the kernel for many levels is compiled, the host directs levels, with the same crossings. On small
+            # graphs the host does so until its time has paid for loading kernels.
             size = scratch.partition.m_local + scratch.partition.stripe.n_local
             if (size > SMALL or exchange.p > 1 or top_down.signatures) and _TOP_DOWN.ready():
                 self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)

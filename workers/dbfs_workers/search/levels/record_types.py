@@ -23,6 +23,6 @@ ROW: Final = ROWS.dtype
 
 for function in (
     *(direction.bottom_up_pays, direction.expected_search_share, direction.looks_at_fewer, state.bound_frontier),
-    *(state.choose, state.end_level, state.is_small, state.may_pay, state.over, state.turn),
+    *(state.choose, state.end_level, state.is_small, state.may_pay, state.over, state.choose_direction),
 ):
     register_jitable(function)

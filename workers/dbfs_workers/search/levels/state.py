@@ -236,7 +236,7 @@ def choose(state: State) -> int:
     return BY_THREADS if state.by_threads else TOP_DOWN
 
 
-def turn(state: State) -> None:
+def choose_direction(state: State) -> None:
     """Choose the direction of the next level, or have the frontier measured first, by the sums of the last crossing.
 
     The first level is top-down, since the edges of the sources are not known. A level that threads are to go on with

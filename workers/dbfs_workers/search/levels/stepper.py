@@ -48,7 +48,7 @@ class Stepper(Protocol):
 
 
 @dataclass
-class Traversed:
+class RankWork:
     """This rank's labels in the traversal under way. Another traversal has others.
 
     Attributes:
@@ -69,7 +69,7 @@ class Traversed:
 
 
 @dataclass
-class Working(Traversed):
+class StripeWork(RankWork):
     """What the steppers of a rank of the layout 1d work on.
 
     Attributes:
@@ -83,7 +83,7 @@ class Working(Traversed):
     exchange: Exchange
 
     def first_witness(self, spec: TraversalSpec) -> int:
-        """See ``Traversed``. A look at a GPU's bitmap would take as long as a crossing."""
+        """See ``RankWork``. A look at a GPU's bitmap would take as long as a crossing."""
         if self.backend.xp is not np:
             return -1
         sources = set(spec.sources)
@@ -91,7 +91,7 @@ class Working(Traversed):
         return int(self.scratch.partition.stripe.internal(target))
 
     def knows_witness(self, state: State) -> bool:
-        """See ``level_kernels.knows_witness``."""
+        """See ``kernels.top_down.knows_witness``."""
         at = state.witness
         return at >= 0 and bool(self.scratch.visited[at >> 5] >> (at & 31) & 1)
 
@@ -113,7 +113,7 @@ class Working(Traversed):
 class TopDown:
     """A top-down level, or what is left of one: see ``Stepper``."""
 
-    working: Working
+    working: StripeWork
 
     def run(self, state: State, table: LevelTable) -> None:
         """Run a level from its next phase on."""
@@ -155,7 +155,12 @@ class TopDown:
         for rows, parents in work.exchange.incoming():
             row.received += rows.size
             scratch.queued += work.backend.contract(
-                *(rows, parents, scratch.own_visited, state.level + 1, work.labels, scratch.next_queue),
+                rows,
+                parents,
+                scratch.own_visited,
+                state.level + 1,
+                work.labels,
+                scratch.next_queue,
                 team=scratch.team,
             )
         row.contract += elapsed(state)
@@ -166,7 +171,7 @@ class TopDown:
 class BottomUp:
     """A bottom-up level (Beamer 2012, section 3): see ``Stepper``."""
 
-    working: Working
+    working: StripeWork
 
     def run(self, state: State, table: LevelTable) -> None:
         """Search the unvisited rows for parents, and cross with the slices of the next frontier."""
@@ -203,7 +208,7 @@ class Measure:
     If the next level may be bottom-up, the crossing also carries slices of the frontier's bitmap, ready for that.
     """
 
-    working: Working
+    working: StripeWork
 
     def run(self, state: State, table: LevelTable) -> None:
         """Cross. The time and the bytes count for the level before; those before the first level count for it."""
@@ -232,7 +237,7 @@ class Measure:
 class Absorb:
     """The step from slices of the last crossing to the frontier's bitmap; it also marks the frontier visited."""
 
-    working: Working
+    working: StripeWork
 
     def run(self, state: State, table: LevelTable) -> None:  # noqa: ARG002
         """See ``Stepper``. The time counts for the level that follows."""

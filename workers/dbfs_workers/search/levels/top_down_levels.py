@@ -5,7 +5,7 @@ from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.levels.kernels import top_down as kernels
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import CROSS, State
-from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, Working
+from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, StripeWork
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 
 
@@ -17,11 +17,16 @@ class TopDownLevels:
         exchange: the rank's end of the exchange.
     """
 
-    def __init__(self, working: Working, exchange: SharedMemoryExchange) -> None:
+    def __init__(self, working: StripeWork, exchange: SharedMemoryExchange) -> None:
         self._working, self._exchange = working, exchange
         scratch = working.scratch
         self._memory = kernels.Memory(
-            *(kernel_rows(scratch.rows), *scratch.queues, scratch.resume, scratch.visited, scratch.own_visited)
+            kernel_rows(scratch.rows),
+            scratch.queues[0],
+            scratch.queues[1],
+            scratch.resume,
+            scratch.visited,
+            scratch.own_visited,
         )
 
     def run(self, state: State, table: LevelTable) -> None:

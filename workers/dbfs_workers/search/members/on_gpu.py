@@ -53,7 +53,7 @@ Offers = tuple[Infos, list[Any]]
 
 
 @dataclass(frozen=True)
-class _Launched:
+class _LaunchedTraversal:
     """A traversal under way.
 
     Attributes:
@@ -123,7 +123,7 @@ class CudaMember(MemberOnGpu):
                 part.make(partition)
 
     def offer(self) -> Offers:
-        """See ``Member``. The kernel of the run before has ended. The peers map what was offered first."""
+        """See ``Member``. Called when no kernel runs. The engines are offered once: peers keep them mapped."""
         if self._infos is None:
             self._infos = (self._engines[0].info(), self._engines[1].info())
         return self._infos, [part.offer() for part in self.parts]
@@ -250,7 +250,7 @@ class CudaMember(MemberOnGpu):
         # Targets and many sources of a run under way must stay in the GPU's memory, where they have one place.
         alone = specs.options.targets or max(map(len, specs.sources)) > layout.FEW_SOURCES
         ahead = 0 if alone else cuda_run.AHEAD
-        under_way: deque[_Launched] = deque()
+        under_way: deque[_LaunchedTraversal] = deque()
         made = 0
         try:
             for spec in specs:
@@ -273,7 +273,7 @@ class CudaMember(MemberOnGpu):
 
     def _launch(
         self, engine: ResidentKernel, number: int, index: int, spec: TraversalSpec, deadline: float
-    ) -> "_Launched":
+    ) -> "_LaunchedTraversal":
         """Launch a traversal; ``index`` is that of the traversal that ``wait`` waits for."""
         engine.prepare(
             cuda_run.KernelOptions(
@@ -293,9 +293,9 @@ class CudaMember(MemberOnGpu):
             self.raise_if_stopped(number, f"rank {self.rank}, before its first level")
             labels, counts = engine.launch(add_up)
             self._index, self._running = index, engine
-        return _Launched(labels, counts, engine.lone_sources, engine.direction)
+        return _LaunchedTraversal(labels, counts, engine.lone_sources, engine.direction)
 
-    def _finish(self, engine: ResidentKernel, number: int, index: int, launched: "_Launched") -> RankRun:
+    def _finish(self, engine: ResidentKernel, number: int, index: int, launched: "_LaunchedTraversal") -> RankRun:
         """Wait for a traversal and report it."""
         self._index = index
         try:
@@ -315,7 +315,9 @@ class CudaMember(MemberOnGpu):
         error: DbfsError = abort_error(stop.cause, where, stop.rank, stop.message)
         raise RunAbortedError(f"{where}: {stop.message}") if stop.cause is Cause.FAILED else error
 
-    def _report(self, engine: ResidentKernel, launched: "_Launched", outcome: cuda_run.KernelOutcome) -> RankRun:
+    def _report(
+        self, engine: ResidentKernel, launched: "_LaunchedTraversal", outcome: cuda_run.KernelOutcome
+    ) -> RankRun:
         labels = launched.labels
         if launched.counts is None:
             summary = counted(outcome)

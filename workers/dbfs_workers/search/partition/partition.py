@@ -117,7 +117,7 @@ class Partition(RankEdges):
         input_edges: edges read for the whole graph, before symmetrising.
         directed: whether an edge may lack its reverse.
         in_edges: the edges that end in this rank's rows, if a directed graph was loaded with them; else None.
-        version: number of the graph's version; a graph begins with 0, and each batch of changes makes the next.
+        version: number of the graph's version; a graph begins with 0, and each update makes the next.
         deleted: int64, ascending: the deleted vertices of the whole graph (positions, if it is ordered by degree). They
             have no edges.
         imbalance: that of the edges (see ``symmetry``), if the edges read must hold their reverses; else 0.

@@ -102,8 +102,16 @@ class RankReport:
     def of(cls, run: RankRun) -> "RankReport":
         """Return the report of a traversal."""
         return cls(
-            *(run.reached, run.edges, run.depth, run.elapsed, run.setup, packing.pack(run.levels), len(run.levels)),
-            *(run.version, run.counters, run.labels.by_source),
+            run.reached,
+            run.edges,
+            run.depth,
+            run.elapsed,
+            run.setup,
+            packing.pack(run.levels),
+            len(run.levels),
+            run.version,
+            run.counters,
+            run.labels.by_source,
         )
 
     @functools.cached_property

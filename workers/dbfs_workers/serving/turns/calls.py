@@ -11,7 +11,7 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.serving import rpc
 from dbfs_workers.serving.messages import AbortRun
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.notes import EnterUpdate, NoteRuns
 
 NOTE_SECONDS: Final = 10.0
@@ -53,11 +53,11 @@ class GangCalls:
         """Send notes to the scheduler, after all earlier ones; the future is done when the scheduler has them."""
         return asyncio.run_coroutine_threadsafe(self._send_in_order(notes), self._loop)
 
-    def enter(self, update: EnterUpdate) -> Future[Pickled[Any]]:
+    def enter(self, update: EnterUpdate) -> Future[PickledValue[Any]]:
         """Have the scheduler enter an update, after all earlier notes; the future has the report, pickled."""
         return asyncio.run_coroutine_threadsafe(self._enter_in_order(update), self._loop)
 
-    async def _enter_in_order(self, update: EnterUpdate) -> Pickled[Any]:
+    async def _enter_in_order(self, update: EnterUpdate) -> PickledValue[Any]:
         # The ranks have the version already, so a scheduler that is late gets the message again and again. The worker
         # closes if the scheduler is lost, and the graph is lost then as well.
         address = self._worker.scheduler.address

@@ -27,7 +27,7 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels.traversals import never
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.ordering import DegreeOrder
-from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.calls import GangCalls
 from dbfs_workers.serving.turns.changes import Change
 from dbfs_workers.serving.turns.messages import TurnEnd
@@ -114,7 +114,7 @@ class Leader:
         self._noting = threading.Lock()
         self._noted: Future[None] | None = None
         # The latest update that the scheduler is to enter.
-        self._entering: Future[Pickled[Any]] | None = None
+        self._entering: Future[PickledValue[Any]] | None = None
         self._last = 0.0
         # When the burst under way began, or was answered last.
         self._answered = 0.0
@@ -264,7 +264,13 @@ class Leader:
             return ranks
 
         outcome = make_update(
-            *(request, change, self._graph_id, self._client, note.began, ask, time.monotonic),
+            request,
+            change,
+            self._graph_id,
+            self._client,
+            note.began,
+            ask,
+            time.monotonic,
             gave_up=lambda: self._end_run is not None or (line is not None and line.hung_up),
         )
         answers = outcome.errors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dbfs_workers.base.lines.line import Address
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.serving.messages import WorkerMessage
-from dbfs_workers.serving.rpc import Pickled
+from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.requests import Answer, Work
 
 
@@ -47,7 +47,7 @@ class OpenDoor(WorkerMessage[Address]):
 
 
 @dataclass(frozen=True)
-class Begun:
+class BegunTurn:
     """A turn that has begun.
 
     Attributes:
@@ -60,7 +60,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class BeginTurn(WorkerMessage[Begun]):
+class BeginTurn(WorkerMessage[BegunTurn]):
     """Begin a turn on rank 0, and make the work that comes with it.
 
     Attributes:
@@ -87,7 +87,7 @@ class BeginTurn(WorkerMessage[Begun]):
     client: str
     number: int
     run_id: str
-    work: Pickled[Work] | None
+    work: PickledValue[Work] | None
     token: bytes
     addresses: tuple[str, ...]
     epoch: int

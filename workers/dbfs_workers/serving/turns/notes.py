@@ -10,7 +10,7 @@ from typing import Any
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.text import Identifier
 from dbfs_workers.search.reports import RankReport, RunSummary
-from dbfs_workers.serving.rpc import Message, Pickled
+from dbfs_workers.serving.rpc import Message, PickledValue
 from dbfs_workers.serving.turns.changes import RankVersion
 from dbfs_workers.serving.turns.requests import read_answer
 
@@ -37,7 +37,7 @@ class NotedRun:
     number: int = 0
     finished: int = 0
     ended: float = 0.0
-    summary: Pickled[RunSummary] | None = None
+    summary: PickledValue[RunSummary] | None = None
     error: DbfsError | None = None
     update: str = ""
 
@@ -75,7 +75,7 @@ class RunNote:
                 error = raised
             except RuntimeError as raised:
                 error = DbfsError(raised)
-        summary = Pickled.of(RunSummary.of(ranks)) if ranks and ranks[0] else None
+        summary = PickledValue.of(RunSummary.of(ranks)) if ranks and ranks[0] else None
         traversals = self.finished if self.ended and error is None else self.traversals
         return NotedRun(
             self.run_id, self.began, traversals, self.number, self.finished, self.ended, summary, error, self.update
@@ -98,7 +98,7 @@ class NoteRuns(Message[None]):
 
 
 @dataclass(frozen=True)
-class EnterUpdate(Message[Pickled[Any]]):
+class EnterUpdate(Message[PickledValue[Any]]):
     """Enter an update into the scheduler's record of the graph; return its report, pickled.
 
     From rank 0, which has decided: the ranks have the version already, or have forgotten it. Entered once, however
@@ -127,7 +127,7 @@ class EnterUpdate(Message[Pickled[Any]]):
     batch_id: Identifier
     kind: str
     began: float
-    ranks: Pickled[tuple[RankVersion, ...]]
+    ranks: PickledValue[tuple[RankVersion, ...]]
     applied: bool
     settled: bool
     torn: str

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbfs_workers.base.errors import DeadlineExceededError, LateError, WorkerLostError
-from dbfs_workers.serving.rpc import LATE_SECONDS, Pickled
+from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.changes import Change, RankVersion, totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
 from dbfs_workers.serving.turns.requests import (
@@ -87,7 +87,7 @@ def make_update(
         batch_id=change.batch_id,
         kind=change.kind,
         began=began,
-        ranks=Pickled.of(ranks),
+        ranks=PickledValue.of(ranks),
         applied=applied,
         settled=not (applied and errors),
         torn=torn,

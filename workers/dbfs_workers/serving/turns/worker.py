@@ -18,7 +18,7 @@ from dbfs_workers.serving import rpc
 from dbfs_workers.serving.feature import RankChanges
 from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.serving.turns.leader import Leader
-from dbfs_workers.serving.turns.messages import BeginTurn, Begun, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.serving.turns.ranks import Follower, Peer
 from dbfs_workers.serving.turns.requests import (
     Answers,
@@ -100,7 +100,7 @@ class WorkerTurns:
         return self._door.admit(message.token, partial(_serve_awake, member, follower.serve))
 
     @BeginTurn.handler
-    async def begin_turn(self, message: BeginTurn) -> Begun:
+    async def begin_turn(self, message: BeginTurn) -> BegunTurn:
         """See ``BeginTurn``."""
         member, gang = self._member(message.graph_id), self._gangs[message.graph_id]
         end = time.monotonic() + message.seconds
@@ -122,9 +122,9 @@ class WorkerTurns:
         if message.token:
             address = self._door.admit(message.token, partial(_serve_awake, member, leader.serve))
         if message.work is None:
-            return Begun(address, None)
+            return BegunTurn(address, None)
         request = Request(message.turn, message.run_id, max(1e-3, end - time.monotonic()), message.work.value())
-        return Begun(address, await asyncio.to_thread(leader.lead, request))
+        return BegunTurn(address, await asyncio.to_thread(leader.lead, request))
 
     async def _new_leader(self, message: BeginTurn, member: Member, end: float) -> Leader:
         """Open rank 0's lines to the other ranks. Errors as for ``BeginTurn``."""

@@ -11,7 +11,7 @@ namespace dbfs {
 // there is one for each source: the rows that it has reached.
 enum BatchSum : u32 { kLooked = 0, kLeft, kRows, kRowDegrees, kBits, kBitDegrees, kCounts };
 
-constexpr u32 kInTurn = 4;       // edges of a row that its lanes look at together, or one each if there are more lanes
+constexpr u32 kTogether = 4;     // edges of a row that its lanes look at together, or one each if there are more lanes
 constexpr u32 kPlanes = 8;       // bits of a lane's counts
 constexpr u32 kMostWords = 16;   // words of a vertex
 constexpr u32 kBitmapWords = 8;  // words of a bitmap that a warp takes at a time
@@ -105,7 +105,7 @@ template <u32 kLogWidth>
 __device__ __forceinline__ void pull(const i64* offsets, const u32* columns, u32 first_id, u32 n_local,
                                      const u64* sources, const u32* live, const u64* front, const u64* seen, u64* found,
                                      u32* marked, i64 most, Left left) {
-  constexpr u32 kWidth = 1u << kLogWidth, kStep = kWidth < kInTurn ? kInTurn : kWidth, kOwn = kStep / kWidth;
+  constexpr u32 kWidth = 1u << kLogWidth, kStep = kWidth < kTogether ? kTogether : kWidth, kOwn = kStep / kWidth;
   const Lanes lanes{kLogWidth};
   const u64 wanted = sources[lanes.word()];
   const u32 step = gridDim.x * (blockDim.x / kLanes) * lanes.groups();
@@ -188,18 +188,18 @@ extern "C" __global__ void dbfs_batch_push_rows(const u32* rows, i64 size, const
     const u32 row = __ldg(&rows[i]);
     const i64 end = __ldg(&offsets[row + 1]);
     const u64 bits = __ldg(&front[lanes.place(first_id + row)]);
-    for (i64 k = __ldg(&offsets[row]); bits && k < end; k += kInTurn) {
-      u32 ids[kInTurn];
-      u64 rest[kInTurn];
+    for (i64 k = __ldg(&offsets[row]); bits && k < end; k += kTogether) {
+      u32 ids[kTogether];
+      u64 rest[kTogether];
 #pragma unroll
-      for (u32 j = 0; j < kInTurn; ++j) ids[j] = k + j < end ? __ldg(&columns[k + j]) : kNoVertex;
+      for (u32 j = 0; j < kTogether; ++j) ids[j] = k + j < end ? __ldg(&columns[k + j]) : kNoVertex;
 #pragma unroll
-      for (u32 j = 0; j < kInTurn; ++j) {
+      for (u32 j = 0; j < kTogether; ++j) {
         rest[j] = ids[j] == kNoVertex ? 0 : bits;
         if (rest[j] && ids[j] - first_id < n_local) rest[j] &= ~__ldg(&seen[lanes.place(ids[j] - first_id)]);
       }
 #pragma unroll
-      for (u32 j = 0; j < kInTurn; ++j) add_words(rest[j], lanes.place(ids[j]), ids[j], found, marked);
+      for (u32 j = 0; j < kTogether; ++j) add_words(rest[j], lanes.place(ids[j]), ids[j], found, marked);
     }
   }
 }

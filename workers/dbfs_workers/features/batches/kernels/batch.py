@@ -137,8 +137,18 @@ def push(starts, ends, columns, first_id, width, live, front, found, marked, sha
 
 @kernel(
     int64,
-    *(READ_INT64, READ_INT64, READ_UINT32, int64, int64),
-    *(UINT64, READ_UINT32, UINT64, UINT64, UINT64, UINT32, UINT64),
+    READ_INT64,
+    READ_INT64,
+    READ_UINT32,
+    int64,
+    int64,
+    UINT64,
+    READ_UINT32,
+    UINT64,
+    UINT64,
+    UINT64,
+    UINT32,
+    UINT64,
 )
 def pull(starts, ends, columns, first_id, width, wanted, live, front, seen, found, marked, lacking):
     """Search the in-neighbours of each of the rank's rows for bits that the row lacks; return the edges looked at.

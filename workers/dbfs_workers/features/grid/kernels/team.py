@@ -91,7 +91,7 @@ GRID_SEARCHING: Final = named(
     GridSearch, READ_INT64, *(READ_UINT32,) * 3, UINT32, int64, int64, *(UINT32,) * 3, SHARING
 )
 GRID_CONTRACTION: Final = named(
-    *(GridContraction, READ_UINT32, int64, UINT32, int64, int64, INT32, UINT16, READ_INT64, UINT32, int64, SHARING)
+    GridContraction, READ_UINT32, int64, UINT32, int64, int64, INT32, UINT16, READ_INT64, UINT32, int64, SHARING
 )
 
 

@@ -36,11 +36,11 @@ def work(kind, task, results, thread):
 @kernel(void, INT64, READ_INT64, INT64, int64)
 def serve(control, task, results, thread):
     """Do a helper's part of the tasks that it joins until the team ends: see ``team.Helper``."""
-    turn = next_task(control, 0)
-    while turn >= 0:
+    number = next_task(control, 0)
+    while number >= 0:
         work(control[KIND], task, results, thread)
         leave(control)
-        turn = next_task(control, turn)
+        number = next_task(control, number)
 
 
 @kernel(void, INT64, READ_INT64, INT64, int64)

@@ -9,7 +9,7 @@ namespace dbfs {
 namespace lab {
 
 struct BlockScratch {
-  u64 before[kWarps * kItems];  // sums of the warps below; of a batch, for each item
+  u64 before[kWarps * kItems];  // sums of the warps below; of items, for each item
   u64 total;
 };
 
@@ -109,37 +109,37 @@ __device__ __forceinline__ u64 block_sums(u64 value, BlockScratch& s, u64& total
 
 // Write what has room to the output queue. The queue's counter says how many entries it would need.
 template <u32 kSize>
-__device__ __forceinline__ void write(const LabArguments& a, const BatchOf<kSize>& batch) {
+__device__ __forceinline__ void write(const LabArguments& a, const ItemsOf<kSize>& items) {
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!batch.has(item) || u64(batch.places[item]) >= a.out_capacity) continue;
-    a.out_ids[batch.places[item]] = batch.ids[item];
-    if (a.out_parents) a.out_parents[batch.places[item]] = batch.vertices[item];
+    if (!items.has(item) || u64(items.places[item]) >= a.out_capacity) continue;
+    a.out_ids[items.places[item]] = items.ids[item];
+    if (a.out_parents) a.out_parents[items.places[item]] = items.vertices[item];
   }
 }
 
 // Append the valid ids of all threads to the output queue, behind one another: the first items of all threads, then the
 // second ones, in the order of the threads.
 template <u32 kSize, class Start>
-__device__ __forceinline__ void append(const LabArguments& a, BatchOf<kSize> batch, BlockScratch& s, Start start) {
+__device__ __forceinline__ void append(const LabArguments& a, ItemsOf<kSize> items, BlockScratch& s, Start start) {
   __syncthreads();
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    const u32 ballot = __ballot_sync(kAll, batch.has(item));
-    batch.places[item] = __popc(ballot & ((1u << lane()) - 1));
+    const u32 ballot = __ballot_sync(kAll, items.has(item));
+    items.places[item] = __popc(ballot & ((1u << lane()) - 1));
     if (lane() == 0) s.before[item * kWarps + warp()] = __popc(ballot);
   }
   __syncthreads();
   if (warp() == 0) line_up(s, kSize * kWarps, start);
   __syncthreads();
 #pragma unroll
-  for (u32 item = 0; item < kSize; ++item) batch.places[item] += s.before[item * kWarps + warp()];
-  write(a, batch);
+  for (u32 item = 0; item < kSize; ++item) items.places[item] += s.before[item * kWarps + warp()];
+  write(a, items);
 }
 
 template <u32 kSize>
-__device__ __forceinline__ void append(const LabArguments& a, const BatchOf<kSize>& batch, BlockScratch& s) {
-  append(a, batch, s, Behind{a});
+__device__ __forceinline__ void append(const LabArguments& a, const ItemsOf<kSize>& items, BlockScratch& s) {
+  append(a, items, s, Behind{a});
 }
 
 }  // namespace lab

@@ -24,7 +24,7 @@ __device__ __forceinline__ void claim_neighbours(const LabArguments& a, const Li
     return;
   }
   QueueTogether queue;
-  gather(a, list, s, [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
+  gather(a, list, s, [&](const Items& items) { queue.claim_together(a, items, tally, append); });
   queue.flush(append);
 }
 

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract_expa
   __shared__ Workspace s;
   Tally tally;
   start_culling(s.cull);
-  for_each_batch<1>(a, tally, [&](BatchOf<1>& one, u64 tile) {
+  for_each_items<1>(a, tally, [&](ItemsOf<1>& one, u64 tile) {
     contract(a, one, s.cull, tally);
     const List list = one.has(0) ? tally.expand(a, one.ids[0]) : no_list();
     with_places(a, tile, [&](auto start) { expand_lists(a, list, s.gather, start); });

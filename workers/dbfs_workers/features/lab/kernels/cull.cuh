@@ -11,32 +11,32 @@ using CullScratch = CullTables<kWarps>;
 
 // Drop the vertices whose bit is set, and set the bits of the others.
 template <u32 kSize>
-__device__ __forceinline__ void drop_marked(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+__device__ __forceinline__ void drop_marked(const LabArguments& a, ItemsOf<kSize>& items, Tally& tally) {
   u8 found[kSize];
 #pragma unroll
-  for (u32 item = 0; item < kSize; ++item) found[item] = batch.has(item) ? marks_beside(a.bitmask, batch.ids[item]) : 0;
+  for (u32 item = 0; item < kSize; ++item) found[item] = items.has(item) ? marks_beside(a.bitmask, items.ids[item]) : 0;
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!batch.has(item) || !marked_or_mark(a.bitmask, batch.ids[item], found[item])) continue;
+    if (!items.has(item) || !marked_or_mark(a.bitmask, items.ids[item], found[item])) continue;
     ++tally.bitmask_culled;
-    batch.drop(item);
+    items.drop(item);
   }
 }
 
 // Drop the vertices that were visited. Where the bitmask misses one, the label decides.
 template <u32 kSize>
-__device__ __forceinline__ void drop_visited(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
-  if (Status(status(a)) != Status::kLabels) drop_marked(a, batch, tally);
-  drop_labelled(a, batch, tally);
+__device__ __forceinline__ void drop_visited(const LabArguments& a, ItemsOf<kSize>& items, Tally& tally) {
+  if (Status(status(a)) != Status::kLabels) drop_marked(a, items, tally);
+  drop_labelled(a, items, tally);
 }
 
 // Label the vertices that are left; with Status::kClaims, those that no other thread labels, and the others are dropped.
 template <u32 kSize>
-__device__ __forceinline__ void label(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+__device__ __forceinline__ void label(const LabArguments& a, ItemsOf<kSize>& items, Tally& tally) {
   if (Status(status(a)) == Status::kClaims) {
-    label_claimed(a, batch, tally);
+    label_claimed(a, items, tally);
   } else {
-    label_all(a, batch, tally);
+    label_all(a, items, tally);
   }
 }
 
@@ -58,22 +58,22 @@ __device__ __forceinline__ bool passes_culling(const LabArguments& a, bool valid
   return valid;
 }
 
-// Drop the duplicates of a batch. All threads call it.
+// Drop the duplicates of items. All threads call it.
 template <u32 kSize>
-__device__ __forceinline__ void drop_duplicates(const LabArguments& a, BatchOf<kSize>& batch, CullScratch& s, Tally& tally) {
+__device__ __forceinline__ void drop_duplicates(const LabArguments& a, ItemsOf<kSize>& items, CullScratch& s, Tally& tally) {
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!passes_culling(a, batch.has(item), batch.ids[item], s, tally)) batch.drop(item);
+    if (!passes_culling(a, items.has(item), items.ids[item], s, tally)) items.drop(item);
   }
 }
 
-// Contract a batch of the edge queue: drop what was visited and what is a duplicate, and label the rest. All threads call
+// Contract items of the edge queue: drop what was visited and what is a duplicate, and label the rest. All threads call
 // it.
 template <u32 kSize>
-__device__ __forceinline__ void contract(const LabArguments& a, BatchOf<kSize>& batch, CullScratch& s, Tally& tally) {
-  drop_visited(a, batch, tally);
-  drop_duplicates(a, batch, s, tally);
-  label(a, batch, tally);
+__device__ __forceinline__ void contract(const LabArguments& a, ItemsOf<kSize>& items, CullScratch& s, Tally& tally) {
+  drop_visited(a, items, tally);
+  drop_duplicates(a, items, s, tally);
+  label(a, items, tally);
 }
 
 }  // namespace lab

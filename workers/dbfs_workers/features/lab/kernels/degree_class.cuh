@@ -26,13 +26,13 @@ __device__ __forceinline__ u32 class_of_vertex(const LabArguments& a, u32 vertex
 // Append the valid ids of all threads, each to the queue of its class: `rows` entries of the output a class. One prefix sum
 // places all classes, by counts packed into one word. All threads of the block call it.
 template <u32 kSize>
-__device__ __forceinline__ void append_by_class(const LabArguments& a, const BatchOf<kSize>& batch, ClassScratch& s) {
+__device__ __forceinline__ void append_by_class(const LabArguments& a, const ItemsOf<kSize>& items, ClassScratch& s) {
   u32 classes[kSize];
   u64 own = 0, total;
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    classes[item] = batch.has(item) ? class_of_vertex(a, batch.ids[item]) : 0;
-    own += u64(batch.has(item)) << classes[item] * kClassBits;
+    classes[item] = items.has(item) ? class_of_vertex(a, items.ids[item]) : 0;
+    own += u64(items.has(item)) << classes[item] * kClassBits;
   }
   u64 before = block_sums(own, s.gather.block, total);
   if (threadIdx.x < kClasses) {
@@ -43,16 +43,16 @@ __device__ __forceinline__ void append_by_class(const LabArguments& a, const Bat
   __syncthreads();
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!batch.has(item)) continue;
+    if (!items.has(item)) continue;
     const u32 shift = classes[item] * kClassBits;
-    a.out_ids[u64(classes[item]) * a.rows + s.bases[classes[item]] + (before >> shift & kClassMask)] = batch.ids[item];
+    a.out_ids[u64(classes[item]) * a.rows + s.bases[classes[item]] + (before >> shift & kClassMask)] = items.ids[item];
     before += u64(1) << shift;
   }
 }
 
 // Sort finds while exploring, if their classes are written; else append them to one queue, which a pass sorts.
 template <u32 kFinds>
-__device__ __forceinline__ void append_found(const LabArguments& a, const BatchOf<kFinds>& finds, ClassScratch& s) {
+__device__ __forceinline__ void append_found(const LabArguments& a, const ItemsOf<kFinds>& finds, ClassScratch& s) {
   if (a.flags) {
     append_by_class(a, finds, s);
   } else {

@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(cons
     const bool valid = lane() == 0 && first + warp() < a.in_size;
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[first + warp()]) : no_list();
-    gather_by_warps<true>(a, list, [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
+    gather_by_warps<true>(a, list, [&](const Items& items) { queue.claim_together(a, items, tally, append); });
   }
   queue.flush(append);
   tally.add_to(a.counters);
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_warps(cons
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_sort_by_class(const LabArguments a) {
   __shared__ ClassScratch s;
   for_each_tile(a, a.counters[kQueued], [&](bool valid, u64 place, u64) {
-    append_by_class(a, BatchOf<1>{{valid ? a.in_ids[place] : 0}, {}, {}, u32(valid)}, s);
+    append_by_class(a, ItemsOf<1>{{valid ? a.in_ids[place] : 0}, {}, {}, u32(valid)}, s);
   });
 }
 
@@ -54,7 +54,7 @@ __device__ __forceinline__ void walk_part(const LabArguments& a, u32 vertex, u32
   const bool counts = part == 0 && threadIdx.x == 0;
   tally.looked_at += counts;
   const List list = counts ? tally.expand(a, vertex) : list_of(a, vertex);
-  gather_part(a, list, part, parts, [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
+  gather_part(a, list, part, parts, [&](const Items& items) { queue.claim_together(a, items, tally, append); });
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_by_blocks(const LabArguments a) {

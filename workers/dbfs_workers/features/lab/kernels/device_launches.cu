@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_large_list(co
   QueueTogether queue;
   const auto append = [&](const auto& finds) { append_finds(a, finds, s); };
   gather_part(a, list_of(a, vertex), blockIdx.x, gridDim.x,
-              [&](const Batch& batch) { queue.claim_together(a, batch, tally, append); });
+              [&](const Items& items) { queue.claim_together(a, items, tally, append); });
   queue.flush(append);
   tally.add_to(a.counters);
 }

@@ -17,11 +17,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_expand_contra
     tally.looked_at += valid;
     valid = passes_culling(a, valid, vertex, s.cull, tally);
     const List list = valid ? tally.expand(a, vertex) : no_list();
-    gather(a, list, s.gather, [&](Batch batch) {
-      drop_visited(a, batch, tally);
-      if (culls_neighbours(a)) drop_duplicates(a, batch, s.cull, tally);
-      label(a, batch, tally);
-      append(a, batch, s.gather.block);
+    gather(a, list, s.gather, [&](Items items) {
+      drop_visited(a, items, tally);
+      if (culls_neighbours(a)) drop_duplicates(a, items, s.cull, tally);
+      label(a, items, tally);
+      append(a, items, s.gather.block);
     });
   }, tiles(a));
   tally.add_to(a.counters);

@@ -1,5 +1,5 @@
 // Neighbour gathering (Merrill 2012, section 4.1): the threads of a block read the adjacency lists that they hold, one
-// list or none each, and hand the neighbours to `visit(batch)`, up to kItems a thread at a time.
+// list or none each, and hand the neighbours to `visit(items)`, up to kItems a thread at a time.
 //
 // Several neighbours a thread keep several reads under way, and share the waits.
 #pragma once
@@ -49,7 +49,7 @@ __device__ __forceinline__ void gather_by_warps(const LabArguments& a, const Lis
     if (on_pages(a)) {
       visit(take_pages(a, list));
     } else {
-      visit(batch_of(a, list, lane(), kLanes));
+      visit(items_of(a, list, lane(), kLanes));
       list.skip(kLanes * kItems);
     }
   }
@@ -68,19 +68,19 @@ __device__ __forceinline__ void gather_by_scan(const LabArguments& a, const List
   for (u64 done = 0; done < total; done += kRound) {
     for (; at < end && at < done + kRound; ++at) s.holders[at - done] = threadIdx.x;
     __syncthreads();
-    Batch batch;
+    Items items;
 #pragma unroll
     for (u32 item = 0; item < kItems; ++item) {
       const u32 of_round = item * kThreads + threadIdx.x;
       const bool valid = done + of_round < total;
       const List& holder = s.lists[valid ? s.holders[of_round] : 0];
-      batch.valid |= u32(valid) << item;
-      batch.ids[item] = valid ? a.columns[holder.begin + i64(done + of_round)] : 0;
-      batch.vertices[item] = holder.vertex;
-      batch.places[item] = holder.place + i64(done + of_round);
+      items.valid |= u32(valid) << item;
+      items.ids[item] = valid ? a.columns[holder.begin + i64(done + of_round)] : 0;
+      items.vertices[item] = holder.vertex;
+      items.places[item] = holder.place + i64(done + of_round);
     }
     __syncthreads();
-    visit(batch);
+    visit(items);
   }
 }
 
@@ -97,12 +97,12 @@ __device__ __forceinline__ void gather_by_block(const LabArguments& a, List& lis
     }
     __syncthreads();
     List taken = s.list;
-    for (; taken.size() > 0; taken.skip(kThreads * kItems)) visit(batch_of(a, taken, threadIdx.x, kThreads));
+    for (; taken.size() > 0; taken.skip(kThreads * kItems)) visit(items_of(a, taken, threadIdx.x, kThreads));
   }
 }
 
 // One of `parts` blocks takes its part of a list, all its threads together. On pages, the warps of the blocks take kItems
-// pages by turns.
+// pages one after another.
 template <class Visit>
 __device__ __forceinline__ void gather_part(const LabArguments& a, const List& list, u32 part, u32 parts, Visit visit) {
   constexpr u32 kRound = kThreads * kItems;
@@ -117,7 +117,7 @@ __device__ __forceinline__ void gather_part(const LabArguments& a, const List& l
     return;
   }
   for (rest.skip(i64(part) * kRound); rest.size() > 0; rest.skip(i64(parts) * kRound)) {
-    visit(batch_of(a, rest, threadIdx.x, kThreads));
+    visit(items_of(a, rest, threadIdx.x, kThreads));
   }
 }
 
@@ -153,7 +153,7 @@ template <class Start>
 __device__ __forceinline__ void expand_lists(const LabArguments& a, List list, GatherScratch& s, Start start) {
   u64 total;
   list.place = block_sums(list.size(), s.block, total, start);
-  if (total) gather<false>(a, list, s, [&](const Batch& batch) { write(a, batch); });
+  if (total) gather<false>(a, list, s, [&](const Items& items) { write(a, items); });
 }
 
 }  // namespace lab

@@ -53,21 +53,21 @@ __device__ __forceinline__ void flush(const LabArguments& a, Tiers& t) {
 }
 
 // Put the valid ids into the queue of this thread's number, which it shares with one thread in eight.
-__device__ __forceinline__ void put(const LabArguments& a, const Batch& batch, Tiers& t) {
+__device__ __forceinline__ void put(const LabArguments& a, const Items& items, Tiers& t) {
   const u32 queue = threadIdx.x % kQueues;
   if (__syncthreads_or(t.sizes[queue] > kRoom - kRound)) flush(a, t);
 #pragma unroll
   for (u32 item = 0; item < kItems; ++item) {
-    if (batch.has(item)) t.ids[queue][atomicAdd(&t.sizes[queue], 1u)] = batch.ids[item];
+    if (items.has(item)) t.ids[queue][atomicAdd(&t.sizes[queue], 1u)] = items.ids[item];
   }
 }
 
 __device__ __forceinline__ void tiered_level(const LabArguments& a, u64 size, TieredScratch& s, Tally& tally) {
   start_tiers(s.tiers);
   for_each_list(a, size, tally, [&](const List& list) {
-    gather(a, list, s.gather, [&](Batch batch) {
-      claim_unvisited(a, batch, tally);
-      put(a, batch, s.tiers);
+    gather(a, list, s.gather, [&](Items items) {
+      claim_unvisited(a, items, tally);
+      put(a, items, s.tiers);
     });
   });
   flush(a, s.tiers);

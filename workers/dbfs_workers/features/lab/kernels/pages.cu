@@ -1,9 +1,9 @@
-// Rows on linked pages, as in faimGraph (Tödling 2019, section 7): made, and changed in place by batches of edges.
+// Rows on linked pages, as in faimGraph (Tödling 2019, section 7): made, and changed in place by updates.
 //
 // A page has the number of the next page behind its neighbours. A row has its first page and the number of its neighbours,
 // and all its pages but the last are full. Free pages lie on a stack. A warp changes a row, so rows need no locks. An
 // insertion only takes pages and a deletion only gives pages back, so that one atomic operation a row moves the top of the
-// stack. The edges of a batch ascend, and those of a row are a group.
+// stack. The edges of an update ascend, and those of a row are a group.
 #include "features/lab/kernels/problem.cuh"
 
 using namespace dbfs;
@@ -21,7 +21,7 @@ __device__ __forceinline__ void for_each_by_warp(u64 count, Work work) {
   for (u64 which = u64(blockIdx.x) * kWarps + warp(); which < count; which += u64(gridDim.x) * kWarps) work(which);
 }
 
-// A row's edges in the batch, and the row's list.
+// A row's edges in the update, and the row's list.
 struct Group {
   const u64* keys;
   u8* left_out;  // a byte an edge: the edge is there already
@@ -46,7 +46,7 @@ struct Group {
 };
 
 __device__ __forceinline__ Group group_of(const LabArguments& a, u64 which) {
-  const u64* keys = a.batch + a.in_ids[which];
+  const u64* keys = a.keys + a.in_ids[which];
   const u32 row = u32(keys[0] >> 32);
   const u32 first = a.in_ids[which];
   return Group{keys, a.flags + first, a.tile_sums + first, a.in_ids[which + 1] - first, row, a.lists[row]};
@@ -169,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_read_pages(co
 
 // Find which edges are new, and count the pages that they need. A group has its row's last page in out_ids, and the number
 // of its new edges in out_parents.
-extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_plan_batch(const LabArguments a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_plan_update(const LabArguments a) {
   u64 pages = 0, edges = 0;
   for_each_by_warp(a.in_size, [&](u64 which) {
     const Group group = group_of(a, which);

@@ -12,14 +12,14 @@ namespace {
 
 // Count the vertices without a visited bit and without a label; the bitmask is read as in drop_visited.
 template <u32 kSize>
-__device__ __forceinline__ void look_up(const LabArguments& a, const BatchOf<kSize>& batch, Tally& tally) {
+__device__ __forceinline__ void look_up(const LabArguments& a, const ItemsOf<kSize>& items, Tally& tally) {
   u8 bits[kSize];
 #pragma unroll
-  for (u32 item = 0; item < kSize; ++item) bits[item] = batch.has(item) ? __ldcg(&a.bitmask[batch.ids[item] >> 3]) : 0;
-  BatchOf<kSize> open = batch;
+  for (u32 item = 0; item < kSize; ++item) bits[item] = items.has(item) ? __ldcg(&a.bitmask[items.ids[item] >> 3]) : 0;
+  ItemsOf<kSize> open = items;
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!batch.has(item) || !(bits[item] >> (batch.ids[item] & 7) & 1)) continue;
+    if (!items.has(item) || !(bits[item] >> (items.ids[item] & 7) & 1)) continue;
     ++tally.bitmask_culled;
     open.drop(item);
   }
@@ -41,9 +41,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_gather_alone(
   __shared__ GatherScratch s;
   Tally tally;
   u32 seen = 0;
-  gather_alone(a, s, tally, [&](const Batch& batch) {
+  gather_alone(a, s, tally, [&](const Items& items) {
 #pragma unroll
-    for (u32 item = 0; item < kItems; ++item) seen ^= batch.ids[item];
+    for (u32 item = 0; item < kItems; ++item) seen ^= items.ids[item];
   });
   tally.labelled = seen == kAll;
   tally.add_to(a.counters);
@@ -51,13 +51,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_gather_alone(
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_look_up_alone(const LabArguments a) {
   Tally tally;
-  for_each_batch<kItems>(a, tally, [&](const Batch& batch, u64) { look_up(a, batch, tally); });
+  for_each_items<kItems>(a, tally, [&](const Items& items, u64) { look_up(a, items, tally); });
   tally.add_to(a.counters);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_gather_and_look_up(const LabArguments a) {
   __shared__ GatherScratch s;
   Tally tally;
-  gather_alone(a, s, tally, [&](const Batch& batch) { look_up(a, batch, tally); });
+  gather_alone(a, s, tally, [&](const Items& items) { look_up(a, items, tally); });
   tally.add_to(a.counters);
 }

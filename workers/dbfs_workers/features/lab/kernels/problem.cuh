@@ -99,7 +99,7 @@ __device__ __forceinline__ u32 take_one(const LabArguments& a, List& list) {
 // The vertices that a thread holds at a time, those whose neighbours they are, and their places in the output queue, where
 // their lists have places.
 template <u32 kSize>
-struct BatchOf {
+struct ItemsOf {
   u32 ids[kSize];
   u32 vertices[kSize];
   i64 places[kSize];
@@ -109,39 +109,39 @@ struct BatchOf {
   __device__ __forceinline__ void drop(u32 item) { valid &= ~(1u << item); }
 };
 
-using Batch = BatchOf<kItems>;
+using Items = ItemsOf<kItems>;
 
 // The neighbours of a list at its places `first`, `first + step`, ...
-__device__ __forceinline__ Batch batch_of(const LabArguments& a, const List& list, u32 first, u32 step) {
-  Batch batch;
+__device__ __forceinline__ Items items_of(const LabArguments& a, const List& list, u32 first, u32 step) {
+  Items items;
 #pragma unroll
   for (u32 item = 0; item < kItems; ++item) {
     const i64 at = list.begin + first + item * step;
     const bool valid = at < list.end;
-    batch.valid |= u32(valid) << item;
-    batch.ids[item] = valid ? a.columns[at] : 0;
-    batch.vertices[item] = list.vertex;
-    batch.places[item] = list.place + first + item * step;
+    items.valid |= u32(valid) << item;
+    items.ids[item] = valid ? a.columns[at] : 0;
+    items.vertices[item] = list.vertex;
+    items.places[item] = list.place + first + item * step;
   }
-  return batch;
+  return items;
 }
 
 // The first neighbours of a list, which then begins behind them.
-__device__ __forceinline__ Batch take_some(const LabArguments& a, List& list) {
+__device__ __forceinline__ Items take_some(const LabArguments& a, List& list) {
   if (!on_pages(a)) {
-    const Batch batch = batch_of(a, list, 0, 1);
+    const Items items = items_of(a, list, 0, 1);
     list.skip(kItems);
-    return batch;
+    return items;
   }
-  Batch batch;
+  Items items;
 #pragma unroll
   for (u32 item = 0; item < kItems; ++item) {
-    batch.valid |= u32(list.size() > 0) << item;
-    batch.vertices[item] = list.vertex;
-    batch.places[item] = list.place;
-    batch.ids[item] = list.size() > 0 ? take_one(a, list) : 0;
+    items.valid |= u32(list.size() > 0) << item;
+    items.vertices[item] = list.vertex;
+    items.places[item] = list.place;
+    items.ids[item] = list.size() > 0 ? take_one(a, list) : 0;
   }
-  return batch;
+  return items;
 }
 
 __device__ __forceinline__ u32 pages_of(u32 neighbours) { return (neighbours + kPageColumns - 1) / kPageColumns; }
@@ -173,19 +173,19 @@ __device__ __forceinline__ PagesOf<kSize> read_pages(const LabArguments& a, u32 
 
 // The neighbours on a list's next pages, a page an item and a neighbour a lane; the list then begins behind them. The lanes
 // of a warp hold the same list.
-__device__ __forceinline__ Batch take_pages(const LabArguments& a, List& list) {
+__device__ __forceinline__ Items take_pages(const LabArguments& a, List& list) {
   const PagesOf<kItems> pages = read_pages<kItems>(a, list.page, list.size() > 0 ? pages_of(list.size()) : 0);
-  Batch batch;
+  Items items;
 #pragma unroll
   for (u32 item = 0; item < kItems; ++item) {
-    batch.valid |= u32(lane() < kPageColumns && lane() < list.size()) << item;
-    batch.ids[item] = pages.words[item];
-    batch.vertices[item] = list.vertex;
-    batch.places[item] = list.place + lane();
+    items.valid |= u32(lane() < kPageColumns && lane() < list.size()) << item;
+    items.ids[item] = pages.words[item];
+    items.vertices[item] = list.vertex;
+    items.places[item] = list.place + lane();
     list.skip(kPageColumns);
   }
   list.page = __shfl_sync(kAll, pages.words[kItems - 1], kPageColumns);
-  return batch;
+  return items;
 }
 
 // Begin a list so many pages later; return the page before. A warp follows as many links at a time as it has lanes, while
@@ -260,44 +260,44 @@ __device__ __forceinline__ void Tally::add_to(u64* counters) const { add_block(*
 
 // Drop the vertices that have a label. All labels are read before any is looked at.
 template <u32 kSize>
-__device__ __forceinline__ void drop_labelled(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+__device__ __forceinline__ void drop_labelled(const LabArguments& a, ItemsOf<kSize>& items, Tally& tally) {
   i32 labels[kSize];
 #pragma unroll
-  for (u32 item = 0; item < kSize; ++item) labels[item] = batch.has(item) ? __ldcg(&a.labels[batch.ids[item]]) : -1;
+  for (u32 item = 0; item < kSize; ++item) labels[item] = items.has(item) ? __ldcg(&a.labels[items.ids[item]]) : -1;
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
     if (labels[item] < 0) continue;
     ++tally.label_culled;
-    batch.drop(item);
+    items.drop(item);
   }
 }
 
 // Label the vertices that no other thread labels: by an atomic operation each.
 template <u32 kSize>
-__device__ __forceinline__ void label_claimed(const LabArguments& a, BatchOf<kSize>& batch, Tally& tally) {
+__device__ __forceinline__ void label_claimed(const LabArguments& a, ItemsOf<kSize>& items, Tally& tally) {
   bool won[kSize];
 #pragma unroll
-  for (u32 item = 0; item < kSize; ++item) won[item] = batch.has(item) && claims(a, batch.ids[item]);
+  for (u32 item = 0; item < kSize; ++item) won[item] = items.has(item) && claims(a, items.ids[item]);
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!batch.has(item)) continue;
+    if (!items.has(item)) continue;
     if (won[item]) {
-      if (a.parents) a.parents[batch.ids[item]] = batch.vertices[item];
+      if (a.parents) a.parents[items.ids[item]] = items.vertices[item];
       ++tally.labelled;
     } else {
       ++tally.claim_culled;
-      batch.drop(item);
+      items.drop(item);
     }
   }
 }
 
-// Label all vertices of the batch.
+// Label all vertices of the items.
 template <u32 kSize>
-__device__ __forceinline__ void label_all(const LabArguments& a, const BatchOf<kSize>& batch, Tally& tally) {
+__device__ __forceinline__ void label_all(const LabArguments& a, const ItemsOf<kSize>& items, Tally& tally) {
 #pragma unroll
   for (u32 item = 0; item < kSize; ++item) {
-    if (!batch.has(item)) continue;
-    set_label(a, batch.ids[item], batch.vertices[item]);
+    if (!items.has(item)) continue;
+    set_label(a, items.ids[item], items.vertices[item]);
     ++tally.labelled;
   }
 }

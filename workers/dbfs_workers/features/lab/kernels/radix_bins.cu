@@ -16,10 +16,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_count_by_owne
   Tally tally;
   start_culling(s);
   count_by_owner(a.in_ids, a.in_size, a.rows, a.owners, by_owner, a.flags, a.tile_sums, [&](bool valid, u32 id) {
-    BatchOf<1> batch{{id}, {}, {}, u32(valid)};
-    drop_marked(a, batch, tally);
-    drop_duplicates(a, batch, s, tally);
-    return batch.has(0);
+    ItemsOf<1> items{{id}, {}, {}, u32(valid)};
+    drop_marked(a, items, tally);
+    drop_duplicates(a, items, s, tally);
+    return items.has(0);
   });
   tally.add_to(a.counters);
 }
@@ -41,13 +41,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract_bin(
   Tally tally;
   start_culling(s);
   for_each_of_range(a.before[0], a.before[1], [&](bool valid, u64 place) {
-    BatchOf<1> batch{{valid ? a.in_ids[place] : 0}, {valid && a.in_parents ? a.in_parents[place] : 0}, {}, u32(valid)};
+    ItemsOf<1> items{{valid ? a.in_ids[place] : 0}, {valid && a.in_parents ? a.in_parents[place] : 0}, {}, u32(valid)};
     tally.looked_at += valid;
-    if (a.bitmask) drop_marked(a, batch, tally);
-    drop_labelled(a, batch, tally);
-    drop_duplicates(a, batch, s, tally);
-    label_all(a, batch, tally);
-    append(a, batch, block);
+    if (a.bitmask) drop_marked(a, items, tally);
+    drop_labelled(a, items, tally);
+    drop_duplicates(a, items, s, tally);
+    label_all(a, items, tally);
+    append(a, items, block);
   });
   tally.add_to(a.counters);
 }

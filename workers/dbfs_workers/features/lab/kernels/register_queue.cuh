@@ -13,19 +13,19 @@ constexpr u32 kFindsAlone = 8, kFindsTogether = 2 * kItems;
 
 template <u32 kFinds>
 struct RegisterQueue {
-  BatchOf<kFinds> finds;  // the first places, without a gap
+  ItemsOf<kFinds> finds;  // the first places, without a gap
 
   __device__ __forceinline__ bool full() const { return __popc(finds.valid) + kItems > kFinds; }
 
   // Claim vertices. The compiler knows all indexes, so that no find goes to local memory.
-  __device__ __forceinline__ void claim(const LabArguments& a, Batch batch, Tally& tally) {
-    claim_unvisited(a, batch, tally);
+  __device__ __forceinline__ void claim(const LabArguments& a, Items items, Tally& tally) {
+    claim_unvisited(a, items, tally);
 #pragma unroll
     for (u32 item = 0; item < kItems; ++item) {
-      if (!batch.has(item)) continue;
+      if (!items.has(item)) continue;
       const u32 size = __popc(finds.valid);
 #pragma unroll
-      for (u32 place = 0; place < kFinds; ++place) finds.ids[place] = place == size ? batch.ids[item] : finds.ids[place];
+      for (u32 place = 0; place < kFinds; ++place) finds.ids[place] = place == size ? items.ids[item] : finds.ids[place];
       finds.valid = finds.valid << 1 | 1;
     }
   }
@@ -39,8 +39,8 @@ struct RegisterQueue {
 
   // Claim vertices of a round of gathering. All threads of the block call it.
   template <class Append>
-  __device__ __forceinline__ void claim_together(const LabArguments& a, const Batch& batch, Tally& tally, Append append) {
-    claim(a, batch, tally);
+  __device__ __forceinline__ void claim_together(const LabArguments& a, const Items& items, Tally& tally, Append append) {
+    claim(a, items, tally);
     if (__syncthreads_or(full())) flush(append);
   }
 };
@@ -59,7 +59,7 @@ __device__ __forceinline__ void claim_alone(const LabArguments& a, List list, Ta
 
 // Append the finds of all threads to the output queue, those of a thread behind one another.
 template <u32 kFinds>
-__device__ __forceinline__ void append_finds(const LabArguments& a, const BatchOf<kFinds>& finds, BlockScratch& s) {
+__device__ __forceinline__ void append_finds(const LabArguments& a, const ItemsOf<kFinds>& finds, BlockScratch& s) {
   u64 total;
   const u64 first = block_sums(__popc(finds.valid), s, total, Behind{a});
 #pragma unroll

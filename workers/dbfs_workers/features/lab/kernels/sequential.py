@@ -8,8 +8,16 @@ from dbfs_workers.base.jit import INT32, READ_INT32, READ_INT64, READ_UINT32, UI
 
 
 @kernel(
-    *(types.UniTuple(int64, 2), READ_INT64, READ_INT64, READ_UINT32),
-    *(UINT32, int64, int64, types.int32, INT32, UINT32),
+    types.UniTuple(int64, 2),
+    READ_INT64,
+    READ_INT64,
+    READ_UINT32,
+    UINT32,
+    int64,
+    int64,
+    types.int32,
+    INT32,
+    UINT32,
 )
 def sequential_level(
     starts: Any, ends: Any, columns: Any, queue: Any, first: int, last: int, distance: int, labels: Any, parents: Any

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_scan_status(c
   Tally tally;
   for_each_tile(a, a.rows, [&](bool valid, u64 row, u64) {
     tally.looked_at += valid;
-    append(a, BatchOf<1>{{u32(row)}, {u32(row)}, {}, u32(valid && in_frontier(a, row))}, s);
+    append(a, ItemsOf<1>{{u32(row)}, {u32(row)}, {}, u32(valid && in_frontier(a, row))}, s);
   });
   tally.add_to(a.counters);
 }
@@ -26,9 +26,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_label_neighbo
   for_each_tile(a, in_size(a), [&](bool valid, u64 place, u64) {
     tally.looked_at += valid;
     const List list = valid ? tally.expand(a, a.in_ids[place]) : no_list();
-    gather(a, list, s, [&](Batch batch) {
-      drop_labelled(a, batch, tally);
-      label_all(a, batch, tally);
+    gather(a, list, s, [&](Items items) {
+      drop_labelled(a, items, tally);
+      label_all(a, items, tally);
     });
   });
   tally.add_to(a.counters);

@@ -24,9 +24,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) dbfs_lab_contract(cons
   __shared__ BlockScratch block;
   Tally tally;
   start_culling(s);
-  for_each_batch<kItems>(a, tally, [&](Batch& batch, u64 tile) {
-    contract(a, batch, s, tally);
-    with_places(a, tile, [&](auto start) { append(a, batch, block, start); });
+  for_each_items<kItems>(a, tally, [&](Items& items, u64 tile) {
+    contract(a, items, s, tally);
+    with_places(a, tile, [&](auto start) { append(a, items, block, start); });
   });
   tally.add_to(a.counters);
 }

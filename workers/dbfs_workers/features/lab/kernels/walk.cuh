@@ -18,9 +18,9 @@ __device__ __forceinline__ bool label_unvisited(const LabArguments& a, u32 verte
 }
 
 // Keep the vertices that have no label and that no other thread labels; label them.
-__device__ __forceinline__ void claim_unvisited(const LabArguments& a, Batch& batch, Tally& tally) {
-  drop_labelled(a, batch, tally);
-  label_claimed(a, batch, tally);
+__device__ __forceinline__ void claim_unvisited(const LabArguments& a, Items& items, Tally& tally) {
+  drop_labelled(a, items, tally);
+  label_claimed(a, items, tally);
 }
 
 // Return whether a row is in the frontier: its label is the distance before this launch's.

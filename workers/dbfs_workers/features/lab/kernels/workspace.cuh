@@ -18,8 +18,8 @@ __device__ __forceinline__ u64 tile_of(u64 size) {
   return share < kLanes ? kLanes : share < kThreads ? share : kThreads;
 }
 
-// The number of this block's turn to take tiles. All threads of a block call it.
-static __device__ __forceinline__ u64 take_turn(const LabArguments& a) {
+// Return how often blocks have taken tiles before this block does now. All threads of a block call it.
+static __device__ __forceinline__ u64 count_take(const LabArguments& a) {
   __shared__ u64 taken;
   __syncthreads();
   if (threadIdx.x == 0) taken = atomicAdd(a.counters + kTiles, u64(1));
@@ -39,13 +39,13 @@ __device__ __forceinline__ void for_each_number(const LabArguments& a, u64 count
   } else if (how == Tiles::kOversubscribe || count == 1) {
     for (u64 number = blockIdx.x; number < count; number += gridDim.x) work(number);
   } else {
-    // In each round of turns the blocks take half of the tiles that are left, and in the end a tile a turn. Tiles in order
+    // In each round the blocks take half of the tiles that are left, and in the last ones a tile each. Tiles in order
     // wait for the tiles before them, so no block may hold several.
     const u64 blocks = gridDim.x;
     u64 rounds = 0;
     while (how == Tiles::kSteal && count >> (rounds + 1) >= blocks) ++rounds;
     for (u64 number = 0; number < count;) {
-      const u64 turn = take_turn(a), round = turn / blocks < rounds ? turn / blocks : rounds, at = turn - round * blocks;
+      const u64 take = count_take(a), round = take / blocks < rounds ? take / blocks : rounds, at = take - round * blocks;
       const u64 left = count >> round, taken = round < rounds ? left - (left >> 1) : blocks;
       const u64 end = count - left + taken * (at + 1) / blocks;
       for (number = count - left + taken * at / blocks; number < end && number < count; ++number) work(number);
@@ -66,23 +66,23 @@ __device__ __forceinline__ void for_each_tile(const LabArguments& a, u64 size, W
   });
 }
 
-// Call `work(batch, number)` for the entries of the input queue, kSize a thread, and the number of their tile. Vertices
+// Call `work(items, number)` for the entries of the input queue, kSize a thread, and the number of their tile. Vertices
 // without parents are their own.
 template <u32 kSize, class Work>
-__device__ __forceinline__ void for_each_batch(const LabArguments& a, Tally& tally, Work work) {
+__device__ __forceinline__ void for_each_items(const LabArguments& a, Tally& tally, Work work) {
   const u64 size = in_size(a), tile = u64(kThreads) * kSize;
   for_each_number(a, (size + tile - 1) / tile, tiles(a), [&](u64 number) {
-    BatchOf<kSize> batch;
+    ItemsOf<kSize> items;
 #pragma unroll
     for (u32 item = 0; item < kSize; ++item) {
       const u64 place = number * tile + item * kThreads + threadIdx.x;
       const bool valid = place < size;
-      batch.valid |= u32(valid) << item;
-      batch.ids[item] = valid ? a.in_ids[place] : 0;
-      batch.vertices[item] = valid && a.in_parents ? a.in_parents[place] : batch.ids[item];
+      items.valid |= u32(valid) << item;
+      items.ids[item] = valid ? a.in_ids[place] : 0;
+      items.vertices[item] = valid && a.in_parents ? a.in_parents[place] : items.ids[item];
     }
-    tally.looked_at += __popc(batch.valid);
-    work(batch, number);
+    tally.looked_at += __popc(items.valid);
+    work(items, number);
   });
 }
 

@@ -1,4 +1,4 @@
-// Updating: merge the sorted keys of a batch (binning.cu) with a rank's CSR into a new CSR. The CSR itself stays as it is.
+// Updating: merge the sorted keys of an update (binning.cu) with a rank's CSR into a new CSR. The CSR itself stays as it is.
 //
 // A row's columns ascend by place: by internal id or, in a degree order, by position (`ranks` is then the number of
 // ranks, else 0). Each key gets an index among the columns: new columns go before it, and columns to delete start there.
@@ -63,7 +63,7 @@ __device__ __forceinline__ void add_up(u64 value, u64* sum) {
 }  // namespace dbfs
 
 // Find each key's index places[count], and the columns that the key adds or removes: amounts[count + 1], behind a 0. Add
-// to `sums` what the batch does; sums[kFirstRefused] becomes the first key that has no effect. Threads stride over the
+// to `sums` what the update does; sums[kFirstRefused] becomes the first key that has no effect. Threads stride over the
 // keys. A key costs 8 bytes read, a search in its row, and 16 bytes written.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_plan_changes(const u64* keys, i64 count, const i64* offsets, const u32* columns, u32 first_id, u32 ranks,
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
   if (first_refused != ~0ull) atomicMin(&sums[kFirstRefused], first_refused);
 }
 
-// Write merged[rows + 1], the row offsets after the batch. `before` has the columns that the keys before each one add or
+// Write merged[rows + 1], the row offsets after the update. `before` has the columns that the keys before each one add or
 // remove. Add to sums[kRows] the rows that change. A thread takes one row and bisects the keys, as dbfs_row_offsets does.
 extern "C" __global__ void __launch_bounds__(dbfs::kThreads)
     dbfs_merged_offsets(const u64* keys, i64 count, const i64* before, const i64* offsets, i64 rows, u32 remove,

@@ -1,4 +1,4 @@
-"""CPU kernels of paged rows: the changes of a batch as sorted keys, what they do to each row, and the rows that result.
+"""CPU kernels of paged rows: an update as sorted keys, what they do to each row, and the rows that result.
 
 A key is a local id (high half) and the place of a neighbour in its row's order (low half). Rows ascend by place: the
 neighbour's internal id, or its position in a partition that is ordered by degree (``ranks`` is then p, else 0).
@@ -22,8 +22,8 @@ _READ_STARTS = types.Array(types.int64, 2, "C", readonly=True)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-class Batch(NamedTuple):
-    """A batch of edges to insert, or to delete, and the rows before it.
+class EdgeUpdate(NamedTuple):
+    """An update to insert, or to delete, and the rows before it.
 
     Attributes:
         keys: uint64, ascending: see above; a read-only view.
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
     delete: bool
 
 
-BATCH: Final = named(Batch, _READ_UINT64, _BOOL, ROWS, *(int64,) * 3, *(types.boolean,) * 2)
+UPDATE: Final = named(EdgeUpdate, _READ_UINT64, _BOOL, ROWS, *(int64,) * 3, *(types.boolean,) * 2)
 
 
 @kernel(types.uint32, types.uint32, types.uint32, types.uint32)
@@ -94,42 +94,42 @@ def _first_at_least(columns, start, stop, place, ranks, n_local):
     return start
 
 
-@kernel(int64, BATCH, INT64, INT64, INT64)
-def plan(batch, groups, degrees, counts):
-    """Find out what a batch changes; return the number of rows changed.
+@kernel(int64, UPDATE, INT64, INT64, INT64)
+def plan(update, groups, degrees, counts):
+    """Find out what an update changes; return the number of rows changed.
 
     Args:
-        batch: the batch, whose ``takes`` is set.
+        update: the update, whose ``takes`` is set.
         groups: int64[keys + 1], set to the first key of each changed row. The entry after the last one is not set.
         degrees: int64[keys], set to the new degree of each changed row.
         counts: int64[6], set to the edges changed, the edges refused (duplicates of an insertion, missing ones of a
             deletion), the columns added or removed, the self-loops and the duplicates among them, and the index of the
             first key refused, or -1. An undirected edge counts once, at its end with the smaller internal id.
     """
-    order, width = np.uint32(batch.ranks), np.uint32(batch.n_local)
-    keys, takes, columns = batch.keys, batch.takes, batch.rows.columns
+    order, width = np.uint32(update.ranks), np.uint32(update.n_local)
+    keys, takes, columns = update.keys, update.takes, update.rows.columns
     changed = 0
     counts[:] = 0
     counts[5] = -1
     at = 0
     while at < keys.size:
         row = np.int64(keys[at] >> np.uint64(32))
-        own = np.uint32(batch.first_id + row)
-        start, stop = batch.rows.starts[row], batch.rows.ends[row]
+        own = np.uint32(update.first_id + row)
+        start, stop = update.rows.starts[row], update.rows.ends[row]
         group, degree, low = at, stop - start, start
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             place = np.int64(keys[at] & _LOW)
             repeated = at > group and keys[at] == keys[at - 1]
-            low = _first_at_least(columns, low, stop, place, batch.ranks, batch.n_local)
+            low = _first_at_least(columns, low, stop, place, update.ranks, update.n_local)
             copies = 0
             while low + copies < stop and np.int64(_place(columns[low + copies], order, width)) == place:
                 copies += 1
             column = _column(np.uint32(place), order, width)
-            counted = batch.directed or own <= column
-            takes[at] = not repeated and (copies > 0) == batch.delete
+            counted = update.directed or own <= column
+            takes[at] = not repeated and (copies > 0) == update.delete
             if takes[at]:
-                amount = copies if batch.delete else 1
-                degree += -amount if batch.delete else amount
+                amount = copies if update.delete else 1
+                degree += -amount if update.delete else amount
                 counts[0] += counted
                 counts[2] += amount
                 counts[3] += amount * (own == column)
@@ -146,18 +146,18 @@ def plan(batch, groups, degrees, counts):
     return changed
 
 
-@kernel(void, BATCH, READ_INT64, int64, READ_INT64, UINT32)
-def merge(batch, groups, changed, new_starts, merged):
+@kernel(void, UPDATE, READ_INT64, int64, READ_INT64, UINT32)
+def merge(update, groups, changed, new_starts, merged):
     """Write the changed rows to their new places in ``merged``: the pool of the rows before, or another one.
 
     ``new_starts`` has an entry for each changed row. In one pool, old and new places never overlap.
     """
-    order, width = np.uint32(batch.ranks), np.uint32(batch.n_local)
-    keys, takes, columns = batch.keys, batch.takes, batch.rows.columns
+    order, width = np.uint32(update.ranks), np.uint32(update.n_local)
+    keys, takes, columns = update.keys, update.takes, update.rows.columns
     for index in range(changed):
         at, write = groups[index], new_starts[index]
         row = np.int64(keys[at] >> np.uint64(32))
-        read, stop = batch.rows.starts[row], batch.rows.ends[row]
+        read, stop = update.rows.starts[row], update.rows.ends[row]
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             if takes[at]:
                 place = np.uint32(keys[at] & _LOW)
@@ -165,7 +165,7 @@ def merge(batch, groups, changed, new_starts, merged):
                     merged[write] = columns[read]
                     read += 1
                     write += 1
-                if batch.delete:
+                if update.delete:
                     while read < stop and _place(columns[read], order, width) == place:
                         read += 1
                 else:
@@ -202,12 +202,12 @@ def add_degrees(keys, degrees):
     return rows
 
 
-@kernel(types.UniTuple(int64, 2), BATCH, INT64, INT64, INT64, UINT32)
-def rewrite(batch, counts, new_starts, new_ends, pool):
-    """Write all rows to another pool, one after another, changed by a batch: ``plan`` and ``merge`` in one pass.
+@kernel(types.UniTuple(int64, 2), UPDATE, INT64, INT64, INT64, UINT32)
+def rewrite(update, counts, new_starts, new_ends, pool):
+    """Write all rows to another pool, one after another, changed by an update: ``plan`` and ``merge`` in one pass.
 
     Args:
-        batch: see ``plan``.
+        update: see ``plan``.
         counts: int64[7], set to the counts of ``plan``, and to the number of rows changed.
         new_starts, new_ends: int64[n_local], set to the rows' places.
         pool: uint32, the other pool, with room for all rows and keys.
@@ -215,15 +215,15 @@ def rewrite(batch, counts, new_starts, new_ends, pool):
     Returns:
         The columns used of the pool, and the largest degree.
     """
-    order, width = np.uint32(batch.ranks), np.uint32(batch.n_local)
-    keys, takes, columns = batch.keys, batch.takes, batch.rows.columns
-    starts, ends = batch.rows.starts, batch.rows.ends
-    directed, delete = batch.directed, batch.delete
+    order, width = np.uint32(update.ranks), np.uint32(update.n_local)
+    keys, takes, columns = update.keys, update.takes, update.rows.columns
+    starts, ends = update.rows.starts, update.rows.ends
+    directed, delete = update.directed, update.delete
     counts[:] = 0
     counts[5] = -1
     at, begin, most = 0, 0, 0
     for row in range(starts.size):
-        own = np.uint32(batch.first_id + row)
+        own = np.uint32(update.first_id + row)
         read, stop, write, group = starts[row], ends[row], begin, at
         while at < keys.size and np.int64(keys[at] >> np.uint64(32)) == row:
             place = np.uint32(keys[at] & _LOW)

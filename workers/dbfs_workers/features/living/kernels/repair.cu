@@ -1,4 +1,4 @@
-// The repair of one rank's labels after batches of changes, in one launch: doubt, search, parents and counts.
+// The repair of one rank's labels after updates, in one launch: doubt, search, parents and counts.
 //
 // The steps are those of levels/repair.py (Ramalingam and Reps 1996), in rounds that follow no order of distances. A row
 // in doubt has a distance and no parent. In a round of doubt it takes a neighbour one nearer to the source as its parent,

@@ -42,7 +42,7 @@ STATE: Final = np.dtype(
         ("started", np.int64),  # when the repair started, in nanoseconds of the monotonic clock
         ("depth", np.int64),  # the largest distance before the repair
         ("most", np.int64),  # edges that a round looks at before its rank crosses
-        ("phase", np.int64),  # see ``repair_round_kernels``
+        ("phase", np.int64),  # see ``kernels.repair_round``
         ("outcome", np.int64),  # see there
         ("rounds", np.int64),  # rounds so far
         ("awaited", np.int64),  # 1 while a crossing is unfinished

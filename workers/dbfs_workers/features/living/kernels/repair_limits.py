@@ -13,14 +13,14 @@ from dbfs_workers.base.jit import int64, kernel, named
 
 
 class Limits(NamedTuple):
-    """What a repair by ranks may take.
+    """What a repair by ranks may take: see ``too_much``.
 
     Attributes:
-        most: edges that may lie ahead of every repair.
-        budget: the time that those ahead may be expected to take.
-        limit: the time after which no more than as much time again may lie ahead.
-        few: edges that a repair has looked at by then if the cores are its own.
-        patience: the most time.
+        most: number of edges; a repair with no more of them ahead is never too slow.
+        budget: the most time that the edges ahead may be expected to take.
+        limit: once this time has passed, the most time that the edges ahead may be expected to take.
+        few: number of edges that a repair looks at within ``limit`` even beside other programs.
+        patience: the most time of a repair.
     """
 
     most: int
@@ -36,18 +36,17 @@ LIMITS: Final = named(Limits, *(int64,) * 5)
 _BUDGET_SHARE: Final = 0.6
 _LIMIT_SHARE: Final = 0.2
 _PATIENCE_SHARE: Final = 1.0
-# A repair takes this time for an edge on a slow machine, and this one beside others' programs.
+# Time of a repair for each edge: on a slow machine, and where other programs have the cores.
 _EDGE_NANOSECONDS: Final = 50
 _BUSY_NANOSECONDS: Final = 400
-# Edges that may lie ahead of every repair of the ranks together, and time that comes on top for each rank: both take
-# less time than the call.
+# Least value of ``most``, and time that each rank adds to the other bounds: both take less time than the call.
 _LEAST_EDGES: Final = 20_000
 _LEAST_NANOSECONDS: Final = 500_000
 
-# From this round on, most of the rows in doubt that have another support have found it: notices of deleted edges take a
-# round, and so do questions and answers. The others are roots of lost
-# trees. The rows below a row of a tree are about as many as the tree has levels, of which some find a support; and for
-# each of the rows in doubt, there are four rows and entries of bins to deal with.
+# In this round most rows in doubt that have another support have found the support: notices of deleted edges take one
+# round, questions one, answers one. The other rows are roots of lost trees. Below a root lie about as many rows as its
+# tree has levels, and some of these find a support. A row in doubt stands for four rows and entries of bins. So the
+# edges ahead are an eighth of the rows and entries left, times the levels.
 _SETTLED_ROUND = 3
 _ROOTS = 8
 

@@ -4,7 +4,7 @@ A round takes what the last crossing brought, works until it needs other ranks, 
 depend on each other takes a round for each edge between two ranks, and some hundred such rounds change a few labels
 each. So their number decides the time, not their work.
 
-In rounds of doubt a crossing carries three kinds of messages (see ``repair_kernels``): in each bin first a header, then
+In rounds of doubt a crossing carries three kinds of messages (see ``kernels.repair``): in each bin first a header, then
 answers to the questions of the crossing before, then notices, then questions. The header's entry has two numbers: the
 first entry after the answers, and the first one after the notices. Rounds at the border of the lost rows have no
 notices: the offers along inserted edges follow the answers.
@@ -54,7 +54,7 @@ GOING_ON, DONE, TOO_MUCH = 0, 1, 2
 _LEFT = 1  # what is left to deal with
 _LOOKED = 2  # edges looked at
 _PASSED = 3  # the time since the repair started
-# In doubt the rows in doubt of a blind rank; at the border the lost rows; in the search rows of the level.
+# In the phase of doubt, the rows in doubt of a blind rank; at the border, the lost rows; in the search, the level's.
 _ROWS = 4
 _NEAREST = 5  # the nearest level that follows
 
@@ -387,8 +387,17 @@ def decide(limits, end, state):
 
 
 @kernel(
-    *(types.UniTuple(int64, 2), ROWS, ROWS, LABELS, CHANGES, INT64),
-    *(LIMITS, END, FRAMES, int64, STATE_RECORD),
+    types.UniTuple(int64, 2),
+    ROWS,
+    ROWS,
+    LABELS,
+    CHANGES,
+    INT64,
+    LIMITS,
+    END,
+    FRAMES,
+    int64,
+    STATE_RECORD,
 )
 def rounds(rows, parents, labels, changes, candidates, limits, end, frames, longest, state):
     """Make rounds until the doubt and the border, or the search, are done, or the call has lasted long enough.
@@ -398,7 +407,7 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
         parents: the rows' possible parents.
         labels: the rank's labels, updated.
         changes: the changed edges.
-        candidates: the rows that the search starts from: see ``repair_search_kernels``.
+        candidates: the rows that the search starts from: see ``kernels.repair_search``.
         limits: see ``repair_limits``.
         end: the rank's end of the exchange.
         frames: its frames.
@@ -408,7 +417,7 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
 
     Returns:
         (CROSSED, p): the last round is complete, and ``state.outcome`` says what follows.
-        Otherwise what ``barrier_kernels.cross`` or ``envoy_kernels.cross`` returned: the caller finishes the crossing
+        Otherwise what ``kernels.barrier.cross`` or ``kernels.envoy.cross`` returned: the caller finishes the crossing
         and calls again.
     """
     p, record, clock = end.bin_ends.size, end.record, end.backoff[1:]
@@ -435,8 +444,15 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
                 status, peer = cross_hosts(end, frames, tag, 1, 0)
             else:
                 status, peer = cross(
-                    *(end.words, end.stride, record, end.bin_ends, tag, end.rank),
-                    *(end.gathered, end.timeout, end.backoff),
+                    end.words,
+                    end.stride,
+                    record,
+                    end.bin_ends,
+                    tag,
+                    end.rank,
+                    end.gathered,
+                    end.timeout,
+                    end.backoff,
                 )
             if status != CROSSED:
                 return status, peer

@@ -46,7 +46,7 @@ class Expansion(NamedTuple):
     """The task of a large top-down level.
 
     Attributes:
-        rows, frontier, first_id, visited, bins, distance, labels, discovered: see ``cpu_resident_kernels.top_down``.
+        rows, frontier, first_id, visited, bins, distance, labels, discovered: see ``cpu.kernels.resident.top_down``.
         chunk, bin_chunk: places that a thread reserves at a time, in ``discovered`` and in a bin.
         sharing: with the ranks as owners.
     """
@@ -70,7 +70,7 @@ class Search(NamedTuple):
     Attributes:
         into: the lists of possible parents.
         rows, frontier_bits, own_visited, found_bits, distance, labels, discovered: see
-            ``cpu_resident_kernels.bottom_up``.
+            ``cpu.kernels.resident.bottom_up``.
         found: uint32[n_local], scratch space.
         sharing: with one owner.
     """
@@ -151,7 +151,7 @@ def own_part(sharing, thread):
 
 @kernel(types.UniTuple(int64, 3), EXPANSION, int64)
 def expand(task, thread):
-    """Do a thread's part of ``cpu_resident_kernels.top_down``; return the same counts, of this thread.
+    """Do a thread's part of ``cpu.kernels.resident.top_down``; return the same counts, of this thread.
 
     A thread that finds a list full stops, and leaves over the rows that it has taken and not finished. A row that was
     begun counts no edges then: the call that finishes the row inspects all of its edges.
@@ -217,7 +217,7 @@ def expand(task, thread):
 
 @kernel(types.UniTuple(int64, 3), SEARCHING)
 def search(task):
-    """Do a thread's part of ``cpu_resident_kernels.bottom_up``; return the same counts, of this thread."""
+    """Do a thread's part of ``cpu.kernels.resident.bottom_up``; return the same counts, of this thread."""
     in_starts, in_ends, in_columns = task.into
     out_starts, out_ends, _ = task.rows
     distances, predecessors = task.labels

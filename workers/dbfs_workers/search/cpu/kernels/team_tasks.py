@@ -18,7 +18,7 @@ from dbfs_workers.base.intrinsics import (
     wake,
 )
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, void
-from dbfs_workers.base.team import ENDED, GATE, KIND, RESULTS, SLEEPERS, TIMEOUT, TURN, Tasks
+from dbfs_workers.base.team import ENDED, GATE, KIND, LAST, RESULTS, SLEEPERS, TIMEOUT, Tasks
 from dbfs_workers.search.cpu.kernels import team as cpu_team_kernels
 from dbfs_workers.search.cpu.kernels.team import CONTRACTION, EXPANSION, SEARCHING, contract, expand, search
 
@@ -47,35 +47,35 @@ def work(kind, task, results, thread):
 
 
 @kernel(int64, INT64, int64)
-def join(control, turn):
-    """Join the task that is open, if it is not that of ``turn``; return its number, or ``turn``."""
+def join(control, number):
+    """Join the task that is open, if it is not that of ``number``; return its number, or ``number``."""
     gate = load_acquire(control, GATE)
-    while gate & _OPEN and gate >> _HALF != turn:
+    while gate & _OPEN and gate >> _HALF != number:
         before = compare_exchange(control, GATE, gate, gate + 1)
         if before == gate:
             return gate >> _HALF
         gate = before
-    return turn
+    return number
 
 
 @kernel(int64, INT64, int64)
-def next_task(control, turn):
-    """Wait for a task after that of ``turn``, and join it; return its number, or -1 once the team ends."""
+def next_task(control, number):
+    """Wait for a task after that of ``number``, and join it; return its number, or -1 once the team ends."""
     looks = 0
     while True:
         # Read before the gate, which opens before it changes.
-        last = load_acquire(control, TURN)
-        joined = join(control, turn)
-        if joined != turn:
+        last = load_acquire(control, LAST)
+        joined = join(control, number)
+        if joined != number:
             return joined
         if load_acquire(control, ENDED):
             return -1
         looks += 1
         if looks > _LOOKS:
-            # The sleeper registers before it looks; the leader looks for sleepers after it changed the turn.
+            # The sleeper registers before it looks; the leader looks for sleepers after it changed the number.
             fetch_add(control, SLEEPERS, 1)
-            if load_acquire(control, TURN) == last:
-                sleep_while(control, TURN, last, control[TIMEOUT : TIMEOUT + 2])
+            if load_acquire(control, LAST) == last:
+                sleep_while(control, LAST, last, control[TIMEOUT : TIMEOUT + 2])
             fetch_add(control, SLEEPERS, -1)
 
 
@@ -89,12 +89,12 @@ def leave(control):
 @kernel(void, INT64, int64)
 def begin(control, kind):
     """Let the helpers join a task of a kind."""
-    turn = (control[TURN] + 1) & 0x7FFFFFFF
+    number = (control[LAST] + 1) & 0x7FFFFFFF
     control[KIND] = kind
-    exchange(control, GATE, turn << _HALF | _OPEN)
-    exchange(control, TURN, turn)
+    exchange(control, GATE, number << _HALF | _OPEN)
+    exchange(control, LAST, number)
     if fetch_add(control, SLEEPERS, 0):
-        wake(control, TURN)
+        wake(control, LAST)
 
 
 @kernel(void, INT64)
@@ -115,17 +115,17 @@ def close(control):
 def end(control):
     """End the helpers of a team, which finish a task under way."""
     exchange(control, ENDED, 1)
-    wake(control, TURN)
+    wake(control, LAST)
 
 
 @kernel(void, INT64, READ_INT64, INT64, int64)
 def serve(control, task, results, thread):
     """Do a helper's part of the tasks that it joins until the team ends: see ``team.Helper``."""
-    turn = next_task(control, 0)
-    while turn >= 0:
+    number = next_task(control, 0)
+    while number >= 0:
         work(control[KIND], task, results, thread)
         leave(control)
-        turn = next_task(control, turn)
+        number = next_task(control, number)
 
 
 @kernel(void, INT64, READ_INT64, INT64, int64)

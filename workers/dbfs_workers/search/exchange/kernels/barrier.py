@@ -57,7 +57,7 @@ class End(NamedTuple):
         bodies, body_words: the bodies of all ranks, and the words of each: see ``segment``.
         entries: entries of a bin.
         words, stride, record, bin_ends, rank, gathered, timeout, backoff: see ``cross``.
-        envoy: 1 if the rank exchanges frames with other hosts: it crosses as of ``envoy_kernels.cross``.
+        envoy: 1 if the rank exchanges frames with other hosts: it crosses as of ``kernels.envoy.cross``.
     """
 
     bodies: NDArray[np.uint32]

@@ -52,7 +52,7 @@ from dbfs_workers.search.exchange.segment import ABORT, RUN
 from dbfs_workers.search.exchange.stream import LENGTH
 
 HANDED_OVER: Final = 5
-"""Beside the results of ``barrier_kernels.wait``: Python has to finish the crossing."""
+"""Beside the results of ``kernels.barrier.wait``: Python has to finish the crossing."""
 
 DESCRIPTOR, FILLED, SENT, UNSENT, CAME, FIRST, LAST = range(7)
 LINK: Final = 7
@@ -205,7 +205,7 @@ def cross(end, frames, tag, predecessors, sliced):
         sliced: 1 if the frames carry slices.
 
     Returns:
-        What ``barrier_kernels.wait`` returns; or (HANDED_OVER, rank) if Python has to finish the crossing.
+        What ``kernels.barrier.wait`` returns; or (HANDED_OVER, rank) if Python has to finish the crossing.
     """
     words, stride, record, rank = end.words, end.stride, end.record, end.rank
     gathered, timeout, backoff, links, polled = end.gathered, end.timeout, end.backoff, frames.links, frames.polled

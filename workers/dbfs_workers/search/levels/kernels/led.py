@@ -21,7 +21,7 @@ from dbfs_workers.search.exchange.kernels.barrier import END, RUN_SHIFT
 from dbfs_workers.search.exchange.segment import ABORT
 from dbfs_workers.search.levels.kernels.top_down import elapsed, knows_witness
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
-from dbfs_workers.search.levels.state import end_level, over, turn
+from dbfs_workers.search.levels.state import choose_direction, end_level, over
 from dbfs_workers.search.partition.kernels import rows as row_kernels
 from dbfs_workers.search.partition.partition import Rows
 
@@ -42,8 +42,8 @@ class Memory(NamedTuple):
 
     Attributes:
         rows: the adjacency lists: see ``shared_rows.HostRows``.
-        even_queue, odd_queue: uint32, the frontier and its successor in turn; with room for the most vertices and edges
-            of a level.
+        even_queue, odd_queue: uint32, the frontier and its successor, which swap; each has room for the
+            most vertices and edges of a level.
         visited: uint32[words], a bit for each visited vertex.
     """
 
@@ -167,7 +167,7 @@ def led_levels(memory, logs, end, states, rows):
         row = rows[state.done]
         expand(memory, logs, end, state, row)
         end_level(state, row, row.own)
-        turn(state)
+        choose_direction(state)
         state.done += 1
     return True
 

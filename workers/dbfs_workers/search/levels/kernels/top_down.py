@@ -2,7 +2,7 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
-from ``cpu_resident_kernels`` and ``cpu_kernels``, the crossings from ``barrier_kernels``. The caller makes an envoy's
+from ``cpu.kernels.resident`` and ``cpu_kernels``, the crossings from ``kernels.barrier``. The caller makes an envoy's
 crossings. Where the threads of a worker share a phase (``cpu_team``), the kernel leaves the level to ``by_host``.
 """
 
@@ -19,7 +19,16 @@ from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.cpu.kernels.team import is_large
 from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
-from dbfs_workers.search.levels.state import CONTRACT, CROSS, EXPAND, TOP_DOWN, choose, end_level, over, turn
+from dbfs_workers.search.levels.state import (
+    CONTRACT,
+    CROSS,
+    EXPAND,
+    TOP_DOWN,
+    choose,
+    choose_direction,
+    end_level,
+    over,
+)
 from dbfs_workers.search.partition.kernels import rows as row_kernels
 from dbfs_workers.search.partition.partition import Rows
 
@@ -38,7 +47,7 @@ class Memory(NamedTuple):
 
     Attributes:
         rows: the rank's edges.
-        even_queue, odd_queue: uint32[n_local], the frontier and its successor in turn.
+        even_queue, odd_queue: uint32[n_local], the frontier and its successor, which swap with each level.
         resume: int64[2], see ``top_down``.
         visited: uint32[words], the rank's bitmap of visited vertices.
         own_visited: uint32[words_local], its slice with the rank's own rows.
@@ -107,7 +116,7 @@ def expand(memory, labels, end, state, row):
 
 @kernel(types.UniTuple(int64, 2), END, STATE)
 def exchange(end, state):
-    """Cross with the bins, or have the caller do so; return as ``barrier_kernels.cross``."""
+    """Cross with the bins, or have the caller do so; return as ``kernels.barrier.cross``."""
     state.crossing += 1
     if end.envoy:
         return TO_CROSS, end.rank
@@ -171,7 +180,7 @@ def top_down_levels(memory, labels, end, states, rows):
 
     Returns:
         (CROSSED, p): ``done`` levels are complete, and the traversal is over or another stepper may be due. Otherwise
-        (TO_CROSS, rank), or what ``barrier_kernels.cross`` returned: the caller finishes the crossing and calls again.
+        (TO_CROSS, rank), or what ``kernels.barrier.cross`` returned: the caller finishes the crossing and calls again.
     """
     state = states[0]
     crossed = CROSSED, end.bin_ends.size
@@ -194,7 +203,7 @@ def top_down_levels(memory, labels, end, states, rows):
             continue
         memory.resume[0] = memory.resume[1] = 0
         end_level(state, row, state.queued)
-        turn(state)
+        choose_direction(state)
         state.done += 1
         if over(state) or choose(state) != TOP_DOWN or state.done == rows.size or state.ended - begun > _LONGEST:
             return crossed

@@ -21,7 +21,7 @@ struct OpenRows {
 struct Frontier {
   u64 vertices, edges;  // on all ranks
   bool queued;          // it is in the queues, and `edges` is exact
-  bool mapped;          // it is in the frontier bitmap of this turn
+  bool mapped;          // it is in the bitmap of this frontier
   bool pending;         // it is in the queues and the inbox, unlabelled and with repeats: a light level made it
 };
 
@@ -32,7 +32,7 @@ struct Run {
   Mode mode;  // of this level; of the previous level until this one's is chosen
   u32 level;
   u32 queue;          // index of the queue that holds the frontier
-  u32 turn;           // index of the bitmap that holds the frontier
+  u32 bitmap;         // index of the bitmap that holds the frontier
   u32 small, chunks;  // lengths of this rank's queues
   Frontier frontier;
   bool queues;        // the merge of a dense level also fills the next queue

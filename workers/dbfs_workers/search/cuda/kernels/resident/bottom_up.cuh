@@ -13,10 +13,10 @@
 namespace dbfs {
 
 __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
-  const u32 level = b.run.level, turn = b.run.turn;
+  const u32 level = b.run.level, bitmap = b.run.bitmap;
   const u32 lane = lane_id(), warp = warp_in_block();
   const u32 words = (a.rows_used + 31) / 32, units = (words + kUnitWords - 1) / kUnitWords;
-  const u32* frontier = a.peers[a.rank].frontier + (u64)turn * a.ranks * a.words_local;
+  const u32* frontier = a.peers[a.rank].frontier + (u64)bitmap * a.ranks * a.words_local;
   u8* offsets = b.open.offsets[warp];
   u32* late = b.open.found[warp];
   u64 discovered = 0, inspected = 0, edges = 0, targets = 0;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void bottom_up(const Params& a, Block& b) {
         a.known[word] = known | found;
         a.peers[a.rank].visited[a.rank * a.words_local + word] = known | found;
       }
-      write_frontier(a, turn ^ 1, word, found);
+      write_frontier(a, bitmap ^ 1, word, found);
       if (a.target_bits) targets += __popc(found & __ldg(&a.target_bits[word]));
     }
     discovered += __popc(found);

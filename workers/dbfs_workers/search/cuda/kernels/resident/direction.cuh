@@ -254,7 +254,7 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   }
   if (level_done) {
     if (done == Step::kScan) {
-      run.turn ^= 1;
+      run.bitmap ^= 1;
     } else {
       run.queue ^= 1;
     }

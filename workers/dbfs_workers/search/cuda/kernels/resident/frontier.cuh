@@ -7,7 +7,7 @@ namespace dbfs {
 // Bitmap to queue, for this rank's slice. A warp takes up to 32 words. Reads n_local / 8 bytes, and 16 bytes a vertex.
 __device__ __forceinline__ void compact(const Params& a, Block& b, Slot* slot) {
   const u32 words = used_words(a);
-  const u32* slice = a.peers[a.rank].frontier + ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
+  const u32* slice = a.peers[a.rank].frontier + ((u64)b.run.bitmap * a.ranks + a.rank) * a.words_local;
   for (u32 step = 0; first_word(step) < words; ++step) {
     const u32 word = lane_word(step);
     // A run that counts degrees has counted them when it labelled the rows.
@@ -21,7 +21,7 @@ __device__ __forceinline__ void compact(const Params& a, Block& b, Slot* slot) {
 __device__ __forceinline__ void convert(const Params& a, const Block& b) {
   const u32 thread = blockIdx.x * kThreads + threadIdx.x, threads = gridDim.x * kThreads;
   const u32 words = (a.rows_used + 31) / 32, queue = b.run.queue;
-  const u64 at = ((u64)b.run.turn * a.ranks + a.rank) * a.words_local;
+  const u64 at = ((u64)b.run.bitmap * a.ranks + a.rank) * a.words_local;
   u32* slice = a.peers[a.rank].frontier + at;
   if (b.run.step == Step::kClearBits) {
     for (u32 word = thread; word < words; word += threads) slice[word] = 0;

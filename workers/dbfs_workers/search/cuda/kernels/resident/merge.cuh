@@ -12,7 +12,7 @@
 namespace dbfs {
 
 // How warps share the words of this rank's slice: eight neighbouring words (a sector) are a group, a warp takes four
-// groups a step, and the groups are dealt out in turn. In degree order the hubs lie in the first words: a warp that
+// groups a step, and the groups are dealt out one by one. In degree order the hubs lie in the first words: a warp that
 // took many neighbouring words queued all hubs alone, 580 us on scale 24.
 constexpr u32 kGroupWords = 8;
 
@@ -45,8 +45,8 @@ __device__ __forceinline__ void label_words(const Params& a, u32 own_word, u32 b
 }
 
 // Write a word of the frontier bitmap: to all ranks if a level may be bottom-up.
-__device__ __forceinline__ void write_frontier(const Params& a, u32 turn, u32 word, u32 bits) {
-  const u64 at = (u64)turn * a.ranks * a.words_local + a.rank * a.words_local + word;
+__device__ __forceinline__ void write_frontier(const Params& a, u32 bitmap, u32 word, u32 bits) {
+  const u64 at = (u64)bitmap * a.ranks * a.words_local + a.rank * a.words_local + word;
   if (kGang && a.direction != Direction::kTopDown) {
     for (u32 rank = 0; rank < a.ranks; ++rank) a.peers[rank].frontier[at] = bits;
   } else {
@@ -56,7 +56,7 @@ __device__ __forceinline__ void write_frontier(const Params& a, u32 turn, u32 wo
 
 __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
   const u32 slice = a.rank * a.words_local;
-  const u32 level = b.run.level, turn = b.run.turn, queue = b.run.queue ^ 1;
+  const u32 level = b.run.level, bitmap = b.run.bitmap, queue = b.run.queue ^ 1;
   const u32 words = used_words(a);
   u64 discovered = 0, edges = 0, targets = 0;
   u32 fetched = 0;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void merge(const Params& a, Block& b, Slot* slot) {
         a.known[word] = known | fresh;
         if (kGang) a.peers[a.rank].visited[slice + word] = known | fresh;
       }
-      write_frontier(a, turn, word, fresh);
+      write_frontier(a, bitmap, word, fresh);
       if (a.target_bits) targets += __popc(fresh & __ldg(&a.target_bits[word]));
     }
     discovered += __popc(fresh);

@@ -94,7 +94,7 @@ extern "C" __global__ void dbfs_summary(const i64* offsets, const u32* common, c
   const i64 warps = (i64)gridDim.x * blockDim.x / dbfs::kLanes;
   const int4* const fours = (const int4*)distances;
   const int4 none = {-1, -1, -1, -1};
-  // A warp's group, and the group of its next turn, which is fetched a turn ahead: a block has too few threads to keep
+  // A warp's group, and its next group, which is fetched ahead: a block has too few threads to keep
   // the memory busy.
   i64 next = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / dbfs::kLanes;
   int4 four_ahead = none;
