@@ -32,7 +32,7 @@ from dbfs_workers.base.received import require
 from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.features.living.changing import read_changes
-from dbfs_workers.features.living.messages import TakeEdges
+from dbfs_workers.features.living.messages import TakeUpdate
 from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateChange, UpdateSpec
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 
@@ -231,7 +231,7 @@ class Updates:
         """Send an update to every rank."""
         data = np.concatenate(self._read(edges)).astype(np.uint32).tobytes()
         symmetrise = not self._record.directed and not edges.mirrored
-        take = TakeEdges(self._record.graph_id, run_id, data, symmetrise)
+        take = TakeUpdate(self._record.graph_id, run_id, data, symmetrise)
         doing = f"changing {self._record.name}"
         RankCalls(self._graph.gang, dict.fromkeys(range(self._graph.gang.p), take), limit, doing).answers(check)
 

@@ -39,7 +39,7 @@ def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:
 
 
 @dataclass(frozen=True)
-class TakeEdges(WorkerMessage[int]):
+class TakeUpdate(WorkerMessage[int]):
     """Keep those edges of an update that start in the rank's rows, for the update; return their number.
 
     The client sends the whole update to every rank. For updates that are not too large this takes less time than tasks

@@ -58,7 +58,7 @@ class UpdateChange(Change):
         spec: the update.
         strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
         collections: by rank, Dask keys of the ``delivering.Collection`` with the update's edges; empty for an update
-            without edges, or with those of the spec or of ``TakeEdges``.
+            without edges, or with those of the spec or of ``TakeUpdate``.
     """
 
     spec: UpdateSpec

@@ -16,7 +16,7 @@ from distributed.spill import SpillBuffer
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.features.living.kernels import NEEDED
-from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeEdges
+from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeUpdate
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
@@ -58,9 +58,9 @@ class Updates(RankChanges):
         # By graph id: the run, and the keys of the update's edges (see ``versions.update_keys``).
         self._taken: dict[str, tuple[str, Keys]] = {}
 
-    @TakeEdges.handler
-    async def take_edges(self, message: TakeEdges) -> int:
-        """See ``TakeEdges``."""
+    @TakeUpdate.handler
+    async def take_update(self, message: TakeUpdate) -> int:
+        """See ``TakeUpdate``."""
         member = self._member(message.graph_id)
         self._taken.pop(message.graph_id, None)
         src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
