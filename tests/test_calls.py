@@ -18,6 +18,7 @@ from dbfs.base.calls import public
 from dbfs.cluster import local
 from dbfs.errors import DbfsError, InvalidCallError, InvalidOptionError, InvalidOptionTypeError
 from dbfs.features import batches as analytics
+from dbfs.features.components.components import Components
 from dbfs.features.living import watch
 from dbfs.features.subgraphs import subgraph
 from dbfs.graph import tabular
@@ -29,7 +30,7 @@ CLASSES = (
     dbfs.BatchResult,
     dbfs.Run,
     dbfs.Graph500Result,
-    analytics.Components,
+    Components,
     analytics.EdgeMeasure,
     analytics.Landmarks,
     analytics.NeighbourhoodFunction,
