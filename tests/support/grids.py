@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -142,7 +142,10 @@ class GridGang:
         return [self.pool.submit(traverse, rank) for rank in range(self.stripe.p)]
 
     def run(self, *specs: TraversalSpec) -> list[Answer]:
-        ranks = [future.result(PATIENCE) for future in self.start(*specs)]
+        futures = self.start(*specs)
+        # As the service does, which begins no run before all ranks have ended the one before.
+        wait(futures, PATIENCE)
+        ranks = [future.result(0) for future in futures]
         return [Answer(runs) for runs in zip(*ranks, strict=True)]
 
 
