@@ -30,7 +30,7 @@ from dbfs.features.components.asynchronous import AsyncComponentsGraph
 from dbfs.features.components.components import ComponentsGraph
 from dbfs.features.grid.layout import Grids
 from dbfs.features.lab.storage import LinkedRows, Storage
-from dbfs.features.lab.strategy import ENGINE, chosen_by
+from dbfs.features.lab.strategy import chosen_by
 from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResult, AsyncWatch
 from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.sizes import VersionRows
@@ -194,7 +194,7 @@ class Graph(
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
-            engine=engine if strategy is None else ENGINE,
+            engine=engine,
             chosen=None if strategy is None else chosen_by(self, strategy, max_depth, direction, engine),
             progress=progress,
         )

@@ -61,6 +61,7 @@ class Graph(StripedGraph, Generic[R]):
         """Run a traversal; arguments and errors as of ``Graph.bfs``, which adds options of features.
 
         ``chosen`` returns what is made instead of a plain traversal, given the vertices of the sources and the targets.
+        The first engine makes that, whatever ``dbfs.engine`` says.
         """
         sources = self.vertices_named(source, "source")
         if not sources:
@@ -74,7 +75,7 @@ class Graph(StripedGraph, Generic[R]):
             predecessors=predecessors,
             max_depth=max_depth,
             direction=direction,
-            engine=engine,
+            engine=engine if chosen is None else next(iter(self.engines)),
             purpose=None if chosen is None else chosen(sources, wanted),
             progress=progress,
         )[0]

@@ -12,8 +12,8 @@ from dbfs_workers.base.text import counted
 from dbfs_workers.features.lab.purpose import ByStrategy
 from dbfs_workers.features.lab.strategies import STRATEGIES, parse
 
-ENGINE: Final = "resident"
-"""The engine that runs strategies, and the name of the strategy that is the engine itself."""
+# The engine that runs strategies, and the name of the strategy that is the engine itself.
+_ENGINE: Final = "resident"
 
 
 def chosen_by(
@@ -33,9 +33,9 @@ def _purpose(graph: StripedGraph, strategy: str, sources: int, *, plain: bool, e
     """Check a strategy against the graph and the other options; return the run's purpose, None for the engine."""
     name = parse(strategy).strategy
     found = STRATEGIES[name]
-    if engine not in ("auto", ENGINE):
+    if engine not in ("auto", _ENGINE):
         raise InvalidOptionError(f"strategy={strategy!r} runs within the resident engine, not engine={engine!r}")
-    if name == ENGINE:
+    if name == _ENGINE:
         return None
     in_grid = "" if graph.grid is None else f" in a {graph.grid} grid"
     here = f"{graph.name} is on {counted(graph.ranks, 'rank')}{in_grid}, backend {graph.backend}"
