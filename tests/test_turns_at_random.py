@@ -1,7 +1,7 @@
 """Turns on the scheduler in random games: clients that hold, leave and cancel, and ranks that are late.
 
 The scheduler's own classes play on a clock that jumps to the next event. Rank 0 of each gang is a model of
-``serving.turns.worker.WorkerTurns``. In each game no two turns hold a worker, everybody gets an answer or an error
+``serving.turns.worker.WorkerTurns``. In each game no two turns hold a worker, each client gets an answer or an error
 by the deadline, and nothing is left behind.
 """
 

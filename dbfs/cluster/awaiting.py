@@ -204,11 +204,6 @@ def late(scheduler: str, seconds: float) -> LateError:
     return LateError(f"no answer from the scheduler at {scheduler} within {seconds:g} s; it may answer later")
 
 
-def can_be_cancelled() -> bool:
-    """Return whether this thread makes a call of an asynchronous client."""
-    return _current.get() is not None
-
-
 def check_cancelled() -> None:
     """Raise ``asyncio.CancelledError`` if this thread makes a call that was cancelled."""
     call = _current.get()
