@@ -270,7 +270,7 @@ def test_a_graph_on_linked_pages(directed: bool, order: str) -> None:
     with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
         source = dbfs.from_arrays(src, dst, n=N, directed=directed)
         if directed:
-            with pytest.raises(InvalidOptionError, match="linked pages hold out-edges only"):
+            with pytest.raises(InvalidOptionError, match="holds out-edges only"):
                 dbfs.load(source, client=client, in_edges=True, **options)
             assert dbfs.graphs(client=client) == []
         with dbfs.load(source, client=client, room=room, order=order, **options) as graph:
