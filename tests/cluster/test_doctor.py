@@ -26,7 +26,7 @@ TWO_GPUS = probe.Driver(
 
 @pytest.fixture(autouse=True)
 def few_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Compiling all takes seconds, and tests/cuda does."""
+    """Compiling all takes seconds, and tests/search/cuda does."""
     monkeypatch.setattr(source, "sources", lambda: [BY_VERTEX])
     monkeypatch.setenv("DBFS_KERNEL_CACHE", str(tmp_path))
 

@@ -28,7 +28,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CONFIGS, EXAMPLES = ROOT / "configs", ROOT / "examples"
 
 

@@ -16,7 +16,7 @@ from dbfs.errors import ClientError, VersionMismatchError
 from dbfs_workers.base import compiling
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from dbfs.features.catalog import catalog
 from tests.support import oracle
 from tests.support.waiting import PATIENCE, eventually
 
-UNITS = Path(__file__).parents[1] / "configs" / "systemd"
+UNITS = Path(__file__).parents[2] / "configs" / "systemd"
 BIN = str(Path(sys.executable).parent)
 SRC, DST = np.random.default_rng(3).integers(0, 200, (2, 600))
 

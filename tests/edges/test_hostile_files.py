@@ -1,6 +1,6 @@
 """Files made to harm, on a cluster whose workers have little memory: nothing is lost, and the next load works.
 
-``tests/readers/test_readers_hostile.py`` has the readers alone.
+``tests/edges/readers/test_hostile.py`` has the readers alone.
 """
 
 import threading

@@ -34,7 +34,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.support.recipes import commands, every_command, option
 # Dask's clusters leave such a coroutine behind.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited:RuntimeWarning")
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 SCRIPTS = sorted(CONFIGS.glob("*/*.sh"))
 MANIFESTS = sorted((CONFIGS / "kubernetes").glob("*.yaml"))
 

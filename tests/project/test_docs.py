@@ -14,7 +14,7 @@ import yaml
 import dbfs
 from dbfs import errors, lab
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 MAP = (DOCS / "design" / "map.md").read_text(encoding="utf-8")
 PACKAGES = {

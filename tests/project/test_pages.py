@@ -15,7 +15,7 @@ import dbfs
 from dbfs.cli import main
 from dbfs.errors import DbfsError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 PAGES += [page for folder in ("configs", "docs", "examples") for page in sorted((ROOT / folder).rglob("*.md"))]
 # What a build of the site has made of them is not in the repository.

@@ -14,13 +14,13 @@ def test_every_fault_has_its_place_and_its_tests() -> None:
 
 def test_a_fault_that_has_no_place_is_told() -> None:
     file, once = "pyproject.toml", "[build-system]"
-    test = "tests/test_planted.py::test_a_fault_that_has_no_place_is_told"
+    test = "tests/project/test_planted.py::test_a_fault_that_has_no_place_is_told"
     assert Fault(file, once, "", (test,)).problem() == ""
     assert "the text 0 times" in Fault(file, "no such text", "", (test,)).problem()
     assert "the text 0 times" in Fault("no/such/file.py", once, "", (test,)).problem()
-    assert Fault(file, once, "", ("tests/test_planted.py",)).problem() == ""
+    assert Fault(file, once, "", ("tests/project/test_planted.py",)).problem() == ""
     assert "the change is not Python" in Fault("tests/planted/__main__.py", "import Path", "import", (test,)).problem()
-    assert "there is no test" in Fault(file, once, "", ("tests/test_planted.py::test_other",)).problem()
+    assert "there is no test" in Fault(file, once, "", ("tests/project/test_planted.py::test_other",)).problem()
     assert "no test is named" in Fault(file, once, "", ()).problem()
 
 

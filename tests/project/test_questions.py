@@ -18,7 +18,7 @@ import scipy.sparse
 
 import dbfs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "questions.md").read_text(encoding="utf-8")
 ROWS = [line.strip("|").split(" | ") for line in PAGE.splitlines() if re.match(r"\| (?!---|question)", line)]
 CALLS = {call.strip(" `"): about for _, call, about in (row for row in ROWS if len(row) == 3) if call.strip()}

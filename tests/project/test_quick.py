@@ -16,8 +16,8 @@ FILES = {
     "tests/support/helper.py": "import dbfs.room.one",
     "tests/room/test_one.py": "from dbfs.room import one",
     "tests/room/test_helped.py": "from tests.support import helper",
-    "tests/cuda/test_driver.py": "def test():\n    from dbfs_workers.room.driver import launch",
-    "tests/cuda/test_compile.py": "import dbfs_workers.room.driver",
+    "tests/search/cuda/test_driver.py": "def test():\n    from dbfs_workers.room.driver import launch",
+    "tests/search/cuda/test_compile.py": "import dbfs_workers.room.driver",
     "tests/test_other.py": "from dbfs import other, __version__",
 }
 
@@ -30,7 +30,7 @@ FILES = {
         ("dbfs/other.py", ["tests/test_other.py"]),
         ("tests/support/helper.py", ["tests/room/test_helped.py"]),
         ("tests/room/test_one.py", ["tests/room/test_one.py"]),
-        ("workers/dbfs_workers/room/kernels/deep/phase.cuh", ["tests/cuda/test_driver.py"]),
+        ("workers/dbfs_workers/room/kernels/deep/phase.cuh", ["tests/search/cuda/test_driver.py"]),
         ("dbfs/gone/away.py", []),
         ("README.md", []),
     ],
@@ -43,4 +43,4 @@ def test_tests_of_a_change(tmp_path: Path, changed: str, chosen: list[str]) -> N
 
 
 def test_this_file_is_of_what_it_tests() -> None:
-    assert "tests/test_quick.py" in affected_tests(["tests/support/quick.py"], ROOT)
+    assert "tests/project/test_quick.py" in affected_tests(["tests/support/quick.py"], ROOT)

@@ -18,7 +18,7 @@ import pytest
 import dbfs
 from tests.support.runs import ENDLESS, Background
 
-FILE = Path(__file__).parents[1] / "examples" / "web_service" / "app.py"
+FILE = Path(__file__).parents[2] / "examples" / "web_service" / "app.py"
 SIDE = 20
 
 

@@ -14,7 +14,7 @@ from dbfs.edges.generate import kronecker
 from dbfs.edges.generate.kronecker import KroneckerPiece
 from dbfs_workers.building.pieces import Edges
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data" / "graph500"
+DATA = Path(__file__).parents[3].parent / "shared" / "data" / "graph500"
 
 # SHA-256 of all edges as little-endian int64 pairs, edge factor 16, seeds 2 and 3, from the reference code. Scale 14 is
 # large enough to hold values that the generator draws again.

@@ -1,6 +1,6 @@
 """Files made to harm: small ones that hold much text, headers that lie, long lines, paths that are none.
 
-Each ends early with a typed error. ``tests/test_hostile_files.py`` reads such files on workers with little memory.
+Each ends early with a typed error. ``tests/edges/test_hostile_files.py`` reads some on workers with little memory.
 """
 
 import gzip

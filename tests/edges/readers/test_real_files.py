@@ -8,7 +8,7 @@ import pytest
 
 from dbfs.edges.readers import from_file
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 EXPECTED = json.loads((DATA / "expected.json").read_text()) if (DATA / "expected.json").exists() else {}
 
 pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"{DATA} is absent")

@@ -20,7 +20,7 @@ from dbfs.networkx import BackendGraph, backend_graph, from_networkx
 from dbfs.networkx.backend import backend
 from dbfs.networkx.registry import OFFERS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 import dbfs.networkx.backend  # noqa: F401 - offers the functions
 from dbfs.networkx.registry import OFFERS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # By part, NetworkX's tests, and the modules of NetworkX whose functions the tests are of.
 PARTS = {

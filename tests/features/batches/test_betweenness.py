@@ -24,7 +24,7 @@ from dbfs.errors import (
 from dbfs.features.batches import betweenness, sweeps
 from dbfs.features.batches.measures import Options
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 edge_lists = st.integers(1, 30).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=90))

@@ -283,7 +283,7 @@ def pretending() -> Iterator[distributed.Client]:
 def test_ranks_that_share_a_gpu(
     pretending: distributed.Client, ranks: int, hosts: tuple[int, ...] | None, exchange: str
 ) -> None:
-    """The way of a grid to its GPUs. ``tests/cuda/test_cuda_grid.py`` has the kernels."""
+    """The way of a grid to its GPUs. ``tests/features/grid/test_grid_kernels.py`` has the kernels."""
     arrays, way = GRAPHS["sparse random"](), Way("resident", layout="2d", backend="cuda")
     n, src, dst = arrays
     across = contextlib.nullcontext() if hosts is None else pretended_hosts(pretending, hosts)

@@ -1,6 +1,6 @@
 """The resident loop on a 2-D partition against SciPy: ranks x directed x graph, in every direction.
 
-The ranks are threads of this process. ``tests/test_grid.py`` has ranks in workers.
+The ranks are threads of this process. ``tests/features/grid/test_grid.py`` has ranks in workers.
 """
 
 import time

@@ -117,7 +117,7 @@ def test_a_strategy_takes_one_source_on_one_rank(client: distributed.Client) -> 
 
 
 def test_the_page_has_every_choice() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "laboratory.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "laboratory.md").read_text(encoding="utf-8")
     for option, choices in lab.CHOICES.items():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{option}` ("))
         assert all(f"`{choice}`" in row for choice in choices)

@@ -1,6 +1,6 @@
 """How fast batches change a living graph on one GPU, and traversals before and after::
 
-    python -m tests.cuda.merge_rates --scale 24 --edges 10000000
+    python -m tests.features.living.merge_rates --scale 24 --edges 10000000
 
 Batches of random edges, uniform and of a Kronecker graph with other seeds, are inserted into a Kronecker graph and
 deleted again. Times are by the host's clock with the GPU idle before and after, medians of ``--times``. ``edges`` come

@@ -1,6 +1,6 @@
 """How long a repair takes on one GPU next to a new traversal::
 
-    python -m tests.cuda.repair_rates corpus:europe.osm,scale-down=8 grid2d:side=1000 --edges 1000
+    python -m tests.features.living.repair_rates corpus:europe.osm,scale-down=8 grid2d:side=1000 --edges 1000
 
 For each graph, edges are deleted, the labels repaired and a new traversal made; then the edges are inserted again.
 The edges are drawn from the labels' tree, or with ``--all`` from all. Times are by the host's clock, of the rank's

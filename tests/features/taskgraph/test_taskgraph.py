@@ -230,7 +230,7 @@ def test_no_rank_contracts_before_all_bins_are_made(client: distributed.Client) 
     readers = {key: [other for other in tasks if key in tasks[other].dependencies] for key in bins}
     assert readers == {key: [("contract-a-run", 0, key[3])] for key in bins}
     # The drawing of the documentation has these tasks, and their dependencies within the level.
-    drawing = (Path(__file__).parents[1] / "docs" / "design" / "taskgraph.svg").read_text(encoding="utf-8")
+    drawing = (Path(__file__).parents[3] / "docs" / "design" / "taskgraph.svg").read_text(encoding="utf-8")
     wanted = [
         (name.removesuffix("-a-run"), *([f"rank {' to '.join(map(str, of))}"] if of else [])) for name, _, *of in tasks
     ]

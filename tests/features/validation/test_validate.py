@@ -1,6 +1,6 @@
 """``dbfs.validate`` on a cluster: results where they lie, labels from elsewhere, and graphs that were built wrong.
 
-What the rules catch is tested in ``tests/workers/test_validation.py``; here a few of the mutations go the whole way.
+``test_validator`` has what the rules catch; here a few of the mutations go the whole way.
 """
 
 import gc

@@ -1,6 +1,6 @@
 """How fast each phase of the CUDA backend is on one GPU, next to what the memory allows::
 
-    python -m tests.cuda.phase_rates
+    python -m tests.search.cuda.phase_rates
 
 Random columns, 16 per row, rank 0 of 4: no long lists and no locality. Times are by events around the call, host's part
 included, medians of 8 with the state put back before each. The limit is the longer of two: the bytes that the backend's

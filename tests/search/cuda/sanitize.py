@@ -2,7 +2,7 @@
 
 ``make sanitize`` runs it; by hand::
 
-    compute-sanitizer --tool racecheck --target-processes all python -m tests.cuda.sanitize --ranks 2
+    compute-sanitizer --tool racecheck --target-processes all python -m tests.search.cuda.sanitize --ranks 2
 
 Every label is checked as well. There is no Dask: the sanitizer should slow down the kernels only.
 """

@@ -1,7 +1,7 @@
 """Filter + partition on GPUs, with the contraction behind it: the kernels compiled for this CPU.
 
-CuPy is a stand-in on NumPy, and so are the sums of a frontier's degrees. On a GPU, ``tests/workers/test_phases.py`` and
-``tests/test_gpu.py`` check the same phases.
+CuPy is a stand-in on NumPy, and so are the sums of a frontier's degrees. On a GPU, ``tests/search/test_phases.py`` and
+``tests/search/test_gpu.py`` check the same phases.
 """
 
 import ctypes
