@@ -22,6 +22,7 @@ def test_kernels_that_allocate_are_refused() -> None:
         kernel(int64, int64)(lambda n: np.zeros(n, np.int64).sum())(3)
 
 
+@pytest.mark.full
 def test_memory_of_allocating_kernels_is_freed() -> None:
     total = allocating_kernel(int64, int64)(lambda n: np.ones(n, np.int64).sum())
     outer = kernel(int64, types.int64)(lambda n: total(n) + 1)
@@ -94,6 +95,7 @@ class One(NamedTuple):
 """
 
 
+@pytest.mark.full
 def test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains(tmp_path: Path) -> None:
     """Numba itself looks at the kernel's own file only."""
 

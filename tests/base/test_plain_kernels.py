@@ -17,6 +17,7 @@ uint64 = types.uint64
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.full
 def test_python_computes_what_plain_kernels_do() -> None:
     """Every plain kernel, on small graphs: the same results and the same arrays as compiled."""
     program = [sys.executable, "-m", "tests.support.plain_kernels"]

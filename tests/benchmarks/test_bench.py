@@ -165,6 +165,7 @@ def kept_and_discovered(n: int, p: int, neighbours: list[list[int]], source: int
 
 
 # So few levels that rank 0 leads none of them, because a leader keeps no duplicates.
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("spec", ["grid2d:side=4", "uniform:n=90,m=400,directed=true", "path:n=8"])
 def test_redundant_and_inspected_work(client: distributed.Client, spec: str, ranks: int) -> None:
@@ -256,6 +257,7 @@ def test_scaling_measures_strategies_beside_the_engine(client: distributed.Clien
         assert (one.speedup, four.speedup) == (1, four.distance_mteps / one.distance_mteps)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("benchmark", "text", "figures"),
     [
@@ -381,6 +383,7 @@ def test_the_engine_and_empty_tasks_take_turns(client: distributed.Client) -> No
         assert min(of_engine + of_empty) > 0
 
 
+@pytest.mark.full
 def test_levels_over_a_protocol(client: distributed.Client) -> None:
     def connect(protocol: str) -> distributed.Client:
         assert protocol == "tcp"

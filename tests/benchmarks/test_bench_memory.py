@@ -121,6 +121,7 @@ def test_a_sampler_that_does_not_start_is_the_error_and_leaves_no_other(
     assert samplers(gpus) == [0, 0]
 
 
+@pytest.mark.full
 def test_gpus_that_others_use_are_no_place_to_measure(
     gpus: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

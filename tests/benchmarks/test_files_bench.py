@@ -32,6 +32,7 @@ def test_all_ways_are_measured(client: distributed.Client, tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_another_graph_is_found_out(
     client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

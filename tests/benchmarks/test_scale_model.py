@@ -116,6 +116,7 @@ def test_rates_of_gpus_that_the_model_was_not_fitted_to() -> None:
     assert all(abs(one.error) < 0.3 for one in rates)
 
 
+@pytest.mark.full
 def test_the_command_and_its_figures(saved: Path, tmp_path: Path) -> None:
     def run(*options: str) -> str:
         arguments = ["bench", "scale-model", str(saved), "--counted", "10", "--gpus", "16", *options]

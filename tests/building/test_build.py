@@ -59,6 +59,7 @@ def test_ids_come_back_from_an_edge_list(client: distributed.Client, tmp_path: P
             assert graph.bfs(900).reached == 1
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("order", ["given", "degree"])
 def test_edges_are_kept_as_they_were_read(

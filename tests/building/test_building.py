@@ -78,8 +78,8 @@ def test_partitions_hold_exactly_the_edges(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize("p", [*(pytest.param(p, marks=pytest.mark.full) for p in (1, 2)), 3])
 def test_rows_of_every_length(p: int, threads: int) -> None:
     """Rows that are sorted by insertion, in groups and alone: of 0 to 20 columns, of hundreds, of 20,000."""
     n, random = 150_001, np.random.default_rng(7)

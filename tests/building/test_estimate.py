@@ -271,7 +271,9 @@ def test_the_edges_of_a_text_are_counted_in_samples(tmp_path: Path) -> None:
         dbfs.estimate(short, 2)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+@pytest.mark.parametrize(
+    "suffix", [".gz", *(pytest.param(each, marks=pytest.mark.full) for each in (".xz", ".bz2", ".zst"))]
+)
 def test_the_edges_of_a_compressed_text_are_counted_at_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:

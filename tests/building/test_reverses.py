@@ -61,7 +61,7 @@ def one_less(graph: nx.Graph, *edges: Edge) -> dict[int, list[int]]:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [*(pytest.param(p, marks=pytest.mark.full) for p in (1, 3)), 2, 4])
 @pytest.mark.parametrize("layout", ["1d", "2d"])
 @pytest.mark.parametrize("order", ["given", "degree"])
 def test_a_one_sided_metis_file(
@@ -89,7 +89,7 @@ def test_a_one_sided_metis_file(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [*(pytest.param(p, marks=pytest.mark.full) for p in (1, 2)), 3, 4])
 @pytest.mark.parametrize("keep_edges", [False, True])
 def test_a_mixed_file_becomes_the_graph_that_it_means(
     client: distributed.Client, leaves_nothing: None, tmp_path: Path, ranks: int, keep_edges: bool
@@ -226,6 +226,7 @@ def test_no_memory_to_find_the_edge(
         dbfs.load(path, client=client, ranks=1, directed=False)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("most", [0, 1 << 23])
 @pytest.mark.parametrize("ids", ["given", "dense", "named"])
 def test_a_batch_of_one_sided_edges(

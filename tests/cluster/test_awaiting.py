@@ -52,7 +52,12 @@ def test_a_client_closed_by_another_thread(client: distributed.Client, wait: Cal
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"progress": lambda _: None}, {"engine": "taskgraph"}], ids=["run", "watched", "tasks"]
+    "options",
+    [
+        pytest.param({}, id="run"),
+        pytest.param({"progress": lambda _: None}, id="watched", marks=pytest.mark.full),
+        pytest.param({"engine": "taskgraph"}, id="tasks", marks=pytest.mark.full),
+    ],
 )
 def test_a_client_closed_in_a_run_of_another_thread(client: distributed.Client, options: dict[str, Any]) -> None:
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:

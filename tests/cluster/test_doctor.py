@@ -236,6 +236,7 @@ def test_nothing_is_compiled_unless_asked(monkeypatch: pytest.MonkeyPatch) -> No
     assert by_name(examine())["CPU kernels"].found == "200 of 200 compiled"
 
 
+@pytest.mark.full
 def test_kernels_are_compiled_when_asked(without_gpus: None, tmp_path: Path) -> None:
     words = " ".join(CliRunner().invoke(main, ["doctor", "--compile"]).stdout.split())
     assert "1 compile, NVRTC" in words and "of them compiled now" in words

@@ -82,6 +82,7 @@ def test_a_worker_joins_and_then_compiles_as_its_log_says(tmp_path: Path, monkey
     assert not list(tmp_path.rglob("*.lock"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("where", "version", "words"),
     [

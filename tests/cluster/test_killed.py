@@ -101,6 +101,7 @@ def test_a_killed_command_leaves_no_copy_of_its_input(tmp_path: Path) -> None:
     assert not left(folder)
 
 
+@pytest.mark.full
 def test_an_unfinished_file_of_a_killed_program_is_removed_by_the_next_one(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     folder.mkdir()

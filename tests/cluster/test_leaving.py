@@ -114,6 +114,7 @@ except dbfs.errors.FormatError as error:
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.full
 def test_a_script_without_the_guard_is_one_sentence(tmp_path: Path) -> None:
     done = ended(tmp_path, f"import dbfs\n\nclient = dbfs.connect(n_workers=2)\n{WORK}")
     assert (done.returncode, done.stdout) == (1, "")

@@ -98,6 +98,7 @@ client.close()
 """
 
 
+@pytest.mark.full
 def test_a_forked_child_connects_and_leaves() -> None:
     distances = "{'a': 0, 'b': 1, 'c': 2}"
     assert output(CONNECTS) == [distances, distances, "exit 0", "no call", "exit 0"]
@@ -113,6 +114,7 @@ in_child(lambda: networkx.diameter(path, backend="dbfs"))
 """
 
 
+@pytest.mark.full
 def test_the_backend_for_networkx_in_a_forked_child() -> None:
     # Of its own accord the backend starts a cluster in each process. A client that the user connected is the user's.
     assert output(BACKEND) == ["4", "4", "exit 0", "4", INHERITED, "exit 0"]

@@ -90,6 +90,7 @@ def paused(client: distributed.Client) -> Iterator[str]:
         eventually(lambda: states(client)[address], lambda state: state is WorkerState.READY)
 
 
+@pytest.mark.full
 def test_a_load_takes_the_workers_that_are_not_paused(
     client: distributed.Client, paused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
