@@ -24,7 +24,7 @@ FULL := $(PYTEST) --timeout=600
 test-all: test
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "full and not long and not alone"
 	$(BIN)/python $(FULL) -n 2 --dist worksteal --worker-processes -m "full and not long and alone"
-	$(BIN)/python $(FULL) --worker-processes -m "not full" tests/test_parity.py
+	$(BIN)/python $(FULL) --worker-processes -m "not full" tests/graph/test_parity.py
 
 # What takes long (the mark "long"): soaks, whole matrices, many seeds. None of these tests is in make test-all.
 test-long: kernels
@@ -72,7 +72,7 @@ pytest: kernels
 
 # Builds and traverses the stand-ins for Merrill's graphs at full size; compares them with the paper's figures.
 corpus: .venv/installed-dev
-	DBFS_FULL_CORPUS=1 $(BIN)/python -m pytest -s tests/generate/test_generate_corpus.py -k test_full_size
+	DBFS_FULL_CORPUS=1 $(BIN)/python -m pytest -s tests/edges/generate/test_corpus.py -k test_full_size
 
 # Looks for faults by random examples (the mark "fuzz") for SECONDS, and to the end of the round that is under way then.
 # Each round draws other examples. A failing example is kept in .hypothesis, and comes first in the next run.
@@ -98,11 +98,11 @@ gpu: .venv/installed-dev
 sanitize: .venv/installed-dev
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --target-processes all --error-exitcode 9 \
-	    $(BIN)/python -m tests.cuda.sanitize --ranks $(RANKS) || exit 1; \
+	    $(BIN)/python -m tests.search.cuda.sanitize --ranks $(RANKS) || exit 1; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
-	    $(BIN)/python -m pytest -q -m gpu tests/workers/test_phases.py tests/cuda/test_repair_gpu.py \
-	    tests/lab/test_lab_on_grids.py::test_ranks_sort_neighbours_and_contract_bins \
-	    tests/cuda/test_cuda_grid.py::test_a_warp_enlists_for_the_bits_of_a_word || exit 1; \
+	    $(BIN)/python -m pytest -q -m gpu tests/search/test_phases.py tests/features/living/test_repair_gpu.py \
+	    tests/features/lab/test_on_grids.py::test_ranks_sort_neighbours_and_contract_bins \
+	    tests/features/grid/test_grid_kernels.py::test_a_warp_enlists_for_the_bits_of_a_word || exit 1; \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 $(BIN)/python -m tests.support.lab_checks --small || exit 1; \
 	done
 

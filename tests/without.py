@@ -33,7 +33,7 @@ def checks(house: House, *, quick: bool) -> Iterator[tuple[str, list[str]]]:
     yield "the command line has help", [sys.executable, "-m", "dbfs", "--help"]
     if not quick:
         others = "".join(f" and not {word}" for each in house.features for word in _PARITY_OF.get(each, ()))
-        run = ["-m", "pytest", "-q", "-x", "--timeout=60", "tests/test_parity.py", "-m", "not full"]
+        run = ["-m", "pytest", "-q", "-x", "--timeout=60", "tests/graph/test_parity.py", "-m", "not full"]
         yield "the parity tests pass", [sys.executable, *run, "-k", f"({_PARITY}){others}"]
 
 

@@ -22,6 +22,7 @@ from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.levels import loop
+from dbfs_workers.search.levels.traversals import Watch
 from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
@@ -85,7 +86,7 @@ def runs(
         def of_rank() -> BatchLevels:
             return levels(parts[rank], ends[rank], free)
 
-        made, _ = loop.traverse(of_rank, specs, ends[rank], watch=loop.Watch(1), deadline=deadline)
+        made, _ = loop.traverse(of_rank, specs, ends[rank], watch=Watch(1), deadline=deadline)
         return replace(made, labels=made.labels.to_host())
 
     small = (
@@ -144,7 +145,7 @@ def assert_right(
         own = sorted({target for target in targets if target % p == rank})
         np.testing.assert_array_equal(named["targets"], distances[own])
         far = np.where(mine < 0, 2**31 - 1, mine)
-        reached = (mine >= 0).any(axis=1)
+        reached = np.any(mine >= 0, axis=1)
         nearest = np.where(reached[:, None], np.stack([far.min(axis=1), far.argmin(axis=1)], axis=1), -1)
         np.testing.assert_array_equal(named["nearest"], nearest)
     return kept

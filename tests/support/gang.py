@@ -32,6 +32,8 @@ class Worker:
     exchange: Any
     door: Any = None
     team: Any = None
+    scratch: Any = None
+    end: Any = None
 
     def join(self, stripe: Stripe, entries: int | None, rank: int, hosts: Any) -> None:
         from dbfs_workers.search.exchange.across_hosts import end_of
@@ -297,7 +299,8 @@ class Answer:
 
 
 def spec(*sources: int, **options: Any) -> TraversalSpec:
-    return TraversalSpec(**({"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"} | options))
+    given: dict[str, Any] = {"run_id": "run", "sources": sources, "predecessors": False, "backend": "cpu"}
+    return TraversalSpec(**(given | options))
 
 
 def levels_of(scratch: Any, exchange: Any, backend: str = "cpu", free_bytes: int = 2**30) -> Callable[[], Any]:

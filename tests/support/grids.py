@@ -27,6 +27,7 @@ from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.levels import loop
+from dbfs_workers.search.levels.traversals import Watch
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
@@ -92,7 +93,9 @@ class GridGang:
         self.pool = ThreadPoolExecutor(stripe.p)
         self.network, self.messenger = Network(), Messenger()
         entries = partitions[0].grid.bin_entries(stripe)
-        self.carriers: list[Any] = [] if by_nccl else shared_memory(stripe, "grid", entries)
+        self.carriers: list[Any] = []
+        if not by_nccl:
+            self.carriers += shared_memory(stripe, "grid", entries)
         self.exchanges: list[GridExchange] = [
             GridExchange(carrier, stripe, backend, operators) for carrier in self.carriers
         ]
@@ -135,7 +138,7 @@ class GridGang:
         def traverse(rank: int) -> Any:
             scratch, exchange = self.scratches[rank], self.exchanges[rank]
             fold = engine_fold if specs[0].purpose is None else fold_of
-            levels, watch = lambda: GridLevels(scratch, exchange, fold), loop.Watch(self.number)
+            levels, watch = lambda: GridLevels(scratch, exchange, fold), Watch(self.number)
             runs = loop.traverse(levels, specs, exchange.carrier, watch=watch, deadline=deadline)
             return [replace(run, labels=_on_host(run.labels)) for run in runs]
 

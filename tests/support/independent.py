@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import distributed
 import duckdb
@@ -273,7 +273,7 @@ def _gr(text: str, directed: bool) -> Seen | None:
 
 def _write_mm(drawn: Drawn, path: Path) -> None:
     """A symmetric matrix has its lower triangle; SciPy writes that of the whole matrix."""
-    symmetry = "general" if drawn.directed else "symmetric"
+    symmetry: Literal["general", "symmetric"] = "general" if drawn.directed else "symmetric"
     with path.open("wb") as file:
         scipy.io.mmwrite(file, drawn.counted, comment="", field="integer", symmetry=symmetry)
 
@@ -316,7 +316,10 @@ def _binary(suffix: str, write: Writer, **options: Any) -> Form:
     return Form(suffix, write, **{"several": True, "packed": False, "options": _ENDS, **options})
 
 
-def _archive(layout: str) -> Form:
+_Layout = Literal["coo", "csr", "csc"]
+
+
+def _archive(layout: _Layout) -> Form:
     def write(drawn: Drawn, path: Path) -> None:
         matrix = drawn.counted
         # SciPy does not add up what it believes to be distinct.
@@ -361,7 +364,7 @@ FORMS: dict[str, Form] = {
         ".npz", lambda drawn, path: np.savez(path, edge_index=drawn.pairs.T), options={}
     ),
     "NumPy archive": _binary(".npz", lambda drawn, path: np.savez(path, **drawn.columns)),
-    **{f"SciPy archive, {layout}": _archive(layout) for layout in ("coo", "csr", "csc")},
+    **{f"SciPy archive, {layout}": _archive(layout) for layout in get_args(_Layout)},
 }
 """Ways to write a graph, by the format and the library."""
 

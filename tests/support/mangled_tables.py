@@ -501,7 +501,8 @@ _CSV: dict[str, tuple[str | bytes, dict[str, Any], type[DbfsError], str]] = {
     ),
 }
 CSV: dict[str, Mangled] = {
-    name: ("a.csv", text.encode() if isinstance(text, str) else text, *rest) for name, (text, *rest) in _CSV.items()
+    name: ("a.csv", text.encode() if isinstance(text, str) else text, options, error, message)
+    for name, (text, options, error, message) in _CSV.items()
 }
 CORPORA = {"parquet": PARQUET, "arrow": ARROW, "npy": NPY, "npz": NPZ, "csv": CSV}
 VALID: dict[str, tuple[str, bytes]] = {

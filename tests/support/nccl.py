@@ -192,8 +192,9 @@ class NumpyMessages:
     """See ``dbfs_workers.search.cuda.communicator.Messages``. Its device is the host."""
 
     def __init__(self, stripe: Stripe, rank: int, stream: Stream) -> None:
-        self.xp = np
-        self.outgoing, self.incoming = (np.zeros((stripe.p, HEADER + INLINE), np.int64) for _ in range(2))
+        self.xp: Any = np
+        self.outgoing: Any = np.zeros((stripe.p, HEADER + INLINE), np.int64)
+        self.incoming = np.zeros((stripe.p, HEADER + INLINE), np.int64)
         self.results = np.zeros((MOST_AHEAD, FIRST_END + 3 * stripe.p), np.int64)
         self._size, self._halted = 0, False
         self._stripe, self._rank, self._stream = stripe, rank, stream

@@ -52,7 +52,7 @@ def as_python(kernel: Kernel, *arguments: Any) -> Any:
 
 
 def traverse(graph: dbfs.Graph) -> None:
-    ids = graph.ids().tolist() if isinstance(graph.ids(), np.ndarray) else graph.ids().to_pylist()
+    ids = list(graph.ids())
     for direction in ("auto", "top-down", "bottom-up"):
         result = graph.bfs(ids[0], direction=direction, predecessors=True, validate=True)
         result.distances()
@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
                     path = folder / f"edges-{n}.csv"
                     path.write_text(f"source,target\n{lines}\n")
                     for ranks, edges in ((1, path), (2, (ids[src], ids[dst]))):
-                        options = {"directed": directed, "in_edges": directed, "ranks": ranks}
+                        options: dict[str, Any] = {"directed": directed, "in_edges": directed, "ranks": ranks}
                         with dbfs.load(edges, client=client, progress=False, **options) as graph:
                             traverse(graph)
         many = np.arange(1200).astype(str)
@@ -87,7 +87,7 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     run = Kernel.as_python
-    Kernel.as_python = as_python  # type: ignore[method-assign]
+    Kernel.as_python = as_python  # type: ignore[method-assign, assignment]
     Kernel._pays_in_python = lambda kernel, arguments: kernel.plain  # type: ignore[method-assign, assignment]
     # Kernels that are loaded ahead, or call others compiled, are not seen.
     compiling.prepare = lambda wanted: None

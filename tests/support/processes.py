@@ -5,7 +5,7 @@ workers as users do.
 """
 
 import multiprocessing
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 
 import dask
 from distributed.utils import get_mp_context
@@ -32,6 +32,8 @@ def fork_workers() -> None:
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(_LOADED))
 
 
-def context(backend: str) -> BaseContext:
+def context(backend: str) -> ForkServerContext | SpawnContext:
     """Return the way to start a rank. CUDA does not outlive a fork."""
-    return multiprocessing.get_context("forkserver" if backend == "cpu" and not visible_gpus() else "spawn")
+    if backend == "cpu" and not visible_gpus():
+        return multiprocessing.get_context("forkserver")
+    return multiprocessing.get_context("spawn")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_COMPILING = "tests/cuda/test_compile.py"
+_COMPILING = "tests/search/cuda/test_compile.py"
 
 
 def changed_files() -> list[str]:

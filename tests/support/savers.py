@@ -115,7 +115,7 @@ def holding(hold: Path) -> Iterator[None]:
     class Held(sink):  # type: ignore[misc, valid-type]
         def write(self, content: object) -> int:
             until(lambda: not hold.exists())
-            return super().write(content)
+            return int(super().write(content))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "Sink", Held)
@@ -212,7 +212,7 @@ class Interrupted:
 def _fork_saves(line: Connection) -> None:
     """Fork a process for each save that is asked for."""
     # A process that is killed loses nothing that it has written, synced or not.
-    os.fsync = lambda descriptor: None
+    os.fsync = lambda fd: None
     # Loads the kernels, which the forked processes have then.
     save_alone("memory://savers", 2)
     while True:

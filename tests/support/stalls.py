@@ -158,7 +158,7 @@ def _load_saved(graph: Graph) -> Call:
 
 def _parquet(result: dbfs.BFSResult) -> object:
     with tempfile.TemporaryDirectory() as folder:
-        return result.to_parquet(Path(folder) / "labels")  # type: ignore[func-returns-value]
+        return result.to_parquet(Path(folder) / "labels")
 
 
 def _repair(graph: Graph) -> Call:
@@ -200,15 +200,15 @@ CALLS: dict[str, Callable[[Graph], Call]] = {
     "path_to": _of_result(lambda result: result.path_to(40)),
     "to_pandas": _of_result(lambda result: result.to_pandas()),
     "to_parquet": _of_result(_parquet),
-    "publish": _of_result(lambda result: result.publish()),  # type: ignore[func-returns-value]
-    "validate": _of_result(lambda result: result.validate()),  # type: ignore[func-returns-value]
+    "publish": _of_result(lambda result: result.publish()),
+    "validate": _of_result(lambda result: result.validate()),
     "load": _plain(_load),
     "load, saved": _load_saved,
     "save": _plain(_save),
     "open": _plain(lambda graph, deadline: dbfs.open(graph.name, client=graph.gang.client, deadline=deadline)),
     "graphs": _plain(_configured(lambda graph: dbfs.graphs(client=graph.gang.client))),
     "runs": _plain(_configured(lambda graph: dbfs.runs(client=graph.gang.client))),
-    "unload": _plain(lambda graph, deadline: graph.unload(deadline=deadline)),  # type: ignore[func-returns-value]
+    "unload": _plain(lambda graph, deadline: graph.unload(deadline=deadline)),
 }
 
 

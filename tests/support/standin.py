@@ -16,16 +16,16 @@ from dbfs_workers.search.cuda.source import Source
 from dbfs_workers.serving import plugin
 
 
-class Array(np.ndarray):  # type: ignore[type-arg]
+class Array(np.ndarray):
     """CuPy's array, which becomes NumPy's by ``get`` only."""
 
-    def get(self, out: np.ndarray | None = None) -> np.ndarray:  # type: ignore[type-arg]
+    def get(self, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
             return np.array(self)
         out[...] = self
         return out
 
-    def set(self, values: np.ndarray) -> None:  # type: ignore[type-arg]
+    def set(self, values: np.ndarray) -> None:
         self[...] = values
 
 
@@ -91,10 +91,10 @@ def install(monkeypatch: pytest.MonkeyPatch, *, mapped: bool) -> Cupy:
 
 def pretend_to_have_a_gpu() -> None:
     """Give a worker a GPU on NumPy, the same one as all other workers. The CPU backend runs the phases."""
-    install(pytest.MonkeyPatch(), mapped=False)
-    cpu = backends.get("cpu")
-    backends.get = lambda name: cpu  # type: ignore[assignment]
-    plugin.own_gpu = lambda: "0"
+    patch, cpu = pytest.MonkeyPatch(), backends.get("cpu")
+    install(patch, mapped=False)
+    patch.setattr(backends, "get", lambda name: cpu)
+    patch.setattr(plugin, "own_gpu", lambda: "0")
 
 
 def _open(handle: bytes, what: str) -> int:
@@ -105,12 +105,12 @@ def _refuse(handle: bytes, what: str) -> int:
     raise ExchangeUnavailableError(f"{what}: it is pretended")
 
 
-def _array_at(at: int, count: int, dtype: Any, owner: object) -> np.ndarray:  # type: ignore[type-arg]
+def _array_at(at: int, count: int, dtype: Any, owner: object) -> np.ndarray:
     memory = (ctypes.c_char * max(1, count * np.dtype(dtype).itemsize)).from_address(at)
     return np.frombuffer(memory, dtype, count).view(Array)
 
 
-def _copy_from(address: int, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def _copy_from(address: int, array: np.ndarray) -> None:
     ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
 

@@ -89,7 +89,7 @@ class House:
     def take_away(self) -> None:
         """Delete the folders, and then in the faces what is made of them until nothing more is found."""
         for feature in self.features:
-            for folder in self._folders(feature):
+            for folder in (*self._folders(feature), self.root / "tests" / "features" / feature):
                 rmtree(folder, ignore_errors=True)
         for name in {module for each in self.features for module in _ALONE.get(each, ())}:
             path = self.root / name.replace(".", "/")

@@ -18,7 +18,8 @@ from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle
 from tests.support.partitions import build
 
-Distances, Parents = NDArray[np.int32], NDArray[np.int64]
+Distances = NDArray[np.int32]
+Parents = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""Which tests ``make quick`` runs, in a small checkout."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.quick import ROOT, affected_tests
+
+FILES = {
+    "dbfs/room/__init__.py": "",
+    "dbfs/room/one.py": "",
+    "dbfs/room/two.py": "",
+    "dbfs/other.py": "",
+    "workers/dbfs_workers/room/driver.py": "",
+    "workers/dbfs_workers/room/kernels/deep/phase.cuh": "",
+    "tests/support/helper.py": "import dbfs.room.one",
+    "tests/room/test_one.py": "from dbfs.room import one",
+    "tests/room/test_helped.py": "from tests.support import helper",
+    "tests/search/cuda/test_driver.py": "def test():\n    from dbfs_workers.room.driver import launch",
+    "tests/search/cuda/test_compile.py": "import dbfs_workers.room.driver",
+    "tests/test_other.py": "from dbfs import other, __version__",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ("dbfs/room/one.py", ["tests/room/test_helped.py", "tests/room/test_one.py"]),
+        ("dbfs/room/two.py", ["tests/room/test_helped.py", "tests/room/test_one.py"]),
+        ("dbfs/other.py", ["tests/test_other.py"]),
+        ("tests/support/helper.py", ["tests/room/test_helped.py"]),
+        ("tests/room/test_one.py", ["tests/room/test_one.py"]),
+        ("workers/dbfs_workers/room/kernels/deep/phase.cuh", ["tests/search/cuda/test_driver.py"]),
+        ("dbfs/gone/away.py", []),
+        ("README.md", []),
+    ],
+)
+def test_tests_of_a_change(tmp_path: Path, changed: str, chosen: list[str]) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert affected_tests([changed], tmp_path) == chosen
+
+
+def test_this_file_is_of_what_it_tests() -> None:
+    assert "tests/project/test_quick.py" in affected_tests(["tests/support/quick.py"], ROOT)

@@ -1,0 +1,157 @@
+"""The example of a web service: its answers, its errors as JSON, and 200 requests at once."""
+
+import asyncio
+import importlib.util
+import itertools
+import random
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dask
+import distributed
+import httpx
+import pytest
+
+import dbfs
+from tests.support.runs import ENDLESS, Background
+
+FILE = Path(__file__).parents[2] / "examples" / "web_service" / "app.py"
+SIDE = 20
+
+
+@pytest.fixture(scope="module")
+def app() -> ModuleType:
+    """The module of the example."""
+    spec = importlib.util.spec_from_file_location("web_service", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@asynccontextmanager
+async def serving(app: ModuleType, client: distributed.Client, name: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser of the service, for a graph that is loaded under the name."""
+    service = app.create_app(client.scheduler.address, name)
+    async with service.router.lifespan_context(service):
+        transport = httpx.ASGITransport(service, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service", timeout=60) as browser:
+            yield browser
+
+
+def test_answers_and_errors(app: ModuleType, client: distributed.Client) -> None:
+    async def main() -> None:
+        async with serving(app, client, "served") as browser:
+
+            async def get(path: str) -> tuple[int, Any]:
+                answer = await browser.get(path)
+                return answer.status_code, answer.json()
+
+            assert await get("/graph") == (200, {"name": "served", "n": 30, "m": 58})
+            assert await get("/distance?from=3&to=8") == (200, {"distance": 5})
+            assert await get("/route?from=3&to=1") == (200, {"route": [3, 2, 1]})
+            assert await get("/neighbourhood?of=3&within=2") == (200, {"count": 5, "vertices": [1, 2, 3, 4, 5]})
+            status, error = await get("/distance?from=3&to=30")
+            assert (status, error["error"]) == (404, "InvalidVertexError")
+            assert "vertices are 0..29" in error["message"]
+            status, error = await get("/neighbourhood?of=3&within=-1")
+            assert (status, error["error"]) == (400, "InvalidOptionError")
+            assert await get("/distance?from=3&to=x") == (
+                400,
+                {"error": "BadRequest", "message": "the parameter 'to' must be a whole number, not 'x'"},
+            )
+            assert (await get("/distance?from=3"))[0] == 400
+            paths = "/health, /graph, /distance, /route, /neighbourhood"
+            words = f"there is no /nothing; there are {paths}"
+            assert await get("/nothing") == (404, {"error": "NotFound", "message": words})
+            answer = await browser.post("/graph")
+            assert (answer.status_code, answer.json()["error"]) == (405, "MethodNotAllowed")
+            assert await get("/health") == (200, {"graph": "served"})
+            graph.unload()
+            assert (await get("/health"))[0] == 503
+            status, error = await get("/distance?from=3&to=8")
+            assert (status, error["error"]) == (503, "GraphNotFoundError")
+            # The service goes on when an operator has loaded the graph again.
+            with await asyncio.to_thread(dbfs.load, "star:n=20", client=client, ranks=2, name="served"):
+                assert await get("/health") == (200, {"graph": "served"})
+                assert await get("/distance?from=3&to=8") == (200, {"distance": 2})
+
+    with dbfs.load("path:n=30", client=client, ranks=2, name="served") as graph:
+        asyncio.run(main())
+
+
+@pytest.mark.full
+def test_no_route(app: ModuleType, client: distributed.Client) -> None:
+    async def main() -> None:
+        async with serving(app, client, "one-way") as browser:
+            assert (await browser.get("/distance?from=2&to=0")).json() == {"distance": None}
+            assert (await browser.get("/route?from=2&to=0")).json() == {"route": []}
+            assert (await browser.get("/route?from=2&to=2")).json() == {"route": [2]}
+
+    edges = dbfs.from_arrays([0, 1], [1, 2], directed=True)
+    with dbfs.load(edges, client=client, ranks=2, name="one-way"):
+        asyncio.run(main())
+
+
+@pytest.mark.full
+def test_200_requests_at_once(
+    app: ModuleType, client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
+) -> None:
+    # Beside other tests 200 requests take longer than one request may.
+    monkeypatch.setattr(app, "SECONDS", 100.0)
+    draw = random.Random(7)
+
+    def ask(browser: httpx.AsyncClient, start: int, end: int, number: int) -> Coroutine[Any, Any, httpx.Response]:
+        if number % 3 == 0:
+            return browser.get(f"/distance?from={start}&to={end}")
+        if number % 3 == 1:
+            return browser.get(f"/route?from={start}&to={end}")
+        return browser.get(f"/neighbourhood?of={start}&within={number % 7}")
+
+    def steps(start: int, end: int) -> int:
+        """Edges between two vertices of the grid."""
+        return abs(start // SIDE - end // SIDE) + abs(start % SIDE - end % SIDE)
+
+    async def main() -> None:
+        pairs = [(draw.randrange(SIDE * SIDE), draw.randrange(SIDE * SIDE)) for _ in range(200)]
+        async with serving(app, client, "grid") as browser:
+            answers = await asyncio.gather(*(ask(browser, *pair, number) for number, pair in enumerate(pairs)))
+        for number, ((start, end), answer) in enumerate(zip(pairs, answers, strict=True)):
+            assert answer.status_code == 200, answer.text
+            got = answer.json()
+            if number % 3 == 0:
+                assert got == {"distance": steps(start, end)}
+            elif number % 3 == 1:
+                path = got["route"]
+                assert (path[0], path[-1], len(path)) == (start, end, steps(start, end) + 1)
+                assert all(steps(*edge) == 1 for edge in itertools.pairwise(path))
+            else:
+                near = [vertex for vertex in range(SIDE * SIDE) if steps(start, vertex) <= number % 7]
+                assert got == {"count": len(near), "vertices": near}
+
+    with dbfs.load(dbfs.grid2d(SIDE), client=client, name="grid"):
+        asyncio.run(main())
+
+
+@pytest.mark.full
+def test_a_busy_gang(app: ModuleType, client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "SECONDS", 1.0)
+
+    async def main() -> None:
+        async with serving(app, client, "busy") as browser:
+            asked = [asyncio.create_task(browser.get(f"/distance?from=0&to={to}")) for to in range(6)]
+            answers = await asyncio.gather(*asked)
+        by_status = sorted((answer.status_code, answer.json()["error"]) for answer in answers)
+        assert by_status == [(503, "QueueFullError")] * 4 + [(504, "DeadlineExceededError")] * 2
+        assert {answer.headers.get("retry-after") for answer in answers} == {"1", None}
+
+    with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="busy") as graph:
+        run = Background(graph)
+        with dask.config.set({"dbfs.service.waiting-runs": 2}):
+            asyncio.run(main())
+        dbfs.runs(client=client)[0].cancel()
+        run.join()
