@@ -27,9 +27,10 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.features.grid.building import GridBuilder, GridOnGpuBuilder, grid_of, is_shape
 from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.exchange.hosts import Hosts
 
-LAYOUTS = (STRIPES, Grid.name)
+LAYOUTS = (STRIPES, GridLayout.name)
 
 # Roads have 2.4 edges a vertex, meshes 4 to 6, Kronecker graphs 32.
 _LEAST_DEGREE = 8.0
@@ -133,7 +134,7 @@ class Grids(Layouts):
                 "grid, such as 2d:1x4"
             )
 
-    def of(self, name: str, p: int) -> Grid:
+    def of(self, name: str, p: int) -> GridLayout:
         """See ``Layouts``."""
         return grid_of(name, p)
 

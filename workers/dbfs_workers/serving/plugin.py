@@ -37,7 +37,7 @@ from dbfs_workers.search.partition.labels import RankLabels, label_key
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress
-from dbfs_workers.serving.feature import RankChanges, WorkerFeature, WorkerView
+from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.messages import (
     AbortRun,
     ConnectExchange,
@@ -55,6 +55,7 @@ from dbfs_workers.serving.messages import (
 )
 from dbfs_workers.serving.reads.server import Reads
 from dbfs_workers.serving.rpc import NAME, PickledValue, handlers
+from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.

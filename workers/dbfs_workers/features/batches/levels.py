@@ -25,7 +25,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
 from dbfs_workers.features.batches.kernels import NEEDED
-from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap, operators_of
+from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
@@ -369,3 +369,16 @@ def levels_of_batches(
         return Placement(scratch, operators, words)
 
     return BatchLevels(place(partition), place, exchange, free_bytes, traverse, together=together)
+
+
+def operators_of(backend: Backend, threads: RowThreads) -> BatchOperators:
+    """Return operators of a backend's device, for one scratch; on a CPU the threads share the rows."""
+    if backend.name == "cpu":
+        from dbfs_workers.features.batches.on_cpu import CpuBatch
+
+        return CpuBatch(threads)
+    from dbfs_workers.features.batches.on_gpu import CudaBatch
+    from dbfs_workers.search.cuda.backend import CudaBackend
+
+    assert isinstance(backend, CudaBackend)
+    return CudaBatch(backend.xp, backend.frontier_edges)

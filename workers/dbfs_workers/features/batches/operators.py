@@ -1,4 +1,4 @@
-"""The interface of the phases of a level of a batch on one rank, and those of a device.
+"""The interface of the phases of a level of a batch on one rank.
 
 ``on_cpu`` and ``on_gpu`` implement the interface, and ``levels`` calls it. Arrays are of the device's module unless
 said otherwise. Vertex ``i`` has the words ``i * width`` to ``(i + 1) * width - 1`` of an array,
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps import Sweeps
-from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr
 
 
@@ -178,16 +176,3 @@ class BatchOperators(Protocol):
             int64[largest + 1], the rows by distance; NumPy's.
         """
         ...
-
-
-def operators_of(backend: Backend, threads: RowThreads) -> BatchOperators:
-    """Return operators of a backend's device, for one scratch; on a CPU the threads share the rows."""
-    if backend.name == "cpu":
-        from dbfs_workers.features.batches.on_cpu import CpuBatch
-
-        return CpuBatch(threads)
-    from dbfs_workers.features.batches.on_gpu import CudaBatch
-    from dbfs_workers.search.cuda.backend import CudaBackend
-
-    assert isinstance(backend, CudaBackend)
-    return CudaBatch(backend.xp, backend.frontier_edges)

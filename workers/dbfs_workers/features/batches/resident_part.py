@@ -165,8 +165,7 @@ class ResidentBatches(MemberPart):
     def _new_levels(self, partition: Partition) -> "BatchLevels":
         import cupy
 
-        from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
-        from dbfs_workers.features.batches.operators import operators_of
+        from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement, operators_of
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
         from dbfs_workers.search import backends

@@ -21,8 +21,8 @@ from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
-from dbfs_workers.serving.feature import RankChanges, WorkerView
-from dbfs_workers.serving.turns.changes import Change
+from dbfs_workers.serving.feature import WorkerView
+from dbfs_workers.serving.turns.changes import Change, RankChanges
 
 Keys = tuple[Any, Any | None]
 T = TypeVar("T")
