@@ -74,13 +74,11 @@ class GridBuilder(HostBuilder):
         return options.in_edges or not edges.directed
 
     def count_stores(self) -> int:
-        """See ``HostBuilder``."""
         return self.grid.count_stores(bottom_up=self.stores_twice(self.edges, self.options))
 
     def add_partitions(
         self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int
     ) -> list[Ref]:
-        """See ``HostBuilder``."""
         edges, ordered = self.edges, self.options.order == "degree"
         blocks = []
         for rank, collection in enumerate(collections):

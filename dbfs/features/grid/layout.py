@@ -127,7 +127,6 @@ class Grids(Layouts):
     """Grids of ranks: ``2d``, or one by its rows and columns."""
 
     def require(self, name: str) -> None:
-        """See ``Layouts``."""
         if name not in (*LAYOUTS, AUTO) and not is_shape(name):
             raise InvalidOptionError(
                 f"unknown layout {name!r}; choose one of {', '.join((*LAYOUTS, AUTO))}, or the rows and columns of a "
@@ -135,11 +134,9 @@ class Grids(Layouts):
             )
 
     def of(self, name: str, p: int) -> GridLayout:
-        """See ``Layouts``."""
         return grid_of(name, p)
 
     def builder(self, backend: str) -> type[GridBuilder]:
-        """See ``Layouts``."""
         return GridOnGpuBuilder if backend == "cuda" else GridBuilder
 
     def choose(
@@ -152,7 +149,6 @@ class Grids(Layouts):
         *,
         mutable: bool,
     ) -> LayoutChoice:
-        """See ``Layouts``."""
         settled = settled_layout(edges, backend, mutable=mutable)
         if settled is not None:
             return settled

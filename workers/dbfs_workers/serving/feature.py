@@ -18,7 +18,6 @@ class WorkerView:
     """A worker, as its features see it.
 
     Attributes:
-        worker: the worker.
         member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
         kept_labels: returns labels that the worker's rank keeps; see ``WorkerService.kept_labels``.
     """

@@ -99,7 +99,6 @@ class BatchLevels(RankLevels[BatchScratch]):
     Args:
         striped: the place of the rank's rows.
         place: makes a place for a copy of all rows.
-        exchange: this rank's end of the exchange.
         free_bytes: returns the bytes that labels may still take.
         alone: makes traversals from one source each, one after another.
         together: whether sources may share levels; only of the layout 1d.
@@ -129,7 +128,6 @@ class BatchLevels(RankLevels[BatchScratch]):
         return self._striped.scratch.nbytes + copied
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
-        """See ``RankLevels``."""
         assert isinstance(labels, RankBatch)
         self._spec, self._kept, self._adaptive = spec, labels, state.adaptive
         # Directions are those of ``bottom_up_pays_batch``, and targets end nothing.
@@ -343,8 +341,6 @@ def levels_of_batches(
 
     Args:
         alone: what runs the levels of one source, of any layout.
-        backend: the backend.
-        exchange: this rank's end of the exchange.
         free_bytes: returns the bytes that labels may still take.
         threads: threads that share the rank's rows on a CPU.
     """

@@ -118,9 +118,6 @@ class GridPartition(RankEdges):
     """One rank's edges in a 2-D partition.
 
     Attributes:
-        stripe: how the vertices lie on the ranks.
-        grid: the grid of the ranks.
-        rank: the rank.
         blocks: the rank's edges.
         degrees: int64[n_local], the out-degrees of the rank's own rows, over all ranks of its column.
         directed: whether an edge may lack its reverse.
@@ -170,7 +167,6 @@ class GridPartition(RankEdges):
         )
 
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-        """See ``RankEdges``."""
         return self.degrees[rows]
 
     def __sizeof__(self) -> int:

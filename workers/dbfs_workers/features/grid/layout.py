@@ -33,7 +33,6 @@ class GridLayout(Grid, Layout):
 
     @property
     def in_words(self) -> str:
-        """See ``Layout``."""
         return f"a {self} grid"
 
     def between_gpus(self) -> tuple[str, ...]:
@@ -41,11 +40,9 @@ class GridLayout(Grid, Layout):
         return ("cuda_ipc", "nccl") if self.rows * self.columns > 1 else ()
 
     def kernels(self, threads: int) -> tuple[str, ...]:
-        """See ``Layout``."""
         return (*NEEDED, *(TEAM if threads > 1 else ()))
 
     def member(self, rank: int, partition_key: Hashable, exchange: SharedMemoryExchange, threads: int) -> GridMember:
-        """See ``Layout``."""
         from dbfs_workers.features.grid.member import GridMember
 
         return GridMember(rank, partition_key, exchange, threads)
@@ -57,7 +54,6 @@ class GridLayout(Grid, Layout):
         exchange: SharedMemoryExchange | NcclExchange,
         graph_id: str | None,
     ) -> GridMemberOnGpu:
-        """See ``Layout``."""
         from dbfs_workers.features.grid.member import GridMemberOnGpu
 
         return GridMemberOnGpu(rank, partition_key, exchange, graph_id)
@@ -72,18 +68,15 @@ class GridLayout(Grid, Layout):
         symmetrise: bool,
         name: str,
     ) -> Sequence[Bins]:
-        """See ``Layout``."""
         from dbfs_workers.features.grid.building import bin_blocks
 
         bottom_up = stores > self.count_stores(bottom_up=False)
         return bin_blocks(src, dst, stripe, self, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
 
     def out_holders(self, owner: int) -> range:
-        """See ``Layout``."""
         return self.column_of(owner)
 
     def in_holders(self, owner: int) -> range:
-        """See ``Layout``."""
         return self.row_of(owner)
 
     def out_part(self, edges: RankEdges, owner: int) -> Csr:
@@ -104,13 +97,11 @@ class GridLayout(Grid, Layout):
         return Csr(csr.row_offsets, columns)
 
     def run_bytes(self, stripe: Stripe, *, bottom_up: bool) -> dict[str, int]:
-        """See ``Layout``."""
         # Messages that become resident: bitmaps for the column, parents for the row.
         messages = (self.rows - 1) * stripe.words_local + (self.columns - 1) * self.bin_entries(stripe)
         return {"state": scratch.nbytes(stripe, self, bottom_up=bottom_up), "bins": 2 * 4 * messages}
 
     def remote_bytes(self, stripe: Stripe, hosts: Sequence[int]) -> int:
-        """See ``Layout``."""
         held = [0] * (max(hosts) + 1)
         for rank, host in enumerate(hosts):
             peers = [(peer, self.bin_entries(stripe)) for peer in self.row_of(rank)]

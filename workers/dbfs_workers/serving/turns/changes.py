@@ -36,7 +36,6 @@ class RankVersion:
 
     Attributes:
         info: counts of the partition.
-        stripe: the graph's stripe.
         version: number of the version.
         connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
         refuses: whether the rank refuses the change, so that all ranks forget the version.
@@ -75,10 +74,8 @@ class RankChanges(WorkerFeature, ABC):
 
         Args:
             member: the rank's part in the gang.
-            graph_id: the graph.
             run_id: the change's run.
             partition: the version of before.
-            change: the change.
 
         Raises:
             DbfsError: the rank can't prepare the version.
