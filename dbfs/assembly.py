@@ -203,7 +203,6 @@ class Graph(
         return result
 
     def view(self) -> AsyncGraph:
-        """See ``StripedGraph``."""
         return AsyncGraph(self)
 
 

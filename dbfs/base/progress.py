@@ -59,15 +59,12 @@ class Bar(Protocol):
 
     def set(self, done: float, note: str = "") -> None:
         """Set the amount done, out of the bar's total, and the note beside the bar."""
-        ...
 
     def advance(self, step: float = 1) -> None:
         """Add ``step`` to the amount done."""
-        ...
 
     def close(self) -> None:
         """Remove the bar."""
-        ...
 
 
 @contextlib.contextmanager

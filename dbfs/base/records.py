@@ -201,7 +201,6 @@ class GraphStatus:
         n: number of vertices.
         m: number of directed edges stored.
         bytes_per_rank: bytes of each rank's partition.
-        ranks: number of ranks.
         created: time of loading, in UTC.
         runs: runs started so far.
         backend: the device of the ranks: ``cpu`` or ``cuda``.
@@ -306,7 +305,6 @@ class EarlyEnd:
     """A run that failed or was cancelled, and its progress before.
 
     Attributes:
-        run: the run.
         outcome: ``cancelled`` or ``failed``.
         looks: looks at the traversal in which the run ended, oldest first: those that found a frontier; at least one.
     """

@@ -333,7 +333,6 @@ class BuildWatch:
     Args:
         client: the client that builds.
         token: the token at the end of the build's keys.
-        ranks: number of ranks.
         progress: called with each report.
     """
 

@@ -47,7 +47,6 @@ class BuiltGraph:
     """A graph's data on the workers.
 
     Attributes:
-        stripe: how the graph lies on the ranks.
         partitions: futures of the partitions, by rank.
         infos: counts of the partitions, by rank.
         ids: how ids map to vertices.
@@ -220,7 +219,6 @@ class RowStorage(ABC):
 
         Args:
             needed: the estimate without updates.
-            stripe: how the graph lies on the ranks.
             directed_edges: number of edges stored once.
             copies: 2 if each edge is also stored by its end, else 1.
             backend: ``cpu`` or ``cuda``.

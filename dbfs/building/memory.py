@@ -73,7 +73,6 @@ class Estimate:
             partition; with ``storage="pages"`` the linked ``pages``, and ``copy`` while a version is copied for the
             engines. The update's own edges, 37 bytes each, are not among them. Empty for other graphs.
         layout: as of ``BuildOptions``, but never ``auto``.
-        ranks: number of ranks.
         why: why ``layout="auto"`` takes that layout; empty if the layout was given.
     """
 
@@ -172,7 +171,6 @@ def estimate_bytes(
     """Estimate the bytes of a rank's host memory for a build and runs on CPUs.
 
     Args:
-        stripe: how the graph lies on the ranks.
         directed_edges: number of edges stored; an undirected edge counts twice.
         pieces_edges: edges of the pieces that a rank reads and bins at once.
         held_bytes: bytes of input data that a rank holds when the build begins; they are freed piece by piece.
@@ -274,7 +272,6 @@ def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, portion_e
     Args:
         edges: the edge list.
         m: number of its edges.
-        p: number of ranks.
         ids: the distinct ids of all ranks.
         batch_edges: edges that a rank reads at once.
     """

@@ -50,7 +50,6 @@ def number_ids(
 
     Args:
         pieces: task arguments of the pieces.
-        p: number of ranks.
         name: the edge list's name.
         token: the end of the tasks' names.
         submit: submits tasks, and keeps the results of some keys.

@@ -56,7 +56,6 @@ class HostBuilder(Builder):
         hosts: Hosts | None = None,
         ids: DistinctIds | None = None,
     ) -> Estimate:
-        """See ``Builder``."""
         return cls.estimate_on_host(edges, stripe, m, options, memory, hosts=hosts, ids=ids)
 
     @classmethod
@@ -146,7 +145,6 @@ class HostBuilder(Builder):
 
         Args:
             graph: the build's tasks.
-            stripe: how the graph lies on the ranks.
             collections: the ranks' collections.
             read: by rank, the number of edges that its tasks read.
             m: edges promised.

@@ -313,7 +313,6 @@ class AsyncView(StaysHere, Generic[S]):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return self.synchronous.elsewhere
 
     def __repr__(self) -> str:

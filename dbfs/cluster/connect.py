@@ -237,7 +237,6 @@ def roster(client: distributed.Client, ranks: int | None, *, timeout: float | st
     ``ranks`` of them. If None, it waits for the first one, and takes those that join within ``JOIN_SECONDS`` after it.
 
     Args:
-        client: the client.
         ranks: the number of workers; all if None.
         timeout: seconds (or a Dask duration) to wait; ``dbfs.workers-timeout`` if None. The deadline of the call around
             this one ends the wait as well. Without a timeout a local cluster that has some workers, but too few, is

@@ -181,8 +181,6 @@ class Gang:
         """Wait for futures and fetch their results, in the order of the futures.
 
         Args:
-            futures: the futures.
-            deadline: when to give up.
             doing: the operation, named in errors; a function if its name changes during the wait.
             watch: called at intervals until all futures are done.
 
@@ -254,7 +252,6 @@ class Gang:
             name: prefix of the tasks' keys, shown in Dask's dashboard.
             function: the function; the workers must be able to import it.
             arguments: by rank, plain values and results of tasks (``Ref``); of the first ranks only to call no others.
-            deadline: when to give up.
             doing: the operation, named in errors.
 
         Errors as for ``gather``.

@@ -31,9 +31,7 @@ class RankCalls(Generic[A]):
     """A message to each of some ranks, sent at once, and the wait for the answers.
 
     Args:
-        gang: the gang.
         messages: the messages by rank.
-        deadline: when to give up.
         doing: the operation, named in errors.
 
     Raise ``ClientError`` if the client is closed.

@@ -20,9 +20,6 @@ class ListNotReady(SchedulerMessage[dict[str, tuple[WorkerStatus, ...]]]):
     """Return the late and the paused workers by graph id: those that keep the graph's runs from their ends.
 
     Those of the whole cluster come under an empty id.
-
-    Attributes:
-        graph_ids: the graphs.
     """
 
     graph_ids: tuple[str, ...]

@@ -41,7 +41,6 @@ class ArrayEdges(EdgeList):
     dst: NDArray[np.int64]
 
     def distinct_ids(self) -> DistinctIds | None:
-        """See ``EdgeList``."""
         if self.n is not None:
             return None
         ids = np.unique(np.concatenate([self.src, self.dst]))
@@ -57,7 +56,6 @@ class ArrayEdges(EdgeList):
 
     @property
     def held_bytes(self) -> int:
-        """See ``EdgeList``."""
         return (8 if self._small else 16) * self.src.size
 
     @property

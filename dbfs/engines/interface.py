@@ -65,15 +65,12 @@ class PublishedLabels:
 
     @property
     def location(self) -> PublishedLabels:
-        """See ``LabelSource``."""
         return self
 
     def publish(self) -> PublishedLabels:
-        """See ``LabelSource``."""
         return self
 
     def drop(self) -> None:
-        """See ``LabelSource``."""
         release([*self.distances, *(self.predecessors or ())])
 
 
@@ -87,16 +84,13 @@ class LabelSource(Protocol):
             GraphNotFoundError, ResultReleasedError: the labels are freed, because a client unloaded the graph.
             WorkerLostError: a worker that kept labels is lost.
         """
-        ...
 
     @property
     def location(self) -> PublishedLabels | KeptLabels:
         """The place of the labels before ``publish`` is called."""
-        ...
 
     def drop(self) -> None:
         """Free the labels, which were not published."""
-        ...
 
 
 @dataclass(slots=True)
@@ -165,9 +159,7 @@ class Engine(Protocol):
 
         Args:
             gang: the graph's workers.
-            record: the graph.
             specs: sources and options, in vertices.
-            deadline: when to give up.
             progress: called with the state of the run; an exception that it raises cancels the run.
             in_positions: returns specs in the numbering of the ranks; may send a message to a rank.
 
@@ -176,4 +168,3 @@ class Engine(Protocol):
             StaleRunError: the run ended early.
             InvalidOptionError: the engine, or the graph as it was loaded, does not support an option of a spec.
         """
-        ...

@@ -58,7 +58,6 @@ class AsyncNearest(AsyncTabular[Any]):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "send its two arrays instead"
 
 

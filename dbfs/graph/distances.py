@@ -91,9 +91,6 @@ class Nearest(Pair):
     """The nearest source of each vertex, and its distance: a pair of arrays, int64[n] and int32[n], by vertex.
 
     The first array has vertices; -1 in either stands for a vertex that no source reaches.
-
-    Attributes:
-        graph: the graph.
     """
 
     def __init__(self, graph: StripedGraph, vertices: NDArray[np.int64], distances: NDArray[np.int32]) -> None:

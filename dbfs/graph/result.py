@@ -55,7 +55,6 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "send distances(), to_arrow() or to_dict() instead"
 
     def _take(self, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:

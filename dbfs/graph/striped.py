@@ -98,7 +98,6 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         name = repr(self.record.name) if self.record.named else "name"
         before = "" if self.record.named else "load the graph with name=, and "
         in_task = f"dbfs.open({name}, client=distributed.get_client())"

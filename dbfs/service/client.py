@@ -211,7 +211,6 @@ class ServiceClient:
         """Send a message that starts a run, and wait for the answer, which may take as long as the run.
 
         Args:
-            message: the message.
             run_id: id of the run.
             progress: called again and again until the answer, in the caller's own thread: it may block, or raise.
 
@@ -327,7 +326,6 @@ def with_times(error: DeadlineExceededError, waited: str, began: float) -> Deadl
     """Return the error of a run that met its deadline, with the times of the run.
 
     Args:
-        error: the error.
         waited: how long the run waited, and behind which runs, in words.
         began: when the run's turn came, in seconds of ``time.monotonic()``.
     """

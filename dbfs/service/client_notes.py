@@ -52,20 +52,17 @@ class ClientNotes:
 
     @Introduce.handler
     async def introduce(self, message: Introduce) -> None:
-        """See ``Introduce``."""
         if self._is_client(message.client):
             log.introduce(message.client, message.user, message.host, message.program, self._is_client)
 
     @EndLoad.handler
     async def end_load(self, message: EndLoad) -> None:
-        """See ``EndLoad``."""
         self._reserved.pop(message.graph_id, None)
         self.loads[_outcome(message.error)] += 1
         log.load_failed(message.name, message.client, message.error)
 
     @NoteSave.handler
     async def note_save(self, message: NoteSave) -> None:
-        """See ``NoteSave``."""
         if message.nbytes is None and message.error is None:
             graph = self._graphs.get(message.graph_id)
             if graph is not None and self._is_client(message.client):

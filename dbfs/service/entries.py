@@ -140,7 +140,6 @@ class RunEntry:
     Attributes:
         graph: the graph that is traversed.
         client: id of the client that waits for the run.
-        run_id: the run's id.
         traversals: number of traversals.
         deadline: seconds that the run may take, waiting included.
         workers: addresses of the gang's workers.

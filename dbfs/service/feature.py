@@ -28,7 +28,6 @@ class Records:
     """The service's records. They change while the scheduler runs; features read them.
 
     Attributes:
-        scheduler: the scheduler.
         graphs: graphs by graph id, in the order of loading.
         runs: runs that wait or are under way, in the order of arrival.
         history: runs that are over.

@@ -87,8 +87,6 @@ def held_run(
 
     Args:
         service: the client's half of the service.
-        graph_id: the graph.
-        run_id: the run's id.
         traversals: number of traversals.
         deadline: the run's deadline.
         update: kind of the update that the run makes; empty for traversals.

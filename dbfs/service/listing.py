@@ -51,7 +51,6 @@ class Run(StaysHere):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "connect there, and call dbfs.runs()"
 
     @bounded()

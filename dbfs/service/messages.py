@@ -32,7 +32,6 @@ class Introduce(SchedulerMessage[None]):
     """Tell what a client is, for the log. The words are not checked; the first ones of a client count.
 
     Attributes:
-        client: id of the client.
         user: name of its user.
         host: name of its host.
         program: name of its program.
@@ -136,7 +135,6 @@ class AddGraph(SchedulerMessage[Formation]):
     """Take over the data of a graph that was built, and form its gang; then unload the graph that had its name.
 
     Attributes:
-        record: the graph.
         deadline: seconds that forming the gang may take.
 
     Raises:
@@ -169,9 +167,6 @@ class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formation]]):
 class GetGraph(SchedulerMessage[GraphRecord]):
     """Return a graph as it is now, after the updates of all clients.
 
-    Attributes:
-        graph_id: the graph.
-
     Raises:
         GraphNotFoundError: the graph was unloaded.
     """
@@ -181,11 +176,7 @@ class GetGraph(SchedulerMessage[GraphRecord]):
 
 @dataclass(frozen=True)
 class ExplainLoss(SchedulerMessage[str]):
-    """Return why ranks of a graph lost their workers, in words; empty if Dask does not say.
-
-    Attributes:
-        graph_id: the graph.
-    """
+    """Return why ranks of a graph lost their workers, in words; empty if Dask does not say."""
 
     graph_id: str
 
@@ -200,7 +191,6 @@ class UnloadGraph(SchedulerMessage[None]):
     """Remove a graph, cancel its runs and free its memory. Ignored if there is no such graph.
 
     Attributes:
-        graph_id: the graph.
         client: id of the client that unloads it.
 
     Raises:
@@ -216,7 +206,6 @@ class NoteSave(SchedulerMessage[None]):
     """Tell that a save of a graph begins or is over, for the log.
 
     Attributes:
-        graph_id: the graph.
         client: id of the client that saves it.
         save_id: the save's own id.
         folder: path or URL of the folder.
@@ -234,11 +223,7 @@ class NoteSave(SchedulerMessage[None]):
 
 @dataclass(frozen=True)
 class FreeAll(SchedulerMessage[None]):
-    """Unload every graph, named ones included, and release the client's labels, because the cluster is about to end.
-
-    Attributes:
-        client: id of the client.
-    """
+    """Unload every graph, named ones included, and release the client's labels, because the cluster is about to end."""
 
     client: Identifier
 
@@ -249,7 +234,6 @@ class CountBuildTasks(SchedulerMessage[tuple[dict[str, Stage], tuple[int, ...]]]
 
     Attributes:
         token: ending of the keys of the build's tasks.
-        ranks: number of ranks.
     """
 
     token: str
@@ -301,7 +285,6 @@ class Enqueue(SchedulerMessage[RunReply]):
     after an error the graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
 
     Attributes:
-        graph_id: the graph.
         client: id of the client, which owns the labels.
         run_id: the run's id. An update may have the id of a run of tasks that has its turn.
         work: what to make, which the scheduler passes on unread; None for a run whose levels the client submits as Dask
@@ -339,7 +322,6 @@ class AwaitEnd(SchedulerMessage[None]):
     """Wait until a run of tasks that has its turn is over, or must end early.
 
     Attributes:
-        run_id: the run's id.
         client: id of the run's client.
 
     Raises:
@@ -360,7 +342,6 @@ class TellTurn(SchedulerMessage[None]):
     """Note the progress of a run of tasks, or end the run, which frees its workers. Ignored if the run is over.
 
     Attributes:
-        run_id: the run's id.
         client: id of the run's client.
         told: the progress, or the end.
     """
@@ -377,11 +358,7 @@ class ListRuns(SchedulerMessage[list[RunStatus]]):
 
 @dataclass(frozen=True)
 class GetProgress(SchedulerMessage[RunProgress | None]):
-    """Return the latest progress of a run; None before the first look at its ranks, and after its end.
-
-    Attributes:
-        run_id: the run's id.
-    """
+    """Return the latest progress of a run; None before the first look at its ranks, and after its end."""
 
     run_id: Identifier
 
@@ -391,7 +368,6 @@ class CancelRun(SchedulerMessage[None]):
     """End a run by its next level; its client gets ``RunCancelledError``.
 
     Attributes:
-        run_id: the run's id.
         client: id of the client that cancels it.
 
     Raises:
@@ -411,7 +387,6 @@ class PublishLabels(SchedulerMessage[None]):
     """Make traversals' labels Dask data of a client, under the keys of ``search.partition.labels.label_key``.
 
     Attributes:
-        graph_id: the graph.
         client: the client's id.
         run_id: the run that made the traversals.
         indices: the traversals' indices in the run.
@@ -436,7 +411,6 @@ class DropLabels(SchedulerMessage[None]):
     """Release the labels of traversals on all ranks. Ignored if the graph was unloaded.
 
     Attributes:
-        graph_id: the graph.
         dropped: the traversals.
     """
 

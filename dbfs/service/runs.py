@@ -94,7 +94,6 @@ class RunSender:
         """Send a run; yield its traversals as they finish.
 
         Args:
-            graph_id: the graph.
             specs: the traversals, in vertices.
             deadline: the run's deadline.
             progress: called again and again while the run lasts.
@@ -155,7 +154,6 @@ class RunSender:
         """Change a graph: in a turn that this client holds on the gang, else through the scheduler's queue.
 
         Args:
-            graph_id: the graph.
             change: the update. The scheduler knows the ids under which batches are sent again, so that a batch with an
                 id goes through the queue.
             deadline: the run's deadline.

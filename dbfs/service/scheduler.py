@@ -126,25 +126,21 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @Reserve.handler
     async def reserve(self, message: Reserve) -> None:
-        """See ``Reserve``."""
         for graph in self._table.reserve(message):
             await self._dissolve(graph, f"{log.shown(message.client)} replaces it")
 
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
-        """See ``ChooseBackend``."""
         call = self._workers.until(time.monotonic() + message.deadline)
         return await forming.choose_backend(message.addresses, message.backend, message.exchange, call)
 
     @TryGang.handler
     async def try_gang(self, message: TryGang) -> Formation:
-        """See ``TryGang``."""
         call = self._workers.until(time.monotonic() + message.deadline)
         return await forming.attempt(message.addresses, message.exchange, call)
 
     @AddGraph.handler
     async def add_graph(self, message: AddGraph) -> Formation:
-        """See ``AddGraph``."""
         # The client tells if this fails.
         graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
         self.notes.loads["loaded"] += 1
@@ -155,34 +151,28 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @OpenGraph.handler
     async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formation]:
-        """See ``OpenGraph``."""
         graph = self._table.named(message.name)
         return graph.record, graph.formed
 
     @GetGraph.handler
     async def get_graph(self, message: GetGraph) -> GraphRecord:
-        """See ``GetGraph``."""
         return self._table.get(message.graph_id).record
 
     @ExplainLoss.handler
     async def explain_loss(self, message: ExplainLoss) -> str:
-        """See ``ExplainLoss``."""
         graph = self.graphs.get(message.graph_id)
         return "" if graph is None else idle.explain(graph.retired)
 
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
-        """See ``ListGraphs``."""
         return [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
 
     @ListWorkers.handler
     async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:  # noqa: ARG002
-        """See ``ListWorkers``."""
         return self.watch.statuses(sorted(self.scheduler.workers, key=rank_order))
 
     @ListNotReady.handler
     async def list_not_ready(self, message: ListNotReady) -> dict[str, tuple[WorkerStatus, ...]]:
-        """See ``ListNotReady``."""
         found = {"": self.watch.not_ready(self.scheduler.workers)}
         for graph_id in message.graph_ids:
             graph = self.graphs.get(graph_id)
@@ -191,7 +181,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:
-        """See ``UnloadGraph``."""
         graph = self.graphs.get(message.graph_id)
         if graph is not None:
             if not graph.record.named:
@@ -201,7 +190,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @FreeAll.handler
     async def free_all(self, message: FreeAll) -> None:
-        """See ``FreeAll``."""
         graphs = list(self.graphs.values())
         self.graphs.clear()
         # First, so that Dask misses no data if a worker does not answer below.
@@ -213,13 +201,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @CountBuildTasks.handler
     async def count_build_tasks(self, message: CountBuildTasks) -> tuple[dict[str, Stage], tuple[int, ...]]:
-        """See ``CountBuildTasks``."""
         binned = _binned_by_rank(self.scheduler, message.token, max(1, message.ranks))
         return _stages(self.scheduler, message.token), binned
 
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> RunReply:
-        """See ``Enqueue``."""
         work, batch_id = message.work, message.batch_id or ""
         if work is None:
             begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -241,19 +227,16 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
-        """See ``ListRuns``."""
         running = [run for run in self.runs if run.started is not None and not run.of_tasks]
         await asyncio.gather(*(run_watch.update_progress(run, self._workers, self.watch) for run in running))
         return [run.status(waits_for(self.records.blocking(run.workers))) for run in self.runs]
 
     @GetProgress.handler
     async def get_progress(self, message: GetProgress) -> RunProgress | None:
-        """See ``GetProgress``."""
         return next((run.progress for run in self.runs if run.run_id == message.run_id), None)
 
     @CancelRun.handler
     async def cancel_run(self, message: CancelRun) -> None:
-        """See ``CancelRun``."""
         for run in self.runs:
             if run.run_id == message.run_id:
                 _require_owner(message.client, run.client, f"cancel run {run.run_id}")
@@ -275,7 +258,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @PublishLabels.handler
     async def publish_labels(self, message: PublishLabels) -> None:
-        """See ``PublishLabels``."""
         graph, run_id = self.graphs.get(message.graph_id), message.run_id
         if graph is None:
             raise GraphNotFoundError(f"the graph was unloaded, which released the labels of run {run_id}")
@@ -293,7 +275,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @DropLabels.handler
     async def drop_labels(self, message: DropLabels) -> None:
-        """See ``DropLabels``."""
         graph = self.graphs.get(message.graph_id)
         if graph is not None:
             drop = DropRankLabels(message.graph_id, message.dropped)

@@ -80,7 +80,6 @@ class TaskRuns:
 
     @AwaitEnd.handler
     async def await_end(self, message: AwaitEnd) -> None:
-        """See ``AwaitEnd``."""
         run = self._of_client(message.run_id, message.client)
         await run.wait(run.ended)
         if run.stopped.done():
@@ -88,7 +87,6 @@ class TaskRuns:
 
     @TellTurn.handler
     async def tell_turn(self, message: TellTurn) -> None:
-        """See ``TellTurn``."""
         with contextlib.suppress(RunNotFoundError):
             run = self._of_client(message.run_id, message.client)
             if isinstance(message.told, RunProgress):

@@ -45,7 +45,6 @@ class Turn:
 
     Attributes:
         graph: the graph of the gang.
-        client: id of the client.
         serial: serial number of the turn.
         first_number: the gang's serial number of the turn's first run.
         held: whether the client holds the turn; else a run that the scheduler waits for has it.
@@ -93,7 +92,6 @@ class Turns:
         """Have rank 0 lead a run whose turn has come, or grant the turn to its client.
 
         Args:
-            run: the run.
             work: what to make.
             holds: whether the client can hold the turn.
 

@@ -27,7 +27,6 @@ class WorkerCall(Protocol):
 
     async def __call__(self, address: str, message: WorkerMessage[A]) -> A:
         """See ``WorkerCalls.call``."""
-        ...
 
 
 class WorkerCalls:

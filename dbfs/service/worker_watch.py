@@ -28,7 +28,6 @@ class WorkerWatch:
     """Looks at the workers every second until the scheduler closes.
 
     Args:
-        scheduler: the scheduler.
         graphs: the graphs by graph id. A look sets whether each is ``stuck``.
         start_runs: starts the runs that waited behind those of a graph that is stuck.
     """

@@ -26,7 +26,7 @@ from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, Truncat
 from dbfs.features.grid.building import estimate_on_gpu
 from dbfs_workers.base import gpus
 from dbfs_workers.building.partitions import bin_edges
-from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.partition.stripe import Stripe
 
 GIB = 2**30
@@ -361,7 +361,7 @@ def test_an_estimate_is_drawn_in_notebooks() -> None:
 
 @pytest.mark.parametrize("in_edges", [False, True])
 def test_a_grid_on_gpus_has_the_partition_of_a_grid_on_cpus(in_edges: bool) -> None:
-    stripe, grid = Stripe(1000, 6), Grid(3, 2)
+    stripe, grid = Stripe(1000, 6), GridLayout(3, 2)
     on_gpu = estimate_on_gpu(stripe, grid, 8000, in_edges=in_edges)
     on_cpu = memory.estimate_bytes(stripe, 8000, 0, in_edges=in_edges, ordered=False, layout=grid)
     assert (on_gpu.partition, on_gpu.result) == (on_cpu.partition, on_cpu.result)

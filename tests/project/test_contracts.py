@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -37,9 +39,10 @@ FORBIDDEN = {
         ("dbfs/building/memory.py", "dbfs_workers.features.lab.pages"),
         ("dbfs/service/runs.py", "dbfs_workers.assembly"),
     ],
-    "no circles in dbfs and benchmarks": [
+    "no circles": [
         ("dbfs/graph/striped.py", "dbfs.graph.result"),
         ("dbfs/features/batches/batch.py", "dbfs.features.batches.sweeps"),
+        ("workers/dbfs_workers/features/grid/grid.py", "dbfs_workers.features.grid.layout"),
     ],
     "imports in dbfs_workers go down only": [
         (STRIPE, "dbfs_workers.building.pieces"),
@@ -246,3 +249,43 @@ def test_a_feature_that_is_named_is_found() -> None:
     for source in ("if self.living: pass", "x = 'dbfs.features.living'", "def f(living=0): pass", "run_living = 1"):
         assert features_named(source) == {"living"}
     assert features_named('"""Living."""\nalive = "grid2d"') == set()
+
+
+def undocumented(sources: Iterable[str]) -> set[str]:
+    """Return the public methods without a docstring, unless a class has it for them or a message's class has one.
+
+    Such a class is a base, or a protocol that has the method's name.
+    """
+    bases, own, protocols, without = defaultdict(set), defaultdict(set), set(), set()
+    for node in (node for source in sources for node in ast.parse(source).body if isinstance(node, ast.ClassDef)):
+        names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+        bases[node.name].update(names)
+        for each in node.body:
+            if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) or each.name.startswith("_"):
+                continue
+            if ast.get_docstring(each):
+                own[node.name].add(each.name)
+                protocols.update({each.name} if "Protocol" in names else ())
+            elif not (node.name.startswith("_") or any("handler" in ast.unparse(word) for word in each.decorator_list)):
+                without.add((node.name, each.name))
+
+    def inherits(name: str, method: str, below: tuple[str, ...] = ()) -> bool:
+        # Two classes may have one name.
+        above = bases[name] - {name, *below}
+        return method in own[name] or any(inherits(base, method, (name, *below)) for base in above)
+
+    return {f"{name}.{method}" for name, method in without if method not in protocols and not inherits(name, method)}
+
+
+def test_every_public_method_has_documentation_of_its_own_or_of_its_base() -> None:
+    files = [path for top in ("dbfs", "workers") for path in (ROOT / top).rglob("*.py")]
+    assert undocumented(path.read_text() for path in files) == set()
+
+
+def test_a_method_without_documentation_is_found() -> None:
+    base = 'class A(ABC):\n    def of(self):\n        """One."""\n'
+    like = 'class P(Protocol[T]):\n    def like(self):\n        """Two."""\n'
+    made = "class B(m.A):\n    def of(self): ...\n    def like(self): ...\n    def _own(self): ...\n"
+    made += "    def more(self): ...\n"
+    heard = "class C:\n    @Message.handler\n    def hear(self, message): ...\n    def of(self): ...\n"
+    assert undocumented([base, like, made, heard]) == {"B.more", "C.of"}

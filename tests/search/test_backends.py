@@ -23,7 +23,7 @@ from dbfs.errors import (
 )
 from dbfs.service import forming
 from dbfs_workers.base import gpus
-from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.messages import (
     ConnectExchange,
@@ -383,7 +383,7 @@ def test_ranks_that_mapped_others_unmap_them_before_anybody_leaves() -> None:
 
 
 def test_a_grid_on_gpus_maps_messages_or_exchanges_by_nccl_or_through_the_host() -> None:
-    grid = replace(record("cuda"), layout=Grid(1, 2))
+    grid = replace(record("cuda"), layout=GridLayout(1, 2))
     gang = Gang(sharing=True)
     assert asyncio.run(forming.form(grid, gang.call)) == Formation("cuda", "cuda_ipc")
     assert gang.joined == ["cuda_ipc"] * 2

@@ -51,7 +51,7 @@ from dbfs_workers.base.errors import ResourceError
 from dbfs_workers.base.received import check, require
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.base.text import GraphName, printable
-from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.features.living import messages as worker_update_messages
 from dbfs_workers.features.living.worker import Updates
 from dbfs_workers.features.subgraphs import messages as subgraph_messages
@@ -118,7 +118,7 @@ EXAMPLES: list[Message[Any]] = [
     GetGpu(),
     GetHost(),
     JoinGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "host", None, (0, 1), 1),
-    JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", Grid(1, 2), (0, 0), 1, True),
+    JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", GridLayout(1, 2), (0, 0), 1, True),
     OfferExchange("id", 2),
     ConnectExchange("id", (PickledValue(b"0"), PickledValue(b"1")), 2),
     DisconnectExchange("id"),
@@ -354,7 +354,7 @@ def test_fields_of_records_in_messages_are_checked() -> None:
         {"addresses": ["tcp://a:1"]},
         {"layout": "2d"},
         # Of a class that derives from the field's.
-        {"layout": Grid("2", 2)},  # type: ignore[arg-type]
+        {"layout": GridLayout("2", 2)},  # type: ignore[arg-type]
     ]
     for field in wrong:
         with pytest.raises(InvalidOptionError, match="operation: record must be GraphRecord"):

@@ -30,7 +30,6 @@ def numbers(xp: ModuleType, start: int, counters: Any) -> Any:
     """Return the numbers of a sequence at the given indices.
 
     Args:
-        xp: NumPy or CuPy.
         start: the sequence's ``key``.
         counters: indices, an int64 or uint64 array of ``xp``, at least 0.
 
@@ -50,7 +49,6 @@ def random_raw(xp: ModuleType, key: int, counter: int, count: int) -> Any:
     """Return ``numpy.random.Philox(key=key, counter=counter).random_raw(count)`` as a uint64 array of ``xp``.
 
     Args:
-        xp: NumPy or CuPy.
         key: 64 bits.
         counter: below 2^63; each counter gives four numbers.
         count: number of numbers.
@@ -75,7 +73,6 @@ def below(xp: ModuleType, raw: Any, bound: Any) -> Any:
     bound. With a bound of up to 2^40, an integer's probability is within 2^-13 of 1/bound.
 
     Args:
-        xp: NumPy or CuPy.
         raw: uint64 array.
         bound: an int in 1..2^40, or an array of them that broadcasts with ``raw``.
     """

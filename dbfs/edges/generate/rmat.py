@@ -74,7 +74,6 @@ def draw_pairs(xp: ModuleType, edges: Any, scale: int, limits: tuple[int, int, i
     """Return the sources and targets of edges before ids are permuted: two int64 arrays of ids of ``scale`` bits.
 
     Args:
-        xp: NumPy or CuPy.
         edges: the edges' numbers, int64.
         scale, limits, seed: as of ``RmatPiece``.
     """

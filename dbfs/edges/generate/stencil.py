@@ -35,7 +35,6 @@ def neighbours(xp: ModuleType, nodes: Any, sides: tuple[int, int, int], offsets:
     """Return the nodes at given offsets from each node of a box.
 
     Args:
-        xp: NumPy or CuPy.
         nodes: int64[count], numbers of nodes; x runs fastest.
         sides: nodes along each axis of the box.
         offsets: differences along (x, y, z).

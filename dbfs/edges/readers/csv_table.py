@@ -51,7 +51,6 @@ class CsvLayout:
         separator: between columns; a space for any run of blanks.
         columns: number of columns.
         counted: the line that has this number of columns, for messages.
-        ends: the columns of an edge's ends.
         places: index of each column of the ends.
         kinds: kind of each of these columns.
         comments: starts of comment lines. None if the caller names none: a line that begins as comments do elsewhere

@@ -261,7 +261,6 @@ class TablePiece(ABC):
 
     Attributes:
         source: the file.
-        ends: the columns of an edge's ends.
         limits: limits of the read.
         lone: ids of vertices that may have no edge; None for none.
     """

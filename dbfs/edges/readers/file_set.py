@@ -46,17 +46,14 @@ class FileSet(EdgeList):
         return [piece for part in self.parts for piece in part.cut(piece_edges)]
 
     def sampled_edges(self) -> int | None:
-        """See ``EdgeList``."""
         counts = [part.sampled_edges() if part.m is None else part.m for part in self.parts]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
-        """See ``EdgeList``."""
         return max(part.largest_piece(piece_edges, m if part.m is None else part.m) for part in self.parts)
 
     def largest_portion(self, piece_edges: int, m: int) -> int:
-        """See ``EdgeList``."""
         return max(part.largest_portion(piece_edges, m if part.m is None else part.m) for part in self.parts)
 
 

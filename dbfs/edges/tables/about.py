@@ -131,7 +131,6 @@ class About:
 
         Args:
             schema: the table's columns.
-            ends: the columns of an edge's ends.
             rows: number of rows; None if unknown.
             where: the table's name in messages.
 

@@ -50,7 +50,6 @@ class Columns:
 
     Attributes:
         names: names of all columns, in the file's order; empty if the file names none.
-        ends: the columns of an edge's ends.
     """
 
     names: tuple[str, ...]

@@ -80,8 +80,6 @@ def require_kinds(
     """Return the kind of each part of an id, by an Arrow schema; none for a table without rows and types of ids.
 
     Args:
-        schema: the schema.
-        ends: the columns of an edge's ends.
         name: the table's name in messages.
         dtypes: names of the columns' types in messages, where other than Arrow's.
         rows: the number of rows, if it is known.

@@ -31,7 +31,6 @@ class TablePiece:
 
     Attributes:
         table: an Arrow table of the columns of ``ends``.
-        ends: the columns of an edge's ends.
         place: where the rows stand in the whole table.
         lone: ids of vertices that may have no edge; None for none.
     """
@@ -78,7 +77,6 @@ class TableEdges(EdgeList):
 
     Attributes:
         table: the columns of ``ends``; nothing is copied of them here.
-        ends: the columns of an edge's ends.
         lone: ids of vertices that may have no edge; None for none.
     """
 
@@ -94,11 +92,9 @@ class TableEdges(EdgeList):
 
     @property
     def held_bytes(self) -> int:
-        """See ``EdgeList``."""
         return int(self.table.nbytes)
 
     def distinct_ids(self) -> DistinctIds:
-        """See ``EdgeList``."""
         from dbfs_workers.ids.codes import encode
 
         (piece,) = self.cut(max(self.table.num_rows, 1))

@@ -30,7 +30,6 @@ def write_part(folder: Folder, token: str, rank: int, table: pa.Table, compressi
     Args:
         folder: the folder, which is made if needed.
         token: unique to the call; temporary names contain it.
-        rank: the rank.
         table: its table of labels.
         compression: a compression of Parquet.
 

@@ -189,7 +189,6 @@ class BatchResult(ManySources, Tabular):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "send counts, distances() or the arrays of to_dask_array() instead"
 
     @property

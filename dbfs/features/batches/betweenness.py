@@ -256,7 +256,6 @@ def _scaled(
     """Return the betweenness and its standard error, NaN where the sample tells nothing.
 
     Args:
-        graph: the graph.
         sums, squares: of the dependencies of the sources, and of their squares; no squares, no errors.
         sample: number of sources that count.
         population: number of vertices that might be such sources.

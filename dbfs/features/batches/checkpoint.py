@@ -42,7 +42,6 @@ def folded(
     """Add up what a measure keeps of its sources, some sources after others.
 
     Args:
-        graph: the graph.
         measure: what is measured, and how it is added up.
         made_of: arrays of vertices that the measure is made of.
         begin: what the measure keeps before the first source.

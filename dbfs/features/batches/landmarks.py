@@ -51,7 +51,6 @@ class Landmarks(StaysHere, Tabular):
     """The distances from some vertices of an undirected graph. ``Graph.landmarks`` returns them.
 
     Attributes:
-        graph: the graph.
         ids: ids of the landmarks.
         distances: int16 or int32 [landmarks, n] by vertex: the distance from each landmark, -1 unreached.
         version: the graph's version that the distances are of.
@@ -64,7 +63,6 @@ class Landmarks(StaysHere, Tabular):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return f"use its distances, which is an array, or {self.graph.elsewhere}"
 
     def to_arrow(self) -> pa.Table:

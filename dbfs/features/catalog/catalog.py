@@ -95,7 +95,6 @@ class Entry:
         where: the catalog and the line of the name.
         edges: the saved graph.
         options: arguments of ``load``.
-        ranks: number of ranks.
     """
 
     name: str

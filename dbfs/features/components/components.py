@@ -51,7 +51,6 @@ class Components(StaysHere, Tabular):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "send labels, sizes or to_arrow() instead"
 
     @property

@@ -19,6 +19,7 @@ from dbfs_workers.base.text import counted
 from dbfs_workers.features.grid import sizes as grid_sizes
 from dbfs_workers.features.grid import tasks as grid_tasks
 from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.cuda import sizes
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.partition.labels import label_bytes
@@ -33,12 +34,12 @@ def is_shape(layout: str) -> bool:
     return _SHAPE.fullmatch(layout) is not None
 
 
-def grid_of(layout: str, p: int) -> Grid:
+def grid_of(layout: str, p: int) -> GridLayout:
     """Return the grid of p ranks. Raise ``InvalidOptionError`` if the layout's shape does not fit p."""
     shape = _SHAPE.fullmatch(layout)
     if shape is None:
-        return Grid.of(p)
-    found = Grid(*(p if size == "p" else int(size) for size in shape.groups()))
+        return GridLayout.of(p)
+    found = GridLayout(*(p if size == "p" else int(size) for size in shape.groups()))
     if found.rows * found.columns != p:
         fitting = ", ".join(f"2d:{grid}" for grid in Grid.shapes(p))
         raise InvalidOptionError(
@@ -63,7 +64,7 @@ class GridBuilder(HostBuilder):
     """A build of a 2-D partition in the memory of the workers; arguments as of ``Builder``."""
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> GridLayout:
         """The grid of the gang's ranks."""
         return grid_of(self.options.layout, self.gang.p)
 
@@ -73,13 +74,11 @@ class GridBuilder(HostBuilder):
         return options.in_edges or not edges.directed
 
     def count_stores(self) -> int:
-        """See ``HostBuilder``."""
         return self.grid.count_stores(bottom_up=self.stores_twice(self.edges, self.options))
 
     def add_partitions(
         self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int
     ) -> list[Ref]:
-        """See ``HostBuilder``."""
         edges, ordered = self.edges, self.options.order == "degree"
         blocks = []
         for rank, collection in enumerate(collections):

@@ -27,9 +27,10 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.features.grid.building import GridBuilder, GridOnGpuBuilder, grid_of, is_shape
 from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.exchange.hosts import Hosts
 
-LAYOUTS = (STRIPES, Grid.name)
+LAYOUTS = (STRIPES, GridLayout.name)
 
 # Roads have 2.4 edges a vertex, meshes 4 to 6, Kronecker graphs 32.
 _LEAST_DEGREE = 8.0
@@ -126,19 +127,16 @@ class Grids(Layouts):
     """Grids of ranks: ``2d``, or one by its rows and columns."""
 
     def require(self, name: str) -> None:
-        """See ``Layouts``."""
         if name not in (*LAYOUTS, AUTO) and not is_shape(name):
             raise InvalidOptionError(
                 f"unknown layout {name!r}; choose one of {', '.join((*LAYOUTS, AUTO))}, or the rows and columns of a "
                 "grid, such as 2d:1x4"
             )
 
-    def of(self, name: str, p: int) -> Grid:
-        """See ``Layouts``."""
+    def of(self, name: str, p: int) -> GridLayout:
         return grid_of(name, p)
 
     def builder(self, backend: str) -> type[GridBuilder]:
-        """See ``Layouts``."""
         return GridOnGpuBuilder if backend == "cuda" else GridBuilder
 
     def choose(
@@ -151,7 +149,6 @@ class Grids(Layouts):
         *,
         mutable: bool,
     ) -> LayoutChoice:
-        """See ``Layouts``."""
         settled = settled_layout(edges, backend, mutable=mutable)
         if settled is not None:
             return settled

@@ -23,12 +23,10 @@ class Storage(LoadOption):
     storage: str
 
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
-        """See ``LoadOption``."""
         if self.storage == "pages":
             require_exchange("storage='pages'", ("auto", "cuda_ipc"), config.choice("exchange", EXCHANGES))
 
     def finish(self, graph: StripedGraph) -> None:
-        """See ``LoadOption``."""
         if self.storage == "pages":
             Updates(graph).change("link")
 
@@ -39,7 +37,6 @@ class LinkedRows(RowStorage):
     name = "pages"
 
     def require(self, edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool) -> None:
-        """See ``RowStorage``."""
         if not mutable:
             raise InvalidOptionError(
                 "storage='pages' is for graphs that updates may change: it needs mutable=True. A strategy with "
@@ -57,6 +54,5 @@ class LinkedRows(RowStorage):
     def with_updates(
         self, needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str
     ) -> Estimate:
-        """See ``RowStorage``."""
         updated = replace(needed, update=linked.most_bytes(stripe.n_local, -(-directed_edges // stripe.p)))
         return replace(updated, peaks=(updated.peak_bytes,))

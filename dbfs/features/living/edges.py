@@ -29,9 +29,7 @@ class UpdateBins:
 
     Args:
         gang: the graph's workers.
-        record: the graph.
         token: ending of the keys of the tasks.
-        deadline: when to give up.
         check: called at intervals during a wait; may raise.
 
     Attributes:

@@ -21,7 +21,6 @@ class VersionRows(RowStorage):
     def with_updates(
         self, needed: Estimate, stripe: Stripe, directed_edges: int, copies: int, backend: str
     ) -> Estimate:
-        """See ``RowStorage``."""
         m_local = -(-directed_edges // stripe.p)
         if backend == "cuda":
             version = sum(sizes.partition(stripe, m_local, in_edges=copies == 2).values())

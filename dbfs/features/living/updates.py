@@ -74,7 +74,6 @@ class Updates(GraphChanges):
         self._updated: WeakKeyDictionary[GraphEntry, _GraphUpdates] = WeakKeyDictionary()
 
     async def apply(self, run: RunEntry, work: PickledValue[Work], batch_id: str) -> RunReply:
-        """See ``GraphChanges``."""
         graph = run.graph
         graph.require_whole(f"run {run.run_id}")
         # An update in a turn of its client's has its run's id, and comes this way if its client got no answer there.
@@ -108,7 +107,6 @@ class Updates(GraphChanges):
 
     @EnterUpdate.handler
     async def enter_update(self, message: EnterUpdate) -> PickledValue[Any]:
-        """See ``EnterUpdate``."""
         graph = self.view.graph(message.graph_id)
         updated = self._of(graph)
         decided = updated.decided

@@ -114,7 +114,6 @@ class Watch(StaysHere, Generic[L]):
     """A result that is kept up to date; ``Graph.watch`` returns one. Iterating waits for batches.
 
     Attributes:
-        result: the result.
         timeout: seconds after which an iteration ends if no batch has come; None to wait for ever.
     """
 
@@ -125,7 +124,6 @@ class Watch(StaysHere, Generic[L]):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "send the changes instead"
 
     def update(self) -> Change | None:

@@ -40,22 +40,18 @@ class SavedEdges(SavedFiles, BuiltEdges):
         return replace(self, manifest=manifest, m=manifest.m, mirrored=not self.directed)
 
     def settled(self, options: BuildOptions) -> BuildOptions:
-        """See ``BuiltEdges``."""
         return layout(self, options)
 
     def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> SavedLoad | None:
-        """See ``BuiltEdges``."""
         return SavedLoad(self, gang, options, backend) if is_as_saved(self, gang.p, options) else None
 
     def estimate_as_it_was(
         self, ranks: int, options: BuildOptions, backend: str, memory: int | None, hosts: Hosts
     ) -> Estimate | None:
-        """See ``BuiltEdges``."""
         as_saved = is_as_saved(self, ranks, options)
         return estimate_as_saved(self, backend, memory, hosts=hosts) if as_saved else None
 
     def during_build(self, gang: Gang) -> AbstractContextManager[None]:
-        """See ``BuiltEdges``."""
         return restriping(gang)
 
     def as_first_built(self, built: BuiltGraph, gang: Gang, options: BuildOptions) -> BuiltGraph:

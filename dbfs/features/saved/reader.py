@@ -40,7 +40,6 @@ class SavedFiles(EdgeList):
 
     @property
     def path(self) -> str:
-        """See ``EdgeList``."""
         return self.folder.path
 
     @property
@@ -51,7 +50,6 @@ class SavedFiles(EdgeList):
 
     @property
     def has_names(self) -> bool:
-        """See ``EdgeList``."""
         return bool(self.manifest.ids.tables)
 
     def names(self) -> Ids:
@@ -76,7 +74,6 @@ class SavedFiles(EdgeList):
         return found or [KeptPiece(self.folder, None, 0, 0, 0)]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
-        """See ``EdgeList``."""
         if self.manifest.keeps_edges:
             return super().largest_piece(piece_edges, m)
         return min(max(piece_edges, *(rank.rows_every for rank in self.manifest.ranks)), max(m, 1))
@@ -103,7 +100,6 @@ class SavedPiece:
     """Some edges of a saved partition.
 
     Attributes:
-        folder: the folder.
         file: the file of the partition.
         order: the file of the degree order; None if vertices have the order given.
         stripe: how the graph lay on the ranks that saved it.
@@ -153,7 +149,6 @@ class KeptPiece:
     """Some of the kept edges of a saved graph; none if ``file`` is None.
 
     Attributes:
-        folder: the folder.
         file: the file of the edges.
         batch: index of the record batch in the file.
         start, stop: the edges of the record batch.

@@ -105,7 +105,6 @@ def withdraw(folder: Folder, token: str, made: bool) -> bool:
     """Remove what a save has written, and its lock; return whether the save replaced the manifest before it failed.
 
     Args:
-        folder: the folder.
         token: the token in the names of the save's files and in the keys of its tasks.
         made: whether the save made the folder, which is then removed if nothing else is in it.
     """

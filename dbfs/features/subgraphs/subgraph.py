@@ -135,7 +135,6 @@ def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds) ->
     """Return the subgraph of some vertices. The ranks select its edges.
 
     Args:
-        graph: the graph.
         vertices: int64 vertices, each once.
         ids: their ids.
 
@@ -159,7 +158,6 @@ class Neighbourhood(StaysHere, Tabular):
     """The result of ``Graph.khop``. As an array, and in loops, it is its ids.
 
     Attributes:
-        graph: the graph.
         vertices: the vertices' ids, ascending: as of ``Graph.ids_of``.
         distances: int32, the distance of each of them.
     """
@@ -172,7 +170,6 @@ class Neighbourhood(StaysHere, Tabular):
 
     @property
     def elsewhere(self) -> str:
-        """See ``StaysHere``."""
         return "send vertices and distances, or to_pandas(), instead"
 
     @classmethod

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches import on_gpu as batch_cuda
-from dbfs_workers.features.batches import operators as batch_operators
 from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
 from dbfs_workers.features.batches.on_gpu import CudaBatch
 from dbfs_workers.features.batches.operators import BatchOperators
@@ -60,7 +60,7 @@ class EmulatedSweeps(CudaSweeps):
 def operators_of(backend: Backend) -> BatchOperators:
     if isinstance(backend, EmulatedBackend):
         return EmulatedBatch(backend.library, backend)
-    return batch_operators.operators_of(backend, RowThreads(1))
+    return batch_levels.operators_of(backend, RowThreads(1))
 
 
 def emulated(library: ctypes.PyDLL, kind: str) -> Callable[..., None]:

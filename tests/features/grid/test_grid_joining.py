@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.features.saved import joining
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, partitions
@@ -20,7 +21,7 @@ def test_joined_partitions_are_the_built_ones(p: int, directed: bool, hub_first:
     stripe = Stripe(n, p)
     blocks = grids.build(stripe, src, dst, directed=directed, hub_first=hub_first)
     built = partitions.build(stripe, src, dst, directed=directed, in_edges=directed, hub_first=hub_first)
-    grid = blocks[0].grid
+    grid = GridLayout.of(p)
     for rank, expected in enumerate(built):
         out = [grid.out_part(blocks[peer], rank) for peer in grid.out_holders(rank)]
         into = [grid.in_part(blocks[peer], rank) for peer in grid.in_holders(rank)] if directed else None

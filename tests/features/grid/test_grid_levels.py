@@ -15,6 +15,7 @@ from dbfs_workers.base.spec import DIRECTIONS
 from dbfs_workers.features.grid import scratch as grid_scratch
 from dbfs_workers.features.grid.building import bin_blocks
 from dbfs_workers.features.grid.grid import Grid
+from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.features.grid.levels import GridLevels
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels import loop
@@ -208,7 +209,7 @@ def test_memory_for_bitmaps_and_lists_falls_with_the_square_root_of_the_ranks() 
 
 
 def test_the_bytes_of_messages_are_those_of_bins_that_are_used() -> None:
-    stripe, grid = Stripe(2**20, 4), Grid.of(4)
+    stripe, grid = Stripe(2**20, 4), GridLayout.of(4)
     bitmap, parents = 4 * stripe.words_local, 4 * grid.bin_entries(stripe)
     assert grid.run_bytes(stripe, bottom_up=True)["bins"] == 2 * (bitmap + parents)
     # By either parity: a bitmap of each rank below, or above, for each rank of the host.

@@ -274,7 +274,6 @@ def resource_error(error: BaseException, where: str) -> DbfsError | None:
     """Return the ``ResourceError`` for a process that lacks files or memory; None for all other errors.
 
     Args:
-        error: the error.
         where: the process, or the work there; the message begins with it.
     """
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)

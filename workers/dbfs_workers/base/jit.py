@@ -178,7 +178,6 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     """A function that Numba compiles, or loads from its cache on disk, when the function is called first.
 
     Args:
-        function: the function.
         signature: its one signature.
         options: of Numba.
         plain: see ``kernel``.

@@ -49,7 +49,6 @@ class Purpose:
         Args:
             specs: some traversals of the run.
             traversals: number of traversals, those that follow included.
-            ranks: number of ranks.
             rows: rows of each rank.
         """
         return None
@@ -144,7 +143,6 @@ def require_direction(spec: TraversalSpec, *, in_edges: bool) -> None:
     """Refuse a direction that a traversal can't have.
 
     Args:
-        spec: the traversal.
         in_edges: whether the partition has what bottom-up levels need.
 
     Raises:

@@ -74,8 +74,6 @@ class Collection(UnspilledResult):
 
     Args:
         token: the build's token.
-        rank: the rank.
-        stripe: how the graph lies on the ranks.
         stores: number of adjacency lists that the rank will make, each of a store of its own. In a 1-D partition they
             are the rank's edges, and its in-edges if those are kept.
     """

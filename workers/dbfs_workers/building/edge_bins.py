@@ -94,11 +94,7 @@ class _Chunk:
 
 
 class BinStore:
-    """Bins that an owner collected. Any thread may add a bin; afterwards the owner builds its rows.
-
-    Args:
-        stripe: how the graph lies on the ranks.
-    """
+    """Bins that an owner collected. Any thread may add a bin; afterwards the owner builds its rows."""
 
     def __init__(self, stripe: Stripe) -> None:
         self._buckets = bucket_count(stripe)

@@ -130,7 +130,6 @@ class Layout(ABC):
         """Return the most bytes of a traversal on a CPU rank, its labels excluded: of ``state``, and of ``bins``.
 
         Args:
-            stripe: how the vertices lie on the ranks.
             bottom_up: whether each edge is also stored by its end, for bottom-up levels.
         """
 

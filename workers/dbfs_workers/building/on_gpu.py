@@ -142,7 +142,6 @@ def bin_edges(
     Args:
         sources: the rank's pieces, or their edges. Pieces that are not generated are read by threads.
         stripe, symmetrise, name, order: see ``cuda.bin_edges``.
-        rank: the rank.
         in_edges: also bin the reversed edges.
         turn, turns: the turn, and the number of turns.
         ranks_here: number of ranks of the graph on this host, which share its cores.

@@ -29,7 +29,6 @@ def bin_edges(
     Args:
         src: sources, int64 vertex ids.
         dst: targets, of the same length.
-        stripe: how the graph lies on the ranks.
         symmetrise: add each edge's reverse; a self-loop is its own reverse and is stored once.
         name: the edges' name, for errors.
 

@@ -43,7 +43,6 @@ class Piece(Protocol):
             MissingFileError, UnreadableFileError: this machine has no such file, or can't read it.
             RunCancelledError, DeadlineExceededError: no client waits for the edges any more.
         """
-        ...
 
 
 @runtime_checkable
@@ -52,7 +51,6 @@ class PieceInPortions(Piece, Protocol):
 
     def portions(self) -> Iterator[IdEdges]:
         """Yield the edges that ``read`` returns, at least one portion."""
-        ...
 
 
 def portions_of(piece: Piece) -> Iterator[Edges | IdEdges]:
@@ -69,7 +67,6 @@ class PieceWithLoneIds(Piece, Protocol):
 
     def lone_ids(self) -> Any:
         """Return their ids, of the type of the edges' ids; None for none."""
-        ...
 
 
 class GeneratedPiece(ABC):

@@ -57,7 +57,6 @@ class Reading:
 
     Args:
         path: the file, for messages.
-        limits: the limits.
         expansion: bytes of memory that parsing takes for a byte of text.
     """
 

@@ -41,11 +41,9 @@ class IdCodes(Protocol):
     @property
     def count(self) -> int:
         """Number of distinct ids so far."""
-        ...
 
     def growth(self, ids: Any) -> int:
         """Return the bytes that encoding these ids takes at most."""
-        ...
 
     def encode(self, ids: Any) -> NDArray[np.int32]:
         """Return the code of each id; ids that are new get the next codes.
@@ -53,11 +51,9 @@ class IdCodes(Protocol):
         Raises:
             GraphTooLargeError: there are more than 2^31 distinct ids.
         """
-        ...
 
     def distinct(self) -> Any:
         """Return the distinct ids, by code."""
-        ...
 
 
 def encode(

@@ -78,7 +78,6 @@ class Backend(Protocol):
 
     def expand(self, edges: Csr, frontier: NDArray[np.uint32], first_id: int, with_parents: bool) -> EdgeFrontier:
         """Gather the neighbours of a frontier of local ids; ``first_id`` is the internal id of row 0."""
-        ...
 
     def filter_partition(self, edges: EdgeFrontier, visited: NDArray[np.uint32], stripe: Stripe) -> OwnerBins:
         """Drop visited vertices and duplicates, mark the rest visited, and sort them into owner bins.
@@ -86,7 +85,6 @@ class Backend(Protocol):
         ``visited`` is the rank's bitmap over all internal ids, uint32[stripe.words]; it is updated. On a GPU nothing
         claims a vertex (Merrill 2012, section 4.2): a mark may be lost, and a vertex be in a bin more than once.
         """
-        ...
 
     def contract(
         self,
@@ -112,7 +110,6 @@ class Backend(Protocol):
             own: whether this is the rank's own bin, whose vertices ``filter_partition`` has tested and marked.
             team: threads that share the work on a large bin, on the CPU.
         """
-        ...
 
     def top_down(
         self, scratch: Scratch, labels: RankLabels, distance: int, bins: OutgoingBins
@@ -126,7 +123,6 @@ class Backend(Protocol):
         Returns:
             Edges inspected, own vertices discovered, vertices binned for other ranks, whether a bin was full.
         """
-        ...
 
     def bottom_up(
         self, scratch: Scratch, labels: RankLabels, distance: int, found_bits: NDArray[np.uint32]
@@ -139,30 +135,23 @@ class Backend(Protocol):
         Returns:
             Edges inspected, vertices discovered, the sum of their out-degrees.
         """
-        ...
 
     def mark(self, rows: NDArray[np.uint32], bits: NDArray[np.uint32]) -> None:
         """Write the bitmap of a queue of local ids into ``bits``, uint32[words_local], every word of it."""
-        ...
 
     def absorb(
         self, slice_bits: NDArray[np.uint32], frontier_bits: NDArray[np.uint32], visited: NDArray[np.uint32]
     ) -> None:
         """Copy a rank's slice of the frontier to ``frontier_bits`` and add it to ``visited``, slices of one size."""
-        ...
 
     def edge_count(self, partition: Partition, frontier: NDArray[np.uint32]) -> int:
         """Return the sum of the out-degrees of local ids."""
-        ...
 
     def typed_errors(self, where: str) -> AbstractContextManager[None]:
         """Return a context that raises a device's errors as dbfs's, beginning with ``where``: see ``cuda.failures``."""
-        ...
 
     def to_device(self, array: NDArray[Any]) -> Any:
         """Return a NumPy array as the device's."""
-        ...
 
     def to_host(self, array: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the device's array as NumPy's; copied into ``out`` (same shape and dtype) if given."""
-        ...

@@ -43,10 +43,8 @@ class JoinGang(WorkerMessage[None]):
     """Become a rank of a gang: make the rank's end of the exchange and, on a GPU, upload the partition.
 
     Attributes:
-        graph_id: the graph.
         rank: the worker's rank.
         partition_key: Dask key of the rank's partition.
-        stripe: the graph's stripe.
         addresses: workers of the gang, by rank.
         backend: name of the backend that runs the phases, one of ``backends.BACKENDS``.
         exchange: ``cuda_ipc``, ``nccl``, or ``host``: shared memory on each host, with streams between hosts if there
@@ -80,7 +78,6 @@ class OfferExchange(WorkerMessage[PickledValue[Any]]):
     """Once the run before has ended, return what the peers need in order to connect to the rank.
 
     Attributes:
-        graph_id: the graph.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
     Raises:
@@ -98,7 +95,6 @@ class ConnectExchange(WorkerMessage[None]):
     """Connect the rank to its peers. After a failed run, make what that run broke anew.
 
     Attributes:
-        graph_id: the graph.
         offers: answers to ``OfferExchange``, by rank.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
 
@@ -113,11 +109,7 @@ class ConnectExchange(WorkerMessage[None]):
 
 @dataclass(frozen=True)
 class DisconnectExchange(WorkerMessage[None]):
-    """Unmap the peers' GPU memory. Every rank does so before any rank leaves.
-
-    Attributes:
-        graph_id: the graph.
-    """
+    """Unmap the peers' GPU memory. Every rank does so before any rank leaves."""
 
     graph_id: str
 
@@ -129,7 +121,6 @@ class LeaveGang(WorkerMessage[None]):
     The answer comes once the memory is free, but after a second at the latest.
 
     Attributes:
-        graph_id: the graph.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
     """
 
@@ -145,7 +136,6 @@ class GetRankProgress(WorkerMessage[RankProgress | None]):
     """Return how far the rank is in a run; None if that run is not in progress there, or before its first level.
 
     Attributes:
-        graph_id: the graph.
         number: serial number of the run.
     """
 
@@ -158,7 +148,6 @@ class AbortRun(WorkerMessage[None]):
     """Stop a run on the worker's rank. Ignored if that run is over.
 
     Attributes:
-        graph_id: the graph.
         number: serial number of the run.
         cause, message, rank: see ``Exchange.abort``.
     """
@@ -172,11 +161,7 @@ class AbortRun(WorkerMessage[None]):
 
 @dataclass(frozen=True)
 class ForgetRun(WorkerMessage[None]):
-    """Forget what the rank's features keep for a run of tasks, which ended early.
-
-    Attributes:
-        run_id: the run.
-    """
+    """Forget what the rank's features keep for a run of tasks, which ended early."""
 
     run_id: str
 
@@ -189,7 +174,6 @@ class PublishRankLabels(WorkerMessage[dict[Any, int]]):
     """Put a traversal's labels among the worker's Dask data; return the bytes of each key.
 
     Attributes:
-        graph_id: the graph.
         run_id: the run that made the traversal.
         index: the traversal's index in the run.
 
@@ -208,7 +192,6 @@ class DropRankLabels(WorkerMessage[None]):
     """Release the labels of traversals.
 
     Attributes:
-        graph_id: the graph.
         dropped: the traversals.
     """
 
@@ -221,7 +204,6 @@ class ForgetClient(WorkerMessage[None]):
     """Release the labels of a client that has left.
 
     Attributes:
-        graph_id: the graph.
         client: the client's id.
     """
 

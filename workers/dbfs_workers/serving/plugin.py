@@ -37,7 +37,7 @@ from dbfs_workers.search.partition.labels import RankLabels, label_key
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress
-from dbfs_workers.serving.feature import RankChanges, WorkerFeature, WorkerView
+from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.messages import (
     AbortRun,
     ConnectExchange,
@@ -55,6 +55,7 @@ from dbfs_workers.serving.messages import (
 )
 from dbfs_workers.serving.reads.server import Reads
 from dbfs_workers.serving.rpc import NAME, PickledValue, handlers
+from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
@@ -130,17 +131,14 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     @GetGpu.handler
     async def get_gpu(self, message: GetGpu) -> str | None:  # noqa: ARG002
-        """See ``GetGpu``."""
         return own_gpu()
 
     @GetHost.handler
     async def get_host(self, message: GetHost) -> str:  # noqa: ARG002
-        """See ``GetHost``."""
         return identity(self.host)
 
     @JoinGang.handler
     async def join_gang(self, message: JoinGang) -> None:
-        """See ``JoinGang``."""
         threads = min(self.worker.state.nthreads, CPU_COUNT)
         # A message of an earlier attempt may come after its partition is gone.
         changing = () if self.changes is None else self.changes.kernels
@@ -194,27 +192,23 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     @OfferExchange.handler
     async def offer_exchange(self, message: OfferExchange) -> PickledValue[Any]:
-        """See ``OfferExchange``."""
         self._take_epoch(message.graph_id, message.epoch)
         member = self._member(message.graph_id)
         return PickledValue.of(await member.in_thread(member.offer))
 
     @ConnectExchange.handler
     async def connect_exchange(self, message: ConnectExchange) -> None:
-        """See ``ConnectExchange``."""
         self._take_epoch(message.graph_id, message.epoch)
         member = self._member(message.graph_id)
         await member.in_thread(member.connect, [offer.value() for offer in message.offers])
 
     @DisconnectExchange.handler
     async def disconnect_exchange(self, message: DisconnectExchange) -> None:
-        """See ``DisconnectExchange``."""
         member = self._member(message.graph_id)
         await member.in_thread(member.disconnect)
 
     @LeaveGang.handler
     async def leave_gang(self, message: LeaveGang) -> None:
-        """See ``LeaveGang``."""
         self._take_epoch(message.graph_id, message.epoch)
         self.turns.leave(message.graph_id)
         for feature in self.features:
@@ -225,26 +219,22 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     @GetRankProgress.handler
     async def get_rank_progress(self, message: GetRankProgress) -> RankProgress | None:
-        """See ``GetRankProgress``."""
         member = self.members.get(message.graph_id)
         return None if member is None else member.progress(message.number)
 
     @AbortRun.handler
     async def abort_run(self, message: AbortRun) -> None:
-        """See ``AbortRun``."""
         member = self.members.get(message.graph_id)
         if member is not None:
             member.abort(message.number, message.cause, message.message, message.rank)
 
     @ForgetRun.handler
     async def forget_run(self, message: ForgetRun) -> None:
-        """See ``ForgetRun``."""
         for feature in self.features:
             feature.forget(message.run_id)
 
     @PublishRankLabels.handler
     async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:
-        """See ``PublishRankLabels``."""
         run_id, index = message.run_id, message.index
         member = self._member(message.graph_id)
         labels = member.fetch(self.kept_labels(message.graph_id, run_id, index))
@@ -256,14 +246,12 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     @DropRankLabels.handler
     async def drop_rank_labels(self, message: DropRankLabels) -> None:
-        """See ``DropRankLabels``."""
         member = self.members.get(message.graph_id)
         if member is not None:
             member.drop(message.dropped)
 
     @ForgetClient.handler
     async def forget_client(self, message: ForgetClient) -> None:
-        """See ``ForgetClient``."""
         member = self.members.get(message.graph_id)
         if member is not None:
             member.forget(message.client)

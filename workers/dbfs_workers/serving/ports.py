@@ -33,7 +33,6 @@ class OpenPort:
         of: what listens: ``scheduler``, ``worker``, ``nanny``, ``web server`` (dashboard and metrics), ``lines``,
             or ``other``, such as NCCL, a debugger, or a program around the cluster.
         address: the address that the socket is bound to.
-        port: the port.
         encrypted: whether by TLS; None if not known.
     """
 

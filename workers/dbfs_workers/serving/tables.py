@@ -80,8 +80,6 @@ def select_rows(
     Args:
         distances: int32 by row, -1 unreached; NumPy's or CuPy's, as are the predecessors.
         predecessors: int64 positions by row, -1 unreached; None if the traversal recorded none.
-        stripe: how the graph lies on the ranks.
-        rank: the rank.
         vertex: uint32[n], the vertex at each position of a graph ordered by degree; else None.
         unreached: whether to return unreached vertices as well.
     """

@@ -22,11 +22,7 @@ _LARGEST_PORT = 65535
 
 
 class WorkerDoor:
-    """The one door of a worker, opened when the first line is to be admitted.
-
-    Args:
-        worker: the worker.
-    """
+    """The one door of a worker, opened when the first line is to be admitted."""
 
     def __init__(self, worker: distributed.Worker) -> None:
         self._worker = worker

@@ -22,7 +22,6 @@ def copied_rows(
     Args:
         partition: the rank's rows.
         xp: the module of the arrays, NumPy or CuPy.
-        exchange: this rank's end of the exchange.
         words: moves arrays between ranks.
         free_bytes: returns the bytes that the copy may take.
         beside: bytes that the rank will take beside the copy.

@@ -25,7 +25,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.batches.copied_rows import copied_rows
 from dbfs_workers.features.batches.kernels import NEEDED
-from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap, operators_of
+from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap
 from dbfs_workers.features.batches.path_sweeps import PathSweeps
 from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
@@ -99,7 +99,6 @@ class BatchLevels(RankLevels[BatchScratch]):
     Args:
         striped: the place of the rank's rows.
         place: makes a place for a copy of all rows.
-        exchange: this rank's end of the exchange.
         free_bytes: returns the bytes that labels may still take.
         alone: makes traversals from one source each, one after another.
         together: whether sources may share levels; only of the layout 1d.
@@ -129,7 +128,6 @@ class BatchLevels(RankLevels[BatchScratch]):
         return self._striped.scratch.nbytes + copied
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
-        """See ``RankLevels``."""
         assert isinstance(labels, RankBatch)
         self._spec, self._kept, self._adaptive = spec, labels, state.adaptive
         # Directions are those of ``bottom_up_pays_batch``, and targets end nothing.
@@ -343,8 +341,6 @@ def levels_of_batches(
 
     Args:
         alone: what runs the levels of one source, of any layout.
-        backend: the backend.
-        exchange: this rank's end of the exchange.
         free_bytes: returns the bytes that labels may still take.
         threads: threads that share the rank's rows on a CPU.
     """
@@ -369,3 +365,16 @@ def levels_of_batches(
         return Placement(scratch, operators, words)
 
     return BatchLevels(place(partition), place, exchange, free_bytes, traverse, together=together)
+
+
+def operators_of(backend: Backend, threads: RowThreads) -> BatchOperators:
+    """Return operators of a backend's device, for one scratch; on a CPU the threads share the rows."""
+    if backend.name == "cpu":
+        from dbfs_workers.features.batches.on_cpu import CpuBatch
+
+        return CpuBatch(threads)
+    from dbfs_workers.features.batches.on_gpu import CudaBatch
+    from dbfs_workers.search.cuda.backend import CudaBackend
+
+    assert isinstance(backend, CudaBackend)
+    return CudaBatch(backend.xp, backend.frontier_edges)

@@ -43,11 +43,9 @@ class CpuBatch:
         self._looked = 0
 
     def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:
-        """See ``BatchOperators``."""
         return CpuSweeps(out, into, self._threads, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
-        """See ``BatchOperators``."""
         rows, live = scratch.partition.rows, scratch.live[scratch.own_words]
         chosen = np.zeros_like(live)
         place = rows.starts, rows.ends, scratch.first_id, scratch.width
@@ -55,7 +53,6 @@ class CpuBatch:
         return ChosenRows(chosen, live.size, edges)
 
     def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
-        """See ``BatchOperators``."""
         starts, ends, columns = scratch.partition.rows
         live, bounds = chosen.rows if chosen else scratch.live[scratch.own_words], self._parts(scratch)
 
@@ -77,7 +74,6 @@ class CpuBatch:
         return sum(self._threads.each(bounds, part))
 
     def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
-        """See ``BatchOperators``."""
         width, parents, marked = scratch.width, scratch.partition.parent_rows, scratch.marked[scratch.own_words]
         assert parents is not None
         starts, ends, columns = parents
@@ -102,7 +98,6 @@ class CpuBatch:
         self._looked = sum(self._threads.each(self._parts(scratch), part))
 
     def settle(self, scratch: BatchScratch) -> SettledRows:
-        """See ``BatchOperators``."""
         rows, width, marked = scratch.partition.rows, scratch.width, scratch.marked[scratch.own_words]
 
         def part(begin: int, end: int) -> tuple[tuple[int, int, int, int], NDArray[np.int64]]:
@@ -125,7 +120,6 @@ class CpuBatch:
         return SettledRows(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
-        """See ``BatchOperators``."""
         distances, item, nearest = kept.flat
         marked, width, bytes_a_row = scratch.marked[scratch.own_words], scratch.width, kept.sources * item
 
@@ -150,7 +144,6 @@ class CpuBatch:
             kernels.note_targets(*of_level, at_targets)
 
     def pays(self, shared: Overlap) -> bool:
-        """See ``BatchOperators``."""
         if shared.levels < _SURE_LEVELS and shared.vertices < _SURE_SHARE * shared.n:
             return True
         cost = shared.vertices + shared.levels * (_LEVEL_VERTICES + _LEVEL_SHARE * shared.n)
@@ -163,7 +156,6 @@ class CpuBatch:
         return self._bounds
 
     def take_labels(self, labels: NDArray[np.int32], place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:
-        """See ``BatchOperators``."""
         counts: NDArray[np.int64] = np.zeros(largest + 1, np.int64)
         rest: tuple[Any, ...] = kept.flat
         kernels.take_labels(labels, place, kept.sources, counts, kept.seen.size // labels.size, kept.seen, *rest)

@@ -59,11 +59,9 @@ class CudaBatch:
         self._wanted: tuple[bytes, Any] = b"", None
 
     def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
-        """See ``BatchOperators``."""
         return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
-        """See ``BatchOperators``."""
         rows = self.xp.empty(scratch.queued, np.uint32)
         self._sums[_ROWS:].fill(0)
         self._launch(
@@ -83,7 +81,6 @@ class CudaBatch:
         return ChosenRows(rows, size, edges)
 
     def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
-        """See ``BatchOperators``."""
         part = scratch.partition
         rows, size, edges = chosen or ChosenRows(scratch.queue, scratch.queued, scratch.queued_edges)
         found, log_width = (scratch.found, scratch.marked), _log(scratch.width)
@@ -98,7 +95,6 @@ class CudaBatch:
         return edges
 
     def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
-        """See ``BatchOperators``."""
         edges, width, n_local = scratch.partition.parents, scratch.width, scratch.partition.stripe.n_local
         assert edges is not None
         if self._left is None:
@@ -144,7 +140,6 @@ class CudaBatch:
         )
 
     def settle(self, scratch: BatchScratch) -> SettledRows:
-        """See ``BatchOperators``."""
         part = scratch.partition
         if scratch.queue is None:
             scratch.queue = self.xp.empty(part.stripe.n_local, np.uint32)
@@ -168,7 +163,6 @@ class CudaBatch:
         return SettledRows(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
-        """See ``BatchOperators``."""
         distances, item, nearest = kept.flat
         if distances.size or nearest.size:
             marked = scratch.marked[scratch.own_words]
@@ -191,12 +185,10 @@ class CudaBatch:
             kept.at_targets[bits.reshape(kept.target_rows.size, -1)[:, : kept.sources] > 0] = distance
 
     def pays(self, shared: Overlap) -> bool:
-        """See ``BatchOperators``."""
         together = shared.levels * _LEVEL_SECONDS + shared.vertices * _VERTEX_SECONDS
         return shared.sources * shared.levels * _ALONE_LEVEL_SECONDS > together
 
     def clear(self, width: int, bits: Any, words: Any) -> None:
-        """See ``BatchOperators``."""
         self._launch("clear", _LANES * bits.size, bits.size, _log(width), bits, words)
 
     def take(self, width: int, of_peer: tuple[Any, Any], bits: Any, words: Any) -> None:
@@ -222,7 +214,6 @@ class CudaBatch:
         return following, int(entries.size)
 
     def unpack(self, width: int, bin_rows: Any, bin_parents: Any, bits: Any, words: Any) -> None:
-        """See ``BatchOperators``."""
         xp = self.xp
         entries = xp.empty((bin_rows.size // (1 + width), 1 + width), np.uint64)
         halves = entries.reshape(-1).view(np.uint32)
@@ -234,7 +225,6 @@ class CudaBatch:
         bits[:] = xp.packbits(marked, bitorder="little").view(np.uint32)
 
     def take_labels(self, labels: Any, place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:
-        """See ``BatchOperators``."""
         if kept.seen.size:
             of_word = kept.seen.reshape(labels.size, -1)[:, place // 64]
             of_word |= (labels >= 0).astype(np.uint64) << np.uint64(place % 64)

@@ -1,4 +1,4 @@
-"""The interface of the phases of a level of a batch on one rank, and those of a device.
+"""The interface of the phases of a level of a batch on one rank.
 
 ``on_cpu`` and ``on_gpu`` implement the interface, and ``levels`` calls it. Arrays are of the device's module unless
 said otherwise. Vertex ``i`` has the words ``i * width`` to ``(i + 1) * width - 1`` of an array,
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps import Sweeps
-from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr
 
 
@@ -85,23 +83,19 @@ class BatchOperators(Protocol):
             out, into: the out-edges and in-edges of the rows of all ranks, by internal id.
             of_edges: whether the sums of edges are wanted.
         """
-        ...
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         """Return the rows of the rank's frontier that have a bit of some sources: uint64[width], NumPy's."""
-        ...
 
     def push(self, scratch: BatchScratch, chosen: ChosenRows | None = None) -> int:
         """Add the words of the rank's frontier to those of the neighbours in ``found``, and mark these vertices.
 
         Args:
-            scratch: the scratch.
             chosen: the rows of the frontier that are pushed; None for all.
 
         Returns:
             The number of edges.
         """
-        ...
 
     def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
         """Search the in-neighbours of each of the rank's rows for bits of the whole frontier that the row lacks.
@@ -110,26 +104,20 @@ class BatchOperators(Protocol):
         the rank's rows before.
 
         Args:
-            scratch: the scratch.
             wanted: uint64[width], some of the frontier's bits; NumPy's.
         """
-        ...
 
     def settle(self, scratch: BatchScratch) -> SettledRows:
         """Reduce ``found`` to the new bits of the rank's rows, which become seen; unmark the rows without any."""
-        ...
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         """Note the distance of the rows that ``settle`` has left marked."""
-        ...
 
     def pays(self, shared: Overlap) -> bool:
         """Return whether the batch takes less time than one source after another would."""
-        ...
 
     def clear(self, width: int, bits: NDArray[np.uint32], words: NDArray[np.uint64]) -> None:
         """Clear a bitmap, and the words of its vertices."""
-        ...
 
     def pack(
         self,
@@ -147,12 +135,10 @@ class BatchOperators(Protocol):
             width: words of a vertex.
             vertex, end: the first vertex that is written, and the one after the last.
             bits, words: the bitmap and the words.
-            bin_rows, bin_parents: the bin.
 
         Returns:
             (the next vertex to write, the entries of the bin).
         """
-        ...
 
     def unpack(
         self,
@@ -163,7 +149,6 @@ class BatchOperators(Protocol):
         words: NDArray[np.uint64],
     ) -> None:
         """Add the words that ``pack`` wrote into a bin to those of a bitmap's vertices."""
-        ...
 
     def take_labels(self, labels: NDArray[np.int32], place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:
         """Take the labels of one source's traversal into what the rank keeps.
@@ -177,17 +162,3 @@ class BatchOperators(Protocol):
         Returns:
             int64[largest + 1], the rows by distance; NumPy's.
         """
-        ...
-
-
-def operators_of(backend: Backend, threads: RowThreads) -> BatchOperators:
-    """Return operators of a backend's device, for one scratch; on a CPU the threads share the rows."""
-    if backend.name == "cpu":
-        from dbfs_workers.features.batches.on_cpu import CpuBatch
-
-        return CpuBatch(threads)
-    from dbfs_workers.features.batches.on_gpu import CudaBatch
-    from dbfs_workers.search.cuda.backend import CudaBackend
-
-    assert isinstance(backend, CudaBackend)
-    return CudaBatch(backend.xp, backend.frontier_edges)

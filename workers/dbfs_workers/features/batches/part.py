@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class LoopBatches(MemberPart):
-    """The batches of a member: see ``MemberPart``.
-
-    Args:
-        member: the member.
-    """
+    """The batches of a member: see ``MemberPart``."""
 
     purpose = Batch
 
@@ -29,11 +25,9 @@ class LoopBatches(MemberPart):
         self._threads = RowThreads(member.threads)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
-        """See ``MemberPart``."""
         return self._member.traverse_levels(lambda: self._levels(partition), specs, deadline)
 
     def free(self) -> None:
-        """See ``MemberPart``."""
         self._threads.close()
 
     def _levels(self, partition: Any) -> "BatchLevels":

@@ -32,10 +32,8 @@ class PathSweeps:
     """The sweeps of one rank for one batch.
 
     Args:
-        stripe: how the vertices lie on the ranks.
         whole: the rows of all ranks, with the in-edges: see ``copied_rows``.
         operators: make the sweeps.
-        exchange: this rank's end of the exchange.
         words: moves arrays between ranks.
         state: the batch's state.
         kept: what the rank keeps of the batch, with all distances.

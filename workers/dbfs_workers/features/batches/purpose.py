@@ -37,7 +37,6 @@ class Batch(Purpose):
     copied: bool = False
 
     def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:
-        """See ``Purpose``."""
         most = max(map(len, specs.sources))
         working, each = self.bytes_of(specs.options, most, ranks, rows)
         return RunBytes(

@@ -32,9 +32,6 @@ _BARRIER_ENTRIES: Final = 2**11
 class ResidentBatches(MemberPart):
     """The batches of a member: see ``MemberPart``.
 
-    Args:
-        member: the member.
-
     Attributes:
         barrier: this rank's end of the barrier; None before the first batch of a rank alone.
         levels: what has run the levels of the last batch; None after its memory was freed.
@@ -54,7 +51,6 @@ class ResidentBatches(MemberPart):
         self._deadline = 0.0
 
     def make(self, partition: Partition) -> None:
-        """See ``MemberPart``."""
         if partition.stripe.p > 1:
             self.barrier = barrier_of(partition.stripe, self._member.rank, self._member.graph_id)
 
@@ -64,28 +60,23 @@ class ResidentBatches(MemberPart):
         return None if self.barrier is None else self.barrier.offer()
 
     def connect(self, offers: Sequence[Any]) -> None:
-        """See ``MemberPart``."""
         self.levels = None
         self._memory.free()
         if self.barrier is not None:
             self.barrier.connect(offers)
 
     def disconnect(self) -> None:
-        """See ``MemberPart``."""
         self._memory.unmap()
 
     def progress(self, number: int) -> RankProgress | None:
-        """See ``MemberPart``."""
         watch = self._watch
         return None if watch is None or watch.number != number else watch.progress()
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None) -> None:
-        """See ``MemberPart``."""
         if self.barrier is not None and self._watch is not None and self._watch.number == number:
             self.barrier.abort(number, cause, message, rank)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
-        """See ``MemberPart``."""
         from dbfs_workers.search.levels.loop import traverse
 
         member = self._member
@@ -122,7 +113,6 @@ class ResidentBatches(MemberPart):
         self._watch = None
 
     def free(self) -> None:
-        """See ``MemberPart``."""
         self.levels = None
         self._memory.unmap()
         self._memory.free()
@@ -165,8 +155,7 @@ class ResidentBatches(MemberPart):
     def _new_levels(self, partition: Partition) -> "BatchLevels":
         import cupy
 
-        from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
-        from dbfs_workers.features.batches.operators import operators_of
+        from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement, operators_of
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
         from dbfs_workers.search import backends

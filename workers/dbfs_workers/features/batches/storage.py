@@ -149,7 +149,6 @@ class RankBatch(RankLabels):
         return flat.view(np.uint8), flat.itemsize, self.nearest.reshape(-1)
 
     def to_host(self) -> "RankBatch":
-        """See ``RankLabels``."""
         names = "distances", "seen", "target_rows", "at_targets", "nearest", "sums", "edge_sums"
         return replace(self, **{name: on_host(getattr(self, name)) for name in names})
 

@@ -34,4 +34,3 @@ class Sweeps(Protocol):
         Returns:
             Whether a number of paths is beyond the largest float64; the sums are not complete then.
         """
-        ...

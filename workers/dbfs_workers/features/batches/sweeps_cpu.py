@@ -33,7 +33,6 @@ class CpuSweeps:
         self.edge_sums = np.zeros(2 * out.columns.size * of_edges)
 
     def sweep(self, distances: NDArray[Any]) -> bool:
-        """See ``Sweeps``."""
         of_all = np.full((len(distances), self.lanes), -1, np.int32)
         of_all[:, : distances.shape[1]] = in_type(distances, np.dtype(np.int32))
         flat = of_all.reshape(-1)

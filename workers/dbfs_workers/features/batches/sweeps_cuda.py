@@ -44,7 +44,6 @@ class CudaSweeps:
         self.edge_sums = xp.zeros(2 * out.columns.size * of_edges)
 
     def sweep(self, distances: Any) -> bool:
-        """See ``Sweeps``."""
         xp, rows = self.xp, len(distances)
         of_all = xp.full((rows, self.lanes), unreached_of(distances.dtype), distances.dtype)
         of_all[:, : distances.shape[1]] = distances

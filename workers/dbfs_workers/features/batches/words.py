@@ -28,12 +28,10 @@ class BatchWords(Protocol):
         """Send words, and add those of the peers to the rank's own.
 
         Args:
-            state: the state.
             row: the level's row; updated.
             everywhere: whether the words of the rank's part of the frontier go to all ranks; else those of the found
                 vertices of other ranks go to their owners.
         """
-        ...
 
     def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
         """Send each rank an array, and return what all ranks have sent here, by rank.
@@ -45,15 +43,12 @@ class BatchWords(Protocol):
 
         Errors as for ``Exchange.cross``.
         """
-        ...
 
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sums of all ranks' counts. Errors as for ``swap``."""
-        ...
 
     def close(self) -> None:
         """Free the words of the scratch, on all ranks together. Errors as for ``Exchange.cross``."""
-        ...
 
 
 class OwnWords:
@@ -74,7 +69,6 @@ class OwnWords:
         return counts
 
     def close(self) -> None:
-        """See ``BatchWords``."""
         self._scratch.release()
 
 
@@ -88,7 +82,6 @@ class PackedWords:
         self._scratch, self._operators, self._exchange = scratch, operators, exchange
 
     def send(self, state: State, row: Row, *, everywhere: bool) -> None:
-        """See ``BatchWords``."""
         scratch, exchange, operators = self._scratch, self._exchange, self._operators
         width, stripe = scratch.width, scratch.partition.stripe
         bits, words = (scratch.live, scratch.front) if everywhere else (scratch.marked, scratch.found)
@@ -123,7 +116,6 @@ class PackedWords:
             unfinished = sums[3] > 0
 
     def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-        """See ``BatchWords``."""
         exchange, rank, xp = self._exchange, self._exchange.rank, self._scratch.xp
         entries = exchange.bin_rows.size // exchange.p
         sent, received = [_halves(xp, part) for part in parts], [_halves(xp, xp.empty_like(part)) for part in like]
@@ -151,13 +143,11 @@ class PackedWords:
         return found
 
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """See ``BatchWords``."""
         parts = [self._scratch.xp.asarray(counts)] * self._exchange.p
         total: NDArray[np.int64] = on_host(sum(self.swap(level, parts, parts)))
         return total
 
     def close(self) -> None:
-        """See ``BatchWords``."""
         self._scratch.release()
 
     def _empty_bins(self, level: int) -> None:
@@ -229,7 +219,6 @@ class MappedWords:
         self._scratch, self._operators, self._exchange, self._memory = scratch, operators, exchange, memory
 
     def send(self, state: State, row: Row, *, everywhere: bool) -> None:
-        """See ``BatchWords``."""
         scratch, exchange, width = self._scratch, self._exchange, self._scratch.width
         stripe, stream = scratch.partition.stripe, scratch.xp.cuda.get_current_stream()
         if not self._memory.connected:
@@ -250,7 +239,6 @@ class MappedWords:
             row.bytes_sent += there[0].nbytes
 
     def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-        """See ``BatchWords``."""
         exchange, xp, peers = self._exchange, self._scratch.xp, _peers(self._exchange)
         found = [*parts]
         for peer in peers:
@@ -271,7 +259,6 @@ class MappedWords:
         return found
 
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """See ``BatchWords``."""
         exchange, entries = self._exchange, self._exchange.bin_rows.size // self._exchange.p
         halves = counts.view(np.uint32)
         for peer in _peers(exchange):
@@ -281,7 +268,6 @@ class MappedWords:
         return counts + sum(offered.copy().view(np.int64) for offered, _ in exchange.incoming())
 
     def close(self) -> None:
-        """See ``BatchWords``."""
         self._scratch.release()
         self._memory.unmap()
         self._exchange.cross(0, "memory of a batch", (0, 0, 0, 0, 0), sliced=False)

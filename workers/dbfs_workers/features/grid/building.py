@@ -35,7 +35,6 @@ def bin_blocks(
 
     Args:
         src, dst, stripe, symmetrise, name: as of ``building.bin_edges``.
-        grid: the grid of the ranks.
         bottom_up: whether the reversed edges are binned as well.
 
     Errors as for ``building.bin_edges``.
@@ -82,7 +81,6 @@ def build_blocks(
 
     Args:
         stripe, rank, input_edges, hub_first, threads: as of ``building.build_partition``.
-        grid: the grid of the ranks.
         stores: the rank's stores, in the order of ``bin_blocks``.
     """
     out, into = [], []

@@ -34,7 +34,6 @@ class Carrier(GangExchange, Protocol):
 
     def rows_from(self, source: int) -> NDArray[np.uint32]:
         """Return the rows that a peer binned for this rank before the last crossing, readable until the next one."""
-        ...
 
 
 class GridExchange:
@@ -42,7 +41,6 @@ class GridExchange:
 
     Args:
         carrier: the rank's end of an exchange with bins of ``Grid.bin_entries`` entries.
-        stripe: how the vertices lie on the ranks.
         backend: the backend of the rank's device. All arrays are of its module.
         operators: those of the same device.
 

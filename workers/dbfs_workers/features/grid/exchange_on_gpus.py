@@ -31,7 +31,6 @@ class NcclGridExchange(GridExchange):
     carrier: NcclExchange
 
     def post_words(self, peer: int, words: NDArray[np.uint32]) -> None:
-        """See ``GridExchange.post_words``."""
         carrier, first = self.carrier, peer * self.entries
         carrier.bin_ends[peer] = words.size
         carrier.bin_rows[first : first + words.size] = words
@@ -46,7 +45,6 @@ class MappedGridExchange(GridExchange):
 
     Args:
         carrier, stripe, backend, operators: as of ``GridExchange``; all ranks are on one host.
-        graph_id: the graph.
     """
 
     carrier: SharedMemoryExchange
@@ -111,7 +109,6 @@ class MappedGridExchange(GridExchange):
             self._offered = None
 
     def post_words(self, peer: int, words: NDArray[np.uint32]) -> None:
-        """See ``GridExchange.post_words``."""
         carrier = self.carrier
         carrier.bin_ends[peer] = words.size
         first = self._place(carrier.crossing + 1, peer)
@@ -127,7 +124,6 @@ class MappedGridExchange(GridExchange):
         return words
 
     def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
-        """See ``GridExchange.cross``."""
         self.backend.xp.cuda.get_current_stream().synchronize()
         return super().cross(level, phase, counts)
 

@@ -8,29 +8,21 @@ Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.building.layout import Layout
-from dbfs_workers.features.grid.kernels import NEEDED, TEAM
 from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
-if TYPE_CHECKING:
-    from dbfs_workers.building.delivering import Bins
-    from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
-    from dbfs_workers.search.exchange.nccl import NcclExchange
-    from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
-
 
 @dataclass(frozen=True)
-class Grid(Layout):
+class Grid:
     """The places of ranks in a grid: rank ``r`` is in row ``r // columns`` and column ``r % columns``.
 
     Attributes:
@@ -38,21 +30,17 @@ class Grid(Layout):
         columns: number of columns.
     """
 
-    name: ClassVar[str] = "2d"
-    # An edge takes 16 bytes of ids, and as many in each direction, sorted by block.
-    binned_bytes: ClassVar[int] = 48
-
     rows: int
     columns: int
 
     @classmethod
-    def of(cls, p: int) -> Grid:
+    def of(cls, p: int) -> Self:
         """Return the grid of ``p`` ranks that is nearest to a square, with at most as many rows as columns."""
         rows = next(rows for rows in range(isqrt(p), 0, -1) if p % rows == 0)
         return cls(rows, p // rows)
 
     @classmethod
-    def shapes(cls, p: int) -> list[Grid]:
+    def shapes(cls, p: int) -> list[Self]:
         """Return all grids of ``p`` ranks, from one row to one column."""
         return [cls(rows, p // rows) for rows in range(1, p + 1) if p % rows == 0]
 
@@ -68,114 +56,25 @@ class Grid(Layout):
         """Return the ranks in the column of a rank, by row."""
         return range(rank % self.columns, self.rows * self.columns, self.columns)
 
-    @property
-    def in_words(self) -> str:
-        """See ``Layout``."""
-        return f"a {self} grid"
-
-    def between_gpus(self) -> tuple[str, ...]:
-        """See ``Layout``. One rank has nothing to map."""
-        return ("cuda_ipc", "nccl") if self.rows * self.columns > 1 else ()
+    def count_stores(self, *, bottom_up: bool) -> int:
+        """Return the number of adjacency lists of each rank; ``bottom_up`` includes those by the edges' ends."""
+        return self.rows + (self.columns if bottom_up else 0)
 
     def bin_entries(self, stripe: Stripe) -> int:
-        """See ``Layout``. There is room for every message except parents, which travel in several messages.
+        """Return the entries of a bin of the ranks' exchange. Only parents travel in several messages.
 
         The bins of one parity for all ranks of a row hold half of the parents that a rank has for these ranks.
         """
         return max(stripe.words_local, -(-stripe.n_local // (2 * self.columns)))
 
-    def kernels(self, threads: int) -> tuple[str, ...]:
-        """See ``Layout``."""
-        return (*NEEDED, *(TEAM if threads > 1 else ()))
-
-    def member(self, rank: int, partition_key: Hashable, exchange: SharedMemoryExchange, threads: int) -> GridMember:
-        """See ``Layout``."""
-        from dbfs_workers.features.grid.member import GridMember
-
-        return GridMember(rank, partition_key, exchange, threads)
-
-    def member_on_gpu(
-        self,
-        rank: int,
-        partition_key: Hashable,
-        exchange: SharedMemoryExchange | NcclExchange,
-        graph_id: str | None,
-    ) -> GridMemberOnGpu:
-        """See ``Layout``."""
-        from dbfs_workers.features.grid.member import GridMemberOnGpu
-
-        return GridMemberOnGpu(rank, partition_key, exchange, graph_id)
-
-    def count_stores(self, *, bottom_up: bool) -> int:
-        """Return the number of adjacency lists of each rank; ``bottom_up`` includes those by the edges' ends."""
-        return self.rows + (self.columns if bottom_up else 0)
-
-    def bins(
-        self,
-        src: NDArray[np.int64],
-        dst: NDArray[np.int64],
-        stripe: Stripe,
-        stores: int,
-        *,
-        symmetrise: bool,
-        name: str,
-    ) -> Sequence[Bins]:
-        """See ``Layout``."""
-        from dbfs_workers.features.grid.building import bin_blocks
-
-        bottom_up = stores > self.count_stores(bottom_up=False)
-        return bin_blocks(src, dst, stripe, self, symmetrise=symmetrise, bottom_up=bottom_up, name=name)
-
-    def out_holders(self, owner: int) -> range:
-        """See ``Layout``."""
-        return self.column_of(owner)
-
-    def in_holders(self, owner: int) -> range:
-        """See ``Layout``."""
-        return self.row_of(owner)
-
-    def out_part(self, edges: RankEdges, owner: int) -> Csr:
-        """See ``Layout``. There is no copy."""
-        assert isinstance(edges, GridPartition)
-        return edges.blocks.out[self.column_of(edges.rank).index(owner)]
-
-    def in_part(self, edges: RankEdges, owner: int) -> Csr:
-        """See ``Layout``. Columns are places in ``Blocks``, so that this is a copy."""
-        assert isinstance(edges, GridPartition)
-        assert edges.blocks.into is not None
-        csr, n_local = edges.blocks.into[self.row_of(edges.rank).index(owner)], np.uint32(edges.stripe.n_local)
-        rows = csr.columns // n_local
-        # The owner of place ``row * n_local + local id`` is ``row * columns + column``.
-        owners = rows * np.uint32(self.columns) + np.uint32(edges.rank % self.columns)
-        columns = csr.columns.copy()
-        columns += n_local * (owners - rows)
-        return Csr(csr.row_offsets, columns)
-
     def partition_bytes(self, stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
-        """See ``Layout``."""
+        """Return the bytes of a rank's part by name: see ``Layout.partition_bytes``."""
         copies, lists = 2 if bottom_up else 1, self.count_stores(bottom_up=bottom_up)
         return {
             "row offsets": 8 * lists * (stripe.n_local + 1),
             "columns": copies * 4 * m_local,
             "degrees": 8 * stripe.n_local,
         }
-
-    def run_bytes(self, stripe: Stripe, *, bottom_up: bool) -> dict[str, int]:
-        """See ``Layout``."""
-        from dbfs_workers.features.grid import scratch
-
-        # Messages that become resident: bitmaps for the column, parents for the row.
-        messages = (self.rows - 1) * stripe.words_local + (self.columns - 1) * self.bin_entries(stripe)
-        return {"state": scratch.nbytes(stripe, self, bottom_up=bottom_up), "bins": 2 * 4 * messages}
-
-    def remote_bytes(self, stripe: Stripe, hosts: Sequence[int]) -> int:
-        """See ``Layout``."""
-        held = [0] * (max(hosts) + 1)
-        for rank, host in enumerate(hosts):
-            peers = [(peer, self.bin_entries(stripe)) for peer in self.row_of(rank)]
-            peers += [(peer, stripe.words_local) for peer in self.column_of(rank)]
-            held[host] += sum(2 * 4 * entries for peer, entries in peers if hosts[peer] != host)
-        return max(held)
 
 
 @dataclass(frozen=True)
@@ -219,9 +118,6 @@ class GridPartition(RankEdges):
     """One rank's edges in a 2-D partition.
 
     Attributes:
-        stripe: how the vertices lie on the ranks.
-        grid: the grid of the ranks.
-        rank: the rank.
         blocks: the rank's edges.
         degrees: int64[n_local], the out-degrees of the rank's own rows, over all ranks of its column.
         directed: whether an edge may lack its reverse.
@@ -271,7 +167,6 @@ class GridPartition(RankEdges):
         )
 
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-        """See ``RankEdges``."""
         return self.degrees[rows]
 
     def __sizeof__(self) -> int:

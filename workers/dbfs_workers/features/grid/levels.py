@@ -49,7 +49,6 @@ class GridWork(RankWork):
     """What the steppers of a rank of a 2-D partition work on.
 
     Attributes:
-        scratch: this rank's working memory.
         messages: this rank's messages.
     """
 
@@ -243,7 +242,6 @@ class GridLevels(RankLevels[GridScratch]):
     """The levels of a rank of a 2-D partition.
 
     Args:
-        scratch: this rank's working memory.
         messages: this rank's messages; their backend runs the levels.
         fold_of: returns what runs the levels of a traversal.
     """
@@ -257,7 +255,6 @@ class GridLevels(RankLevels[GridScratch]):
         self._measure = Expand(working)
 
     def start(self, spec: TraversalSpec, labels: RankLabels, state: State, *, stops: bool) -> bool:
-        """See ``RankLevels``."""
         self._fold = fold = self._fold_of(self._working, spec)
         state.adaptive = state.adaptive and fold.searches_bottom_up
         self.steppers = {TOP_DOWN: fold, BOTTOM_UP: fold, MEASURE: self._measure}
@@ -269,5 +266,4 @@ class GridLevels(RankLevels[GridScratch]):
         return goes_on
 
     def end(self, state: State) -> None:
-        """See ``RankLevels``."""
         self._fold.end(state, self.table)

@@ -66,7 +66,6 @@ class GridMember(LoopMember):
         return TASKS
 
     def levels(self, partition: Partition) -> "RankLevels[GridScratch]":
-        """See ``LoopMember``."""
         from dbfs_workers.features.grid.levels import engine_fold
 
         return self.levels_with(partition, engine_fold)
@@ -107,7 +106,6 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
             self._scratch = self._make_scratch(partition, None)
 
     def offer(self) -> Any:
-        """See ``Member``."""
         if self._mapped is None:
             return super().offer()
         with failures.typed_errors(f"rank {self.rank}, its messages"):
@@ -122,12 +120,10 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
         self._mapped.connect([messages for _, messages in offers])
 
     def disconnect(self) -> None:
-        """See ``Member``."""
         if self._mapped is not None:
             self._mapped.disconnect()
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
-        """See ``Member``."""
         import cupy
 
         with failures.typed_errors(f"rank {self.rank}"):

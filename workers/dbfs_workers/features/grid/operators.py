@@ -26,18 +26,15 @@ class GridOperators(Protocol):
             frontiers: by rank of the column, its part of the frontier: local ids there. Each is read before the next.
             predecessors: whether parents are recorded.
         """
-        ...
 
     def enlist(self, scratch: GridScratch, frontier: NDArray[np.uint32], *, predecessors: bool) -> int:
         """Do as ``top_down``, with the column's frontier as uint32[rows * words_local], a bit for each vertex."""
-        ...
 
     def bottom_up(self, scratch: GridScratch, *, predecessors: bool) -> int:
         """Search the row's unvisited vertices for parents in ``scratch.frontier_bits``; return the edges inspected.
 
         See ``top_down`` for the arguments and the arrays written.
         """
-        ...
 
     def contract(
         self, scratch: GridScratch, labels: RankLabels, distance: int, found: Iterable[tuple[int, NDArray[np.uint32]]]
@@ -54,15 +51,12 @@ class GridOperators(Protocol):
         Returns:
             The number of new vertices, and the sum of their out-degrees.
         """
-        ...
 
     def rows_by_finder(self, scratch: GridScratch, labels: RankLabels) -> list[NDArray[np.uint32]]:
         """Return the rows with a distance above 0, by the columns of their finders; each list ascends."""
-        ...
 
     def unpack(self, bits: NDArray[np.uint32], rows: NDArray[np.uint32]) -> int:
         """Write the numbers of the set bits into ``rows``, ascending; return their number."""
-        ...
 
 
 def operators_of(backend: Backend) -> GridOperators:

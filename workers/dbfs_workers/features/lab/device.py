@@ -34,7 +34,6 @@ class Device(Protocol):
 
     def address(self, array: Any) -> int:
         """Return the address of an array's first element, for a kernel's arguments."""
-        ...
 
     def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
         """Launch a kernel with the arguments as they are now.
@@ -46,7 +45,6 @@ class Device(Protocol):
             element: which of the arguments the kernel gets.
             cooperative: whether all blocks must run at once, because they wait for each other.
         """
-        ...
 
     def chain(self, same: Hashable, launches: Sequence[tuple[str, str, int]], prepare: Callable[[], None]) -> None:
         """Launch kernels one behind another, each with an element of the arguments, in their order.
@@ -56,15 +54,12 @@ class Device(Protocol):
             launches: each kernel's file, name and blocks.
             prepare: sets the arguments; a recorded chain needs none.
         """
-        ...
 
     def write(self, array: Any, values: NDArray[Any]) -> None:
         """Copy values from host memory to an array, before the next launch."""
-        ...
 
     def read(self, array: Any) -> NDArray[Any]:
         """Return a copy in host memory, after the launches so far."""
-        ...
 
 
 class Gpu:
@@ -96,11 +91,9 @@ class Gpu:
         self._chains: dict[Hashable, Any] = {}
 
     def address(self, array: Any) -> int:
-        """See ``Device``."""
         return int(array.data.ptr)
 
     def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
-        """See ``Device``."""
         from dbfs_workers.features.lab.kernels.sources import lab_source
         from dbfs_workers.search.cuda.module import Launch, load
 
@@ -110,7 +103,6 @@ class Gpu:
         self._launches[source, kernel](blocks, self.threads, 0, self._stream, element)
 
     def chain(self, same: Hashable, launches: Sequence[tuple[str, str, int]], prepare: Callable[[], None]) -> None:
-        """See ``Device``."""
         if self._chains.get(same) is None:
             prepare()
             if same not in self._chains:
@@ -138,11 +130,9 @@ class Gpu:
             self.launch(source, kernel, blocks, element=element)
 
     def write(self, array: Any, values: NDArray[Any]) -> None:
-        """See ``Device``."""
         array.set(values)
 
     def read(self, array: Any) -> NDArray[Any]:
-        """See ``Device``."""
         copied: NDArray[Any] = array.get()
         return copied
 

@@ -42,7 +42,6 @@ class LatestPages:
     """The pages, which have one version.
 
     Attributes:
-        pages: the pages.
         version: their version.
         lock: held while the pages change or are copied.
     """
@@ -99,12 +98,10 @@ class LinkedPartition(LivingPartition):
 
     @property
     def rows(self) -> Any:
-        """See ``Partition``."""
         return self.out_edges.rows
 
     @property
     def parent_rows(self) -> Any:
-        """See ``Partition``."""
         return None if self.directed else self.rows
 
     @property

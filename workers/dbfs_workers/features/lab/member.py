@@ -39,7 +39,6 @@ class BaselineTraversal:
         return True
 
     def result(self) -> RankRun:
-        """See ``Traversal``."""
         return self._result
 
     def _enter(self, level: int, frontier: int) -> None:
@@ -55,7 +54,6 @@ def traverse_on_gpu(
 
     Args:
         graph: the rank's slice, which is the graph; or the graph on linked pages, for ``storage=pages``.
-        spec: the traversal.
         deadline: its end, in seconds of ``time.monotonic()``.
         raise_if_stopped: raises the error of a run that was aborted; called with the place that the run reached.
 

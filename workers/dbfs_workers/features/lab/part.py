@@ -10,11 +10,7 @@ from dbfs_workers.search.reports import RankRun
 
 
 class LoopStrategies(MemberPart):
-    """The strategies of a member: see ``MemberPart``.
-
-    Args:
-        member: the member.
-    """
+    """The strategies of a member: see ``MemberPart``."""
 
     purpose = ByStrategy
 
@@ -22,7 +18,6 @@ class LoopStrategies(MemberPart):
         self._member = member
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
-        """See ``MemberPart``."""
         from dbfs_workers.features.grid.member import GridMember
 
         member = self._member

@@ -40,8 +40,6 @@ class RadixBins:
         device: where the kernels run.
         offsets: int64[n_local + 1], in the device's memory.
         columns: uint32, internal ids of the neighbours, there too.
-        rank: the rank.
-        ranks: number of ranks.
         policy: how neighbours are gathered, and which duplicates are culled.
         predecessors: whether parents are recorded.
         lend: see ``Lend``. All ranks call it alike.

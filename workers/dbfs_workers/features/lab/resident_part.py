@@ -21,7 +21,6 @@ class ResidentStrategies(MemberPart, RowsForm):
     """The strategies of a member, and the linked pages of its living graph: see ``MemberPart`` and ``RowsForm``.
 
     Args:
-        member: the member.
         living: its part for living graphs, which learns of the pages.
     """
 
@@ -33,12 +32,10 @@ class ResidentStrategies(MemberPart, RowsForm):
         living.form = self
 
     def make(self, partition: Partition) -> None:
-        """See ``MemberPart``."""
         if isinstance(partition, linked.LinkedPartition):
             self._pages = partition.out_pages.latest.pages
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterator[RankRun]:
-        """See ``MemberPart``."""
         member = self._member
         member.require_room(partition.stripe, specs)
         for spec in specs:
@@ -50,15 +47,12 @@ class ResidentStrategies(MemberPart, RowsForm):
             yield run
 
     def free(self) -> None:
-        """See ``MemberPart``."""
         self._pages = None
 
     def makes(self, partition: Partition, spec: UpdateSpec) -> bool:
-        """See ``RowsForm``."""
         return spec.kind == "link" or isinstance(partition, linked.LinkedPartition)
 
     def updated(self, partition: Partition, spec: UpdateSpec, edges: Any | None, where: str) -> NextVersion:
-        """See ``RowsForm``."""
         return linked.updated(partition, spec, edges, where)
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> bool:

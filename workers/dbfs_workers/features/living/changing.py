@@ -20,7 +20,6 @@ def read_changes(piece: Piece, first_id: int, own_first_id: int, n: int, name: s
     """Return a piece of an update as vertices of the graph.
 
     Args:
-        piece: the piece.
         first_id: what is added to the piece's numbers to get ids.
         own_first_id: the id of the graph's vertex 0.
         n: vertices of the graph.

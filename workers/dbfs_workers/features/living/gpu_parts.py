@@ -31,7 +31,6 @@ class LivingOnGpu(LivingPart[M]):
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
     ) -> "NextVersion":
-        """See ``LivingPart``."""
         import cupy
 
         from dbfs_workers.features.living.cuda_versions import updated
@@ -45,7 +44,6 @@ class LivingOnGpu(LivingPart[M]):
     def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
-        """See ``LivingPart``."""
         from dbfs_workers.features.living.cuda_versions import update_keys
 
         with failures.typed_errors(f"rank {self._member.rank}, binning a batch"):
@@ -56,7 +54,6 @@ class LoopLivingOnGpu(LivingOnGpu[LoopMember]):
     """A living graph on a GPU that the level loop traverses: see ``LivingPart``. Repairs are new traversals."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
-        """See ``MemberPart``."""
         kept = self._member.kept.get(place_of(specs.options.purpose))
         anew = replace(specs, options=replace(specs.options, purpose=None))
         runs = self._member.traverse_levels(lambda: self._member.levels(partition), anew, deadline)
@@ -82,9 +79,6 @@ class RowsForm(ABC):
 class ResidentLiving(LivingOnGpu[CudaMember]):
     """A living graph on a GPU that resident kernels traverse: see ``LivingPart``.
 
-    Args:
-        member: the member.
-
     Attributes:
         form: another form of the rows; None if there is none.
     """
@@ -98,7 +92,6 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
     ) -> "NextVersion":
-        """See ``LivingPart``."""
         where = f"rank {self._member.rank}, changing its edges"
         if self.form is not None and self.form.makes(partition, spec):
             with failures.typed_errors(where):
@@ -108,13 +101,11 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
             return replace(following, facts=on_device(following.partition))
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
-        """See ``LivingPart``."""
         with failures.typed_errors(f"rank {self._member.rank}, taking version {partition.version} over"):
             if self.form is None or not self.form.take_over(partition, totals, facts):
                 self._member.read(partition, totals, facts)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterator[RankRun]:
-        """See ``MemberPart``."""
         member = self._member
         member.require_room(partition.stripe, specs)
         for spec in specs:

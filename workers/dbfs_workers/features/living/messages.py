@@ -47,7 +47,6 @@ class TakeUpdate(WorkerMessage[int]):
 
     Attributes:
         graph_id: the graph, which is not ordered by degree.
-        run_id: the update's run.
         edges: uint32[2, edges] as bytes: the sources and then the targets, vertices of the graph.
         symmetrise: whether each edge's reverse belongs to the update too.
 
@@ -67,8 +66,6 @@ class CommitUpdate(WorkerMessage[None]):
     """Make the prepared version the rank's partition. Ignored if the rank has that version, or a later one.
 
     Attributes:
-        graph_id: the graph.
-        run_id: the update's run.
         totals: counts of the version.
         version: number of the version.
 

@@ -26,9 +26,6 @@ M = TypeVar("M", bound=Member)
 class LivingPart(MemberPart, Generic[M]):
     """What a member keeps of a living graph: see ``MemberPart``. ``worker.Updates`` calls the methods below.
 
-    Args:
-        member: the member.
-
     Attributes:
         log: the changes that made the latest versions.
         takes_over: whether ``take_over`` has anything to do.
@@ -80,7 +77,6 @@ class LoopLiving(LivingPart[LoopMember]):
     """A living graph on CPU cores: see ``LivingPart``."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
-        """See ``MemberPart``."""
         from dbfs_workers.features.living.repair import EarlierLabels, RepairLoop
         from dbfs_workers.search.levels.loop import LevelLoop
 

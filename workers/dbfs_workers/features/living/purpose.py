@@ -17,7 +17,6 @@ class Repair(Purpose):
 
     @property
     def replaced(self) -> TraversalPlace:
-        """See ``Purpose``."""
         return self.place
 
 

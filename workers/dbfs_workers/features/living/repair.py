@@ -79,7 +79,6 @@ class RepairLoop:
     Args:
         partition: the rank's rows, of the version to repair to.
         spec: the traversal whose labels are repaired.
-        exchange: this rank's end of the gang's exchange.
         earlier: the labels; None if the rank has none.
         anew: makes the loop of a new traversal.
 
@@ -119,7 +118,6 @@ class RepairLoop:
 
     @property
     def scratch(self) -> "RepairLoop":
-        """See ``traversals.Traversal``."""
         return self
 
     @property

@@ -67,5 +67,4 @@ class UpdateChange(Change):
 
     @property
     def kind(self) -> str:
-        """See ``Change``."""
         return self.spec.kind

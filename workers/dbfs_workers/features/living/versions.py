@@ -84,19 +84,16 @@ class LivingPartition(Partition):
 
     @property
     def rows(self) -> Rows:
-        """See ``Partition``."""
         return self.out_pages.rows
 
     @property
     def parent_rows(self) -> Rows | None:
-        """See ``Partition``."""
         if not self.directed:
             return self.out_pages.rows
         return None if self.in_pages is None else self.in_pages.rows
 
     @property
     def has_parents(self) -> bool:
-        """See ``Partition``."""
         return not self.directed or self.in_pages is not None
 
     @property
@@ -106,12 +103,10 @@ class LivingPartition(Partition):
 
     @property
     def m_local(self) -> int:
-        """See ``Partition``."""
         return self.out_pages.m_local
 
     @property
     def max_degree(self) -> int:
-        """See ``Partition``."""
         return self.out_pages.max_degree
 
     @property

@@ -21,8 +21,8 @@ from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateChange
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
-from dbfs_workers.serving.feature import RankChanges, WorkerView
-from dbfs_workers.serving.turns.changes import Change
+from dbfs_workers.serving.feature import WorkerView
+from dbfs_workers.serving.turns.changes import Change, RankChanges
 
 Keys = tuple[Any, Any | None]
 T = TypeVar("T")
@@ -33,7 +33,6 @@ class _PreparedVersion:
     """A version that waits for its commit.
 
     Attributes:
-        run_id: the update's run.
         partition: the version.
         changes: the changes from the version before; None if only the pages are new.
         facts: see ``NextVersion``.
@@ -60,7 +59,6 @@ class Updates(RankChanges):
 
     @TakeUpdate.handler
     async def take_update(self, message: TakeUpdate) -> int:
-        """See ``TakeUpdate``."""
         member = self._member(message.graph_id)
         self._taken.pop(message.graph_id, None)
         src, dst = np.frombuffer(message.edges, np.uint32).reshape(2, -1)
@@ -119,7 +117,6 @@ class Updates(RankChanges):
 
     @CommitUpdate.handler
     async def commit_update(self, message: CommitUpdate) -> None:
-        """See ``CommitUpdate``."""
         member = self._member(message.graph_id)
         prepared = self._take_prepared(message.graph_id, message.run_id)
         if prepared is None:

@@ -30,8 +30,6 @@ class Content:
     """The bytes of a saved file on the host: a map of the file, or a copy. See ``Folder.mapped``.
 
     Args:
-        folder: the folder.
-        file: the file.
         threads: number of threads that read and check.
 
     Errors as for ``Folder.map``, ``require_size`` and ``check_blocks``.

@@ -170,7 +170,6 @@ def take(folder: Folder, saver: Saver, silent: Sign | None) -> Lock | Busy:
     """Take the lock of a folder, unless a client has it that may live. Make the folder if needed.
 
     Args:
-        folder: the folder.
         saver: the client that takes the lock.
         silent: what the lock of a client looks like that gave no sign of life for ``SILENT_SECONDS``; None if no
             client was silent for so long.

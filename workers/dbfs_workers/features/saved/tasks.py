@@ -35,7 +35,6 @@ def save_rank(
     """Write a rank's partition and its kept edges; return the manifest's entry of the rank.
 
     Args:
-        folder: the folder.
         token: the token in the names of the save's files.
         partition: the rank's partition, on the host or on the GPU.
         edges: the rank's kept edges; None if edges are not kept.
@@ -76,7 +75,6 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
     Rows that a rank may lead are copied into memory that peers can map instead: see ``shared_rows.share``.
 
     Args:
-        folder: the folder.
         saved, facts: as of ``parts.partition``.
         backend: ``cpu`` or ``cuda``.
         ranks_here: number of ranks of the graph on this host, which share its cores.

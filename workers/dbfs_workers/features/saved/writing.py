@@ -90,9 +90,7 @@ def write_partition(
     """Write a rank's partition, whose arrays are on the host, and return the manifest's entry of the rank.
 
     Args:
-        folder: the folder.
         token: 12 hexadecimal digits that are in the names of all files of this save.
-        partition: the partition.
         edges: the file of the rank's kept edges; None if edges are not kept.
         look: called before each block; what it raises ends the write and removes the file.
 

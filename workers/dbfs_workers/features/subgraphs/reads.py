@@ -30,7 +30,6 @@ class EdgeReads(WorkerFeature):
 
     @SelectEdges.handler
     async def select_edges(self, message: SelectEdges) -> NDArray[np.uint32]:
-        """See ``SelectEdges``."""
         parts = list(edges_of(self._data, message.partition).parts())
         found = [await asyncio.to_thread(edges_between, part, message.chosen, message.index) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)

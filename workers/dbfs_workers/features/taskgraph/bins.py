@@ -13,8 +13,6 @@ class Bin:
     """The vertices that rank ``source`` discovered for rank ``target`` in one level of one run.
 
     Attributes:
-        run_id: the run.
-        level: the level.
         source: the rank that expanded the level.
         target: the rank that owns the vertices.
         rows: uint32 local ids on the target.
@@ -42,8 +40,6 @@ class FrontierSlice:
     """One rank's part of the frontier of a level.
 
     Attributes:
-        run_id: the run.
-        level: the level.
         source: the rank that owns the slice.
         bits: uint32[words_local], a bit for each of the rank's rows.
     """

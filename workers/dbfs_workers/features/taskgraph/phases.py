@@ -99,8 +99,6 @@ def bottom_up(state: TraversalState, run_id: str, level: int, slices: Sequence[F
 
     Args:
         state: the traversal.
-        run_id: the run.
-        level: the level.
         slices: the level's frontier, one slice from each rank.
 
     Raises:

@@ -31,7 +31,6 @@ class TraversalState:
     """One traversal on one rank. Arrays are the backend's.
 
     Attributes:
-        spec: the traversal.
         backend: runs the phases.
         scratch: the rank's edges, bitmaps and frontier.
         labels: the rank's labels.

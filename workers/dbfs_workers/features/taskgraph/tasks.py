@@ -39,7 +39,6 @@ class LabelRooms(Protocol):
 
     def require_room(self, graph_id: str, stripe: Stripe, specs: RunSpec) -> None:
         """See ``WorkerService.require_room``."""
-        ...
 
 
 @dataclass(frozen=True)

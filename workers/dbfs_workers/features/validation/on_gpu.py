@@ -71,7 +71,6 @@ class PeerWords:
 
     Attributes:
         token: the token of the owner, valid while the owner has the words.
-        graph_id: the graph.
         handle: CUDA IPC handle of the words.
         count: number of words.
     """
@@ -97,7 +96,6 @@ class OwnWords:
 
     Args:
         words: uint64, CuPy's; copied.
-        graph_id: the graph.
 
     Raises:
         ExchangeUnavailableError: the system does not allow GPU memory to be exported.

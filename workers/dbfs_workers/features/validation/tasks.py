@@ -44,7 +44,6 @@ class LabelStore(Protocol):
 
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
         """Return the labels of one traversal; raise ``ResultReleasedError`` if the rank dropped them."""
-        ...
 
 
 def pack_columns(
@@ -69,7 +68,6 @@ def of_columns(function: Callable[..., T], by_column: Sequence[int], *arguments:
     """Call a function for each column of a batch.
 
     Args:
-        function: the function.
         by_column: the places of arguments that have, for each rank, a list of all columns.
         arguments: arguments of the function.
     """

@@ -62,12 +62,10 @@ class Order(Protocol):
     @property
     def position(self) -> Any:
         """Each vertex's position."""
-        ...
 
     @property
     def vertex(self) -> Any:
         """The vertex at each position."""
-        ...
 
 
 @runtime_checkable
@@ -76,7 +74,6 @@ class WordsOnGpu(Protocol):
 
     def on(self, xp: ModuleType) -> Any:
         """Return the words as an array of a module, NumPy or CuPy."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,6 @@ def pack_labels(
     """Check a rank's labels without regard to edges, and pack them. Arrays may be NumPy's or CuPy's; so are the words.
 
     Args:
-        stripe: how the graph lies on the ranks.
         rank: the rank that owns the labels.
         distances: int32 of the rank's rows without padding.
         predecessors: int64 positions of the same rows; None for distances alone.
@@ -224,7 +220,6 @@ def check_edges(
     """Check a rank's edges against the labels of all ranks, on the GPU if the edges are CuPy arrays.
 
     Args:
-        stripe: how the graph lies on the ranks.
         rank: the rank that checks.
         edges: the edges in blocks.
         packed: the labels by rank.
@@ -391,7 +386,6 @@ def levels_along_predecessors(stripe: Stripe, predecessors: Sequence[NDArray[np.
     to an unreached vertex, are another violation.
 
     Args:
-        stripe: how the graph lies on the ranks.
         predecessors: by rank, int64 positions of the rank's rows without padding; -1 unreached.
     """
     parents = np.empty(stripe.n, np.int64)
@@ -410,7 +404,6 @@ def find_rootless(stripe: Stripe, parents: NDArray[np.int64], levels: NDArray[np
     """Write the levels of all vertices into ``levels``; return the violation of vertices without a root, if any.
 
     Args:
-        stripe: how the graph lies on the ranks.
         parents: int64[n], predecessors by position, all in range; -1 unreached.
         levels: int32[n]; ``kernels.NO_ROOT`` for vertices from which predecessors lead to no root.
     """
@@ -437,7 +430,6 @@ class SharedTable:
 
     Attributes:
         token: the token of the maker's file, which is the memory.
-        graph_id: the graph.
         size: number of words.
     """
 

@@ -28,7 +28,6 @@ class Violation:
     """A broken rule.
 
     Attributes:
-        rule: the rule.
         vertices: what shows it: a vertex, a vertex and its predecessor, the ends of an edge, or a circle's vertices.
         ranks: the ranks that own such vertices, or that hold such edges.
         count: vertices or edges that break the rule.

@@ -105,7 +105,6 @@ class Verdicts(WorkerFeature):
 
     @PackWords.handler
     async def pack_words(self, message: PackWords) -> PickledValue[Any] | None:
-        """See ``PackWords``."""
         place = message.place
         assert isinstance(place, KeptLabels)
         labels = self._kept(place.graph_id, place.run_id, place.index)
@@ -121,7 +120,6 @@ class Verdicts(WorkerFeature):
 
     @CheckWords.handler
     async def check_words(self, message: CheckWords) -> tuple[int, int, NDArray[np.uint32]] | None:
-        """See ``CheckWords``."""
         try:
             own, edges = self._packed[message.token], self._data[message.edges]
             order = None if message.order is None else self._data[message.order]
@@ -131,7 +129,6 @@ class Verdicts(WorkerFeature):
 
     @FreeWords.handler
     async def free_words(self, message: FreeWords) -> None:
-        """See ``FreeWords``."""
         self._packed.pop(message.token, None)
 
 

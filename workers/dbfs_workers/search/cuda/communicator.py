@@ -60,19 +60,15 @@ class Communicator(Protocol):
 
     def start(self, transfers: Sequence[Transfer]) -> None:
         """Queue a group of transfers behind the work of the current stream. A size of 0 leaves a transfer out."""
-        ...
 
     def done(self) -> bool:
         """Return whether all that was queued on the stream before the first look is over."""
-        ...
 
     def check(self) -> None:
         """Look for errors that NCCL found in the background."""
-        ...
 
     def abort(self) -> None:
         """End all transfers, and release the communicator."""
-        ...
 
 
 class Messages(Protocol):
@@ -94,15 +90,12 @@ class Messages(Protocol):
 
     def most_ahead(self, max_degree: int) -> int:
         """Return the largest frontier, over all ranks, that may be expanded before the host has read its size."""
-        ...
 
     def reset(self) -> None:
         """Forget the bins of the traversal before."""
-        ...
 
     def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
         """Queue the packing of messages with the headers int64[p, HEADER], which must stay until the crossing ends."""
-        ...
 
     def expand(
         self,
@@ -120,7 +113,6 @@ class Messages(Protocol):
         ``edges`` is the most that the frontier has. ``ahead`` levels have been queued before it since the last wait;
         each swaps the two queues of ``scratch``, and the host does so later.
         """
-        ...
 
     def contract(self, tag: Tag, scratch: Scratch, labels: RankLabels, distance: int, ahead: int, most: int) -> None:
         """Queue the contraction of the bins that come with the headers of a crossing, and the level's result.
@@ -128,32 +120,26 @@ class Messages(Protocol):
         A level that finds nothing, or more than ``most`` vertices over all ranks, or that has large bins, halts the
         queue: the levels behind it change nothing.
         """
-        ...
 
     def contract_large(
         self, rows: Any, parents: Any | None, scratch: Scratch, labels: RankLabels, distance: int
     ) -> None:
         """Queue the contraction of a bin that came behind the headers."""
-        ...
 
     def absorb(self, slices: Any, scratch: Scratch) -> None:
         """Queue ``Backend.absorb`` of the slices of all ranks, uint32[words]."""
-        ...
 
     def search(self, tag: Tag, found_bits: Any, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         """Queue ``Backend.bottom_up``, and the packing of its counts: those of a crossing behind a bottom-up level.
 
         The rank's own header is in ``incoming`` after the wait.
         """
-        ...
 
     def measure(self, tag: Tag, bits: Any, scratch: Scratch) -> None:
         """Queue the marking of the frontier in the rank's slice, and the packing of its size and degrees."""
-        ...
 
     def queued(self) -> int:
         """Wait for the queued work; return the vertices that are queued after ``contract_large``."""
-        ...
 
 
 class Library(Protocol):
@@ -161,7 +147,6 @@ class Library(Protocol):
 
     def new_id(self) -> bytes:
         """Return the id of a new communicator. The process must live until all ranks are connected."""
-        ...
 
     def connect(
         self, p: int, rank: int, unique_id: bytes, transfers: Sequence[Transfer], watch: Callable[[], None]
@@ -170,12 +155,9 @@ class Library(Protocol):
 
         ``watch`` is called meanwhile, and may raise. Raises ``CommunicatorFailedError``.
         """
-        ...
 
     def pinned(self, words: int) -> NDArray[np.int64]:
         """Return int64[words] of host memory that NCCL can send from and receive into, all zero."""
-        ...
 
     def address(self, array: Any) -> int:
         """Return the address of a contiguous array, on the host or the GPU."""
-        ...

@@ -21,7 +21,6 @@ class DeviceGraph:
     Without in-edges (a directed graph loaded without them) every level is top-down.
 
     Attributes:
-        stripe: how the graph lies on the ranks.
         rank: the rank that owns the rows.
         row_offsets: int64[n_local + 1].
         columns: uint32[m_local], internal ids.

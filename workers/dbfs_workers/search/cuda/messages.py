@@ -44,8 +44,6 @@ class CudaMessages:
     """See ``communicator.Messages``. On the current GPU.
 
     Args:
-        stripe: the graph's stripe.
-        rank: the rank.
         pinned: returns words of pinned memory: see ``communicator.Library``.
     """
 
@@ -79,17 +77,14 @@ class CudaMessages:
         )
 
     def most_ahead(self, max_degree: int) -> int:
-        """See ``communicator.Messages``."""
         return min(MOST_THREADS, _SMALL_EDGES // max(1, max_degree))
 
     def reset(self) -> None:
-        """See ``communicator.Messages``."""
         self._sums.fill(0)
         self._search_sums.fill(0)
         self._sent.fill(0)
 
     def pack(self, headers: NDArray[np.int64], bin_rows: Any, bin_parents: Any | None) -> None:
-        """See ``communicator.Messages``."""
         bins = _place(bin_rows), _place(bin_parents)
         self._launch("pack", self._p, THREADS, headers.ctypes.data, *bins, INLINE, self._messages_place)
 
@@ -217,7 +212,6 @@ class CudaMessages:
         )
 
     def absorb(self, slices: Any, scratch: Scratch) -> None:
-        """See ``communicator.Messages``."""
         arguments = _place(slices), slices.size, _place(scratch.frontier_bits), _place(scratch.visited)
         self._launch("absorb", blocks_for(slices.size), THREADS, *arguments)
 
@@ -261,7 +255,6 @@ class CudaMessages:
         self._pack_found(tag)
 
     def queued(self) -> int:
-        """See ``communicator.Messages``."""
         queued = int(self._own.item())
         self._own.fill(0)
         return queued

@@ -59,14 +59,12 @@ class Nccl:
     """See ``communicator.Library``. On the current GPU and its current stream."""
 
     def new_id(self) -> bytes:
-        """See ``Library``."""
         binding = _binding()
         return bytes(_call(binding.get_unique_id))
 
     def connect(
         self, p: int, rank: int, unique_id: bytes, transfers: Sequence[Transfer], watch: Callable[[], None]
     ) -> Communicator:
-        """See ``Library``."""
         import cupy
 
         binding, device = _binding(), cupy.cuda.Device()
@@ -102,7 +100,6 @@ class Nccl:
         return communicator
 
     def pinned(self, words: int) -> NDArray[np.int64]:
-        """See ``Library``."""
         import cupy
 
         array = np.frombuffer(cupy.cuda.alloc_pinned_memory(8 * words), np.int64, words)
@@ -110,7 +107,6 @@ class Nccl:
         return array
 
     def address(self, array: Any) -> int:
-        """See ``Library``."""
         interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
         return int(interface["data"][0])
 
@@ -133,7 +129,6 @@ class NcclCommunicator:
         self._recorded = True
 
     def start(self, transfers: Sequence[Transfer]) -> None:
-        """See ``Communicator``."""
         binding, handle, stream = self._binding, self._handle, self._stream.ptr
         send, receive = binding.send, binding.recv
         try:
@@ -149,7 +144,6 @@ class NcclCommunicator:
         self._recorded = False
 
     def done(self) -> bool:
-        """See ``Communicator``."""
         if not self._recorded:
             # At the first look, so that the event is behind what was queued after the transfers.
             self._event.record(self._stream)
@@ -157,7 +151,6 @@ class NcclCommunicator:
         return bool(self._event.done)
 
     def check(self) -> None:
-        """See ``Communicator``."""
         state = int(_call(lambda: self._binding.comm_get_async_error(self._handle)))
         if state:
             raise CommunicatorFailedError(str(self._binding.get_error_string(state)))
@@ -172,7 +165,6 @@ class NcclCommunicator:
             raise
 
     def abort(self) -> None:
-        """See ``Communicator``."""
         # The communicator is gone in any case.
         with contextlib.suppress(CommunicatorFailedError):
             _call(lambda: self._binding.comm_abort(self._handle))

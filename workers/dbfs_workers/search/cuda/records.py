@@ -197,7 +197,6 @@ class KernelLevels:
         words: ``layout.RECORD`` of each level, as bytes: pickling an array takes as long as a light level.
         nanoseconds_a_cycle: converts the records' ``cycles``.
         sums: ``LabelSummary.sums`` of the run's labels, as bytes.
-        ranks: number of ranks.
         slice_bytes: bytes of this rank's slice of a bitmap.
         predecessors: whether the run recorded parents.
         direction: the direction in the run's options.
@@ -225,7 +224,6 @@ class KernelLevels:
         return LabelSummary(np.frombuffer(self.sums, np.int64).reshape(2, -1))
 
     def unpack(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """See ``LevelRecords``."""
         return summed(self._counts()), summed(self._seconds())
 
     def _counts(self) -> NDArray[np.int64]:

@@ -109,7 +109,6 @@ class OfferedMessages:
     """Where the peers find a rank's messages. Picklable.
 
     Attributes:
-        rank: the rank.
         handle: CUDA IPC handle of the messages.
         token: the token that peers check before they open the handle.
     """

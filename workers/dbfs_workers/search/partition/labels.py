@@ -162,7 +162,6 @@ class RankLabels:
 
         Args:
             xp: the module of the arrays.
-            stripe: the graph's stripe.
             predecessors: whether there are predecessors.
             pool: where the memory comes from; only with NumPy. None for new memory.
         """
@@ -209,8 +208,6 @@ def label_sources(
 
     Args:
         xp: the module of all arrays, NumPy or CuPy.
-        stripe: how the graph lies on the ranks.
-        rank: the rank.
         sources: vertices, repetitions allowed.
         visited: uint32[stripe.words_local], the rank's bitmap of its own rows; updated.
         labels: the rank's labels; updated.

@@ -63,12 +63,7 @@ def no_vertices() -> NDArray[np.int64]:
 
 
 class RankEdges(ABC):
-    """What a rank has of a graph's edges, in any layout.
-
-    Attributes:
-        stripe: how the vertices lie on the ranks.
-        rank: the rank.
-    """
+    """What a rank has of a graph's edges, in any layout."""
 
     stripe: Stripe
     rank: int
@@ -107,7 +102,6 @@ class Partition(RankEdges):
     """The rows of one rank.
 
     Attributes:
-        stripe: how the graph lies on the ranks.
         rank: the rank that owns the rows.
         row_offsets: int64[n_local + 1], index of each row's first column.
         columns: uint32[m_local], internal ids of the neighbours, duplicates included. Within a row they ascend; in a
@@ -196,7 +190,6 @@ class Partition(RankEdges):
 
     @property
     def info(self) -> "PartitionInfo":
-        """See ``RankEdges``."""
         return PartitionInfo(
             rank=self.rank,
             m_local=self.m_local,
@@ -216,7 +209,6 @@ class Partition(RankEdges):
         yield self
 
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-        """See ``RankEdges``."""
         offsets = self.row_offsets
         places = rows if isinstance(rows, slice) else array_module(offsets).asarray(rows)
         degrees: NDArray[np.int64] = on_host(offsets[1:][places] - offsets[:-1][places])

@@ -135,7 +135,6 @@ class Scratch:
         """Clear the last traversal's state; label the sources, and make them the frontier.
 
         Args:
-            spec: the traversal.
             labels: what ``labels_for`` returned; None for new labels, of a traversal without ``end``.
 
         Returns:

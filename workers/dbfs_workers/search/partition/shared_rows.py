@@ -82,9 +82,6 @@ class HostRows:
 
     A copy, because shared memory has no huge pages on most systems: a rank that walks through the rows of all others
     would miss the processor's table of pages at nearly every vertex.
-
-    Args:
-        stripe: how the graph lies on the ranks.
     """
 
     def __init__(self, stripe: Stripe) -> None:

@@ -135,11 +135,9 @@ class LevelRecords(Protocol):
 
     def __len__(self) -> int:
         """Return the number of levels."""
-        ...
 
     def unpack(self) -> Tables:
         """Return the tables."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,6 @@ class CountedLevels:
         return self.levels
 
     def unpack(self) -> Tables:
-        """See ``LevelRecords``."""
         return self.counts, self.seconds
 
 

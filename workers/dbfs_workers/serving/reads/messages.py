@@ -49,7 +49,6 @@ class ReadMessage(WorkerMessage[A_co]):
 
     Attributes:
         place: where the rank has the labels.
-        stripe: the graph's stripe.
         rank: the worker's rank.
 
     Raises:
@@ -83,7 +82,6 @@ class WriteLabels(ReadMessage[bool]):
     Attributes:
         label: ``distances`` or ``predecessors``.
         buffer: the client's buffer.
-        slot: the slot.
         first: the slot's first vertex; None if the client wrote the positions of the slot's vertices there.
         count: number of vertices.
     """
@@ -104,7 +102,6 @@ class WriteByVertex(ReadMessage[bool]):
     Attributes:
         label: ``distances`` or ``predecessors``.
         buffer: the client's buffer.
-        slot: the slot.
         first: the first vertex.
         count: number of vertices.
         width: bytes of a label: 1, 2 or 4. Its bits are the lowest of the label as it travels (``server``); all of
@@ -230,7 +227,6 @@ class FindLaterIds(WorkerMessage[list[Any]]):
 
     Attributes:
         partition: Dask key of the rank's partition.
-        vertices: the vertices.
 
     Errors as for ``FindLaterVertices``.
     """

@@ -46,8 +46,6 @@ class RankRows:
     """The labels of one rank's rows. Arrays are NumPy's or CuPy's, with or without padding.
 
     Attributes:
-        stripe: how the graph lies on the ranks.
-        rank: the rank.
         distances: int32, -1 unreached.
         predecessors: uint32 internal ids, ``NO_VERTEX`` unreached, or int64 positions, -1 unreached; None if the
             traversal records none.
@@ -177,12 +175,10 @@ class Reads:
 
     @ReadRows.handler
     async def read_rows(self, message: ReadRows) -> NDArray[np.uint32]:
-        """See ``ReadRows``."""
         return await asyncio.to_thread(self._rows(message).read, message.label, message.first, message.last)
 
     @WriteLabels.handler
     async def write_labels(self, message: WriteLabels) -> bool:
-        """See ``WriteLabels``."""
         buffer = self._buffers.open(message.buffer)
         if buffer is None:
             return False
@@ -195,7 +191,6 @@ class Reads:
 
     @WriteByVertex.handler
     async def write_by_vertex(self, message: WriteByVertex) -> bool:
-        """See ``WriteByVertex``."""
         buffer = self._buffers.open(message.buffer)
         if buffer is None:
             return False
@@ -206,12 +201,10 @@ class Reads:
 
     @FindRows.handler
     async def find_rows(self, message: FindRows) -> NDArray[np.uint32]:
-        """See ``FindRows``."""
         return await asyncio.to_thread(self._rows(message).between, message.least, message.most, message.labels)
 
     @FindChanged.handler
     async def find_changed(self, message: FindChanged) -> NDArray[np.uint32]:
-        """See ``FindChanged``."""
         place = message.place
         if not isinstance(place, KeptLabels):
             raise ResultReleasedError(f"rank {message.rank}: the labels were published without their changes")
@@ -221,12 +214,10 @@ class Reads:
 
     @Walk.handler
     async def walk(self, message: Walk) -> tuple[list[int], bool]:
-        """See ``Walk``."""
         return await asyncio.to_thread(self._rows(message).walk, message.position)
 
     @FindVertices.handler
     async def find_vertices(self, message: FindVertices) -> NDArray[np.int64]:
-        """See ``FindVertices``."""
         table = self._table(message.table)
         if len(message.ids) < _LONG_IDS:
             return table.vertices(message.ids)
@@ -234,7 +225,6 @@ class Reads:
 
     @FindIds.handler
     async def find_ids(self, message: FindIds) -> Any:
-        """See ``FindIds``."""
         table, vertices = self._table(message.table), message.vertices
         if vertices is None:
             return table.ids
@@ -244,22 +234,18 @@ class Reads:
 
     @FindIdsAround.handler
     async def find_ids_around(self, message: FindIdsAround) -> list[Any]:
-        """See ``FindIdsAround``."""
         return self._table(message.table).around(message.one)
 
     @FindLaterVertices.handler
     async def find_later_vertices(self, message: FindLaterVertices) -> list[int]:
-        """See ``FindLaterVertices``."""
         return self._later(message.partition).vertices(message.ids, message.n, ABSENT)
 
     @FindLaterIds.handler
     async def find_later_ids(self, message: FindLaterIds) -> list[Any]:
-        """See ``FindLaterIds``."""
         return self._later(message.partition).ids(message.vertices)
 
     @ReadOrder.handler
     async def read_order(self, message: ReadOrder) -> NDArray[np.uint32]:
-        """See ``ReadOrder``."""
         order: DegreeOrder = self._held(message.order, "order of its vertices")
         held = order.position if message.wanted == "position" else order.vertex
         if message.indices.size < _LONG_IDS:
@@ -268,7 +254,6 @@ class Reads:
 
     @ReadNeighbours.handler
     async def read_neighbours(self, message: ReadNeighbours) -> NDArray[np.uint32]:
-        """See ``ReadNeighbours``."""
         found = [np.empty(0, np.uint32)]
         for part in edges_of(self._data, message.partition).parts():
             if part.rank == part.stripe.owner(message.position):

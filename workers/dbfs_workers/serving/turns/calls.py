@@ -25,8 +25,6 @@ class GangCalls:
     """The calls of rank 0 to its gang and to the scheduler. Any thread may make them; all return at once.
 
     Args:
-        worker: the worker.
-        graph_id: the graph.
         member: rank 0's part in the gang.
         addresses: workers of the other ranks.
     """

@@ -1,14 +1,17 @@
 """Changes of a graph that all ranks make in a turn: all prepare the next version, then all commit it or forget it.
 
-``rounds`` leads a change on rank 0. What a change does is a feature's: see ``serving.feature.RankChanges``.
+``rounds`` leads a change on rank 0. What a change does is a feature's: see ``RankChanges``.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.partition.partition import GraphTotals, Partition, PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.feature import WorkerFeature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,6 @@ class RankVersion:
 
     Attributes:
         info: counts of the partition.
-        stripe: the graph's stripe.
         version: number of the version.
         connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
         refuses: whether the rank refuses the change, so that all ranks forget the version.
@@ -53,3 +55,37 @@ def totals_of(ranks: Sequence[RankVersion]) -> GraphTotals:
         sum(rank.connected for rank in ranks),
         max(rank.info.max_degree for rank in ranks),
     )
+
+
+class RankChanges(WorkerFeature, ABC):
+    """The feature that changes graphs: a rank prepares the next version, and then commits it or forgets it.
+
+    Preparing changes nothing that a traversal reads.
+
+    Attributes:
+        kernels: CPU kernels that a rank of a graph which may change needs compiled, as ``compiling.found`` takes them.
+    """
+
+    kernels: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def prepare(self, member: Member, graph_id: str, run_id: str, partition: Partition, change: Change) -> RankVersion:
+        """Prepare the version that follows ``partition``. Called in a thread that has the member for itself.
+
+        Args:
+            member: the rank's part in the gang.
+            run_id: the change's run.
+            partition: the version of before.
+
+        Raises:
+            DbfsError: the rank can't prepare the version.
+        """
+
+    @abstractmethod
+    def finish(self, member: Member, graph_id: str, run_id: str, totals: GraphTotals | None) -> None:
+        """Commit the prepared version, or forget it if ``totals`` is None. Called in the thread of a line.
+
+        Raises:
+            StaleRunError: the rank has prepared no version in this run.
+            DbfsError: the rank can't commit the version.
+        """

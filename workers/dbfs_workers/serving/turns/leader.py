@@ -66,7 +66,6 @@ class Leader:
     """The turns of one gang on rank 0.
 
     Args:
-        graph_id: the graph.
         peers: lines to the other ranks, by rank.
         make: takes rank 0's part.
         calls: what to call when a run has to end, with notes, and for decisions.
@@ -133,7 +132,6 @@ class Leader:
 
         Args:
             turn: its serial number.
-            client: id of the client.
             number: the gang's serial number of the next burst.
             run_id: a run that the scheduler lists already, and that the client sends; empty for none.
         """

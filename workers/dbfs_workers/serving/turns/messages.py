@@ -32,7 +32,6 @@ class OpenDoor(WorkerMessage[Address]):
     From rank 0.
 
     Attributes:
-        graph_id: the graph.
         token: what rank 0 will show.
         epoch: see ``BeginTurn``; a later one replaces an earlier one.
 
@@ -64,7 +63,6 @@ class BeginTurn(WorkerMessage[BegunTurn]):
     """Begin a turn on rank 0, and make the work that comes with it.
 
     Attributes:
-        graph_id: the graph.
         turn: serial number of the turn.
         client: id of the client whose turn it is.
         number: the gang's serial number of the next run.
@@ -100,7 +98,6 @@ class EndTurn(WorkerMessage[TurnEnd]):
     """End a turn on a rank. Rank 0 answers once no run of the turn is under way.
 
     Attributes:
-        graph_id: the graph.
         turn: serial number of the turn.
         cause: why the run under way is ended at once; None to end it after its current burst.
         message, rank: see ``Exchange.abort``.

@@ -20,7 +20,6 @@ class NotedRun:
     """A run as the scheduler learns of it. Times are seconds since the epoch.
 
     Attributes:
-        run_id: the run's id.
         began: when rank 0 took the run.
         traversals: number of traversals to do, or done by a run that ended well.
         number: the gang's serial number of the burst under way, or of the last one.
@@ -87,7 +86,6 @@ class NoteRuns(Message[None]):
     """Take notes of the runs of a client's turn. Rank 0 sends it to the scheduler, in the order of the runs.
 
     Attributes:
-        graph_id: the graph.
         turn: serial number of the turn.
         runs: runs that ended since the last message, and the run under way, if it has been for a while.
     """
@@ -105,9 +103,7 @@ class EnterUpdate(Message[PickledValue[Any]]):
     often the message comes.
 
     Attributes:
-        graph_id: the graph.
         client: id of the client that made it.
-        run_id: the update's run.
         batch_id: see ``Change``.
         kind: kind of the update.
         began: when rank 0 took the update, in seconds since the epoch.

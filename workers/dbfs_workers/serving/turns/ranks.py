@@ -86,7 +86,6 @@ class Follower:
     """The turns of one gang on a rank other than 0: it answers what rank 0 requests.
 
     Args:
-        rank: the rank.
         make: takes this rank's part.
     """
 

@@ -50,7 +50,6 @@ class Request:
 
     Attributes:
         turn: serial number of the turn.
-        run_id: the run's id.
         deadline: seconds until the run's deadline.
         work: what to make.
     """
@@ -90,7 +89,6 @@ class BeginUpdate:
 
     Attributes:
         turn: serial number of the turn.
-        run_id: the update's run.
         change: the update.
     """
 
@@ -104,7 +102,6 @@ class EndUpdate:
     """The second half: the rank commits the version that it has prepared, or forgets that version. From rank 0.
 
     Attributes:
-        run_id: the update's run.
         totals: counts of the version; None to forget it.
     """
 
@@ -137,7 +134,6 @@ def answers_of_run(burst: Burst, reports: Generator[RankReport, None, None]) -> 
     """Yield a rank's answers to a burst, each as soon as its traversals are made.
 
     Args:
-        burst: the burst.
         reports: makes the traversals as their reports are taken, and may stop early. Closed at the end.
     """
     with closing(reports):

@@ -58,8 +58,6 @@ def make_update(
 
     Args:
         request, change: the update.
-        graph_id: the graph.
-        client: id of the client.
         began: when the update came, in seconds since the epoch.
         ask: asks all ranks.
         now: returns the time in seconds.

@@ -15,8 +15,8 @@ from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.serving import rpc
-from dbfs_workers.serving.feature import RankChanges
 from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
+from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.serving.turns.ranks import Follower, Peer
@@ -67,7 +67,6 @@ class WorkerTurns:
     """The turns on one worker. The event loop's thread calls all methods.
 
     Args:
-        worker: the worker.
         door: the worker's door.
         changes: changes the graphs of the worker's ranks; None if no feature does.
         member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
@@ -89,7 +88,6 @@ class WorkerTurns:
 
     @OpenDoor.handler
     async def open_door(self, message: OpenDoor) -> Address:
-        """See ``OpenDoor``."""
         member, graph_id = self._member(message.graph_id), message.graph_id
         epoch = self._gangs[graph_id].epoch
         if message.epoch < epoch:
@@ -101,7 +99,6 @@ class WorkerTurns:
 
     @BeginTurn.handler
     async def begin_turn(self, message: BeginTurn) -> BegunTurn:
-        """See ``BeginTurn``."""
         member, gang = self._member(message.graph_id), self._gangs[message.graph_id]
         end = time.monotonic() + message.seconds
         gang.require_later(message.turn)
@@ -159,7 +156,6 @@ class WorkerTurns:
 
     @EndTurn.handler
     async def end_turn(self, message: EndTurn) -> TurnEnd:
-        """See ``EndTurn``."""
         member, gang, turn = self._member(message.graph_id), self._gangs[message.graph_id], message.turn
 
         def end_run(number: int) -> None:

@@ -348,7 +348,6 @@ def note(distance, first_id, width, marked, found, sources, distances, item, nea
     """Note the distance of the rows that ``settle`` has left marked.
 
     Args:
-        distance: the distance.
         first_id, width, marked, found: see ``settle``.
         sources: number of sources.
         distances: uint8, the bytes of a table [rows, sources] of numbers of ``item`` bytes; empty for none.

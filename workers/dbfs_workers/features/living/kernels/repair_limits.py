@@ -56,7 +56,6 @@ def of(nanoseconds: int, p: int) -> Limits:
 
     Args:
         nanoseconds: duration of a new traversal, of the ranks together.
-        p: number of ranks.
     """
     budget, limit, patience = (
         p * _LEAST_NANOSECONDS + int(share * nanoseconds) for share in (_BUDGET_SHARE, _LIMIT_SHARE, _PATIENCE_SHARE)

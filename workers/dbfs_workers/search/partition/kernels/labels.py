@@ -17,7 +17,6 @@ def begin(visited, unreachable, rank, source, distances, predecessors, queue):
     Args:
         visited: uint32[words], a bit for each internal id; written. Rows without in-edges count as visited.
         unreachable: uint32[words_local], the rank's rows without in-edges.
-        rank: the rank.
         source: local id of the source; -1 if another rank owns it.
         distances, predecessors: the rank's labels; empty predecessors mean none.
         queue: the frontier; the source is written into its first place.
