@@ -54,6 +54,7 @@ from dbfs.edges.generate import (
     uniform,
 )
 from dbfs.edges.readers import from_file
+from dbfs.edges.readers.folders import FolderReader
 from dbfs.features.batches.batch import BatchResult
 from dbfs.features.living.living import Update
 from dbfs.features.validation.validate import Labels, Validation, validate
@@ -64,6 +65,7 @@ from dbfs.service.listing import AsyncRun, Run, graphs, runs
 __version__ = version("dbfs")
 
 ServiceClient.scheduler_half = staticmethod(assembly.scheduler_service)
+FolderReader.known = assembly.FOLDER_READERS
 
 # The first names are those that a reader looks for first; the others are in order.
 __all__ = [  # noqa: RUF022

@@ -20,7 +20,6 @@ from dbfs.building.memory import Estimate
 from dbfs.cluster.awaiting import awaitable, awaited
 from dbfs.cluster.deadline import bounded
 from dbfs.display.plots import ShownGraph, ShownResult
-from dbfs.edges.readers.folders import add_reader
 from dbfs.engines import Engines
 from dbfs.engines.resident import ResidentEngine
 from dbfs.features.batches.asynchronous import AsyncBatchesGraph, AsyncBatchesResult
@@ -51,7 +50,8 @@ if TYPE_CHECKING:
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs.service.scheduler import SchedulerService
 
-add_reader(SavedFolders())
+FOLDER_READERS: Final = (SavedFolders(),)
+"""What opens folders that are more than files of edges."""
 
 ENGINES: Final[Engines] = {
     "resident": ResidentEngine,
@@ -437,8 +437,8 @@ def estimate(
 ) -> Estimate:
     """Estimate the bytes that a graph will take on each rank: its partition, its build's peak, a traversal.
 
-    A graph that does not fit its GPUs at once is built in two or three turns, which take less memory. Each turn
-    generates or reads all edges again. The estimate is of the fewest turns that fit ``memory``.
+    A graph that does not fit its GPUs at once is built in two or three bands, which take less memory. Each band
+    generates or reads all edges again. The estimate is of the fewest bands that fit ``memory``.
 
     Args:
         edges: what ``load`` takes, if its numbers of vertices and edges are known before reading. The edges of an

@@ -361,7 +361,7 @@ class BuildWatch:
             _, read, pieces, _ = self._stages.get(_BIN_STAGE, (0, 0, 0, 0))
         self._progress(
             BuildProgress(
-                # A task of a turn has the turn in its name: offer-bins-0.
+                # A task of a band has its index in its name: offer-bins-0.
                 stage=_STAGES.get(busy.rstrip("-0123456789"), "building"),
                 done=sum(done for _, done, _, _ in self._stages.values()),
                 tasks=sum(tasks for _, _, tasks, _ in self._stages.values()),

@@ -178,10 +178,10 @@ class BuildOptions:
         """Return the ids of an edge list whose number of vertices is known."""
         return GraphIds(edges.first_id if self.ids == "given" else 0)
 
-    def passes(self, turns: int) -> int:
-        """Return how often a build in ``turns`` turns generates or reads all edges, if their number is known before."""
+    def passes(self, bands: int) -> int:
+        """Return how often a build in ``bands`` bands generates or reads all edges, if their number is known before."""
         # Kept edges are read once; degrees are counted, and rows are built, from the kept ones.
-        return 1 if self.keep_edges else turns + (self.order == "degree")
+        return 1 if self.keep_edges else bands + (self.order == "degree")
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,11 @@ class Estimate:
         run: a traversal with predecessors by the resident engine, on top of the partition: the rank's state, its shared
             bins, the table of its levels, the labels of one result, and a validation if edges are kept. ``frames`` is
             what the lowest rank of a host takes for ranks of other hosts.
-        turns: number of turns of the build. In each turn a GPU builds a part of its rows; a build on CPUs has one turn.
-        passes: number of times that the build generates or reads all edges: once a turn, and once more to count degrees
+        bands: number of bands in which a GPU builds its rows, one after the other; a build on CPUs has one.
+        passes: number of times that the build generates or reads all edges: once a band, and once more to count degrees
             (``order="degree"``); once in all if edges are kept.
-        peaks: ``peak_bytes`` of builds in 1, 2, ... turns; one figure for a build on CPUs.
-        memory: bytes that the graph may take; they decide the turns. None if unknown: then the build has one turn.
+        peaks: ``peak_bytes`` of builds in 1, 2, ... bands; one figure for a build on CPUs.
+        memory: bytes that the graph may take; they decide the bands. None if unknown: then the build has one band.
         result: bytes of the labels that the rank keeps of one result with predecessors.
         label_share: share of ``memory`` that may be in use when a traversal starts, labels included.
         process: bytes of the worker's process without any graph.
@@ -79,7 +79,7 @@ class Estimate:
     partition: dict[str, int]
     build: dict[str, int]
     run: dict[str, int]
-    turns: int = 1
+    bands: int = 1
     passes: int = 1
     peaks: tuple[int, ...] = ()
     memory: int | None = None
@@ -137,8 +137,8 @@ class Estimate:
             f"({', '.join(f'{what} {format_bytes(size)}' for what, size in part.items())})"
             for name, part in self.stages.items()
         ]
-        turns = f", built in {self.turns} turns" if self.turns > 1 else ""
-        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} per rank{turns}"
+        bands = f", built in {self.bands} bands" if self.bands > 1 else ""
+        return "; ".join(parts) + f"; at most {format_bytes(self.peak_bytes)} per rank{bands}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -240,17 +240,17 @@ def estimate_device_bytes(
     in_edges: bool,
     ordered: bool,
     kept_edges: int = 0,
-    turns: int = 1,
+    bands: int = 1,
 ) -> Estimate:
     """Estimate the bytes of a rank's GPU memory; arguments as of ``estimate_bytes``, and:
 
     Args:
         directed: whether edges can be crossed in one direction only.
-        turns: number of turns of the build.
+        bands: number of bands of the build.
     """
     m_local = -(-directed_edges // stripe.p)
     partition = sizes.partition(stripe, m_local, in_edges=in_edges)
-    peak = sizes.build(stripe, m_local, piece_edges, in_edges=in_edges, ordered=ordered, turns=turns)
+    peak = sizes.build(stripe, m_local, piece_edges, in_edges=in_edges, ordered=ordered, bands=bands)
     build = {"keys": max(0, peak - sum(partition.values()))}
     run = {
         **sizes.member(stripe, m_local, bottom_up=in_edges or not directed),
@@ -260,7 +260,7 @@ def estimate_device_bytes(
         partition["input edges"] = _kept_bytes(stripe, kept_edges)
         run["validation"] = _validation(stripe)
     share = float(config.get("build.memory-share"))
-    return Estimate(partition, build, run, turns, result=label_bytes(stripe, predecessors=True), label_share=share)
+    return Estimate(partition, build, run, bands, result=label_bytes(stripe, predecessors=True), label_share=share)
 
 
 def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, portion_edges: int) -> dict[str, int]:
@@ -316,16 +316,16 @@ def assumed_ids(edges: EdgeList, m: int, vertices: int) -> DistinctIds:
     return DistinctIds(vertices, round(vertices * (int(src.nbytes) + int(dst.nbytes)) / max(count, 1)))
 
 
-def fewest_turns(by_turns: Sequence[Estimate], memory: int | None) -> Estimate:
-    """Return the estimate of the fewest turns that fit, the most turns if none fit.
+def fewest_bands(by_bands: Sequence[Estimate], memory: int | None) -> Estimate:
+    """Return the estimate of the fewest bands that fit, the most bands if none fit.
 
     Args:
-        by_turns: estimates of builds in 1, 2, ... turns.
-        memory: bytes that the graph may take; None if unknown, for the estimate of one turn.
+        by_bands: estimates of builds in 1, 2, ... bands.
+        memory: bytes that the graph may take; None if unknown, for the estimate of one band.
     """
-    peaks = tuple(needed.peak_bytes for needed in by_turns)
+    peaks = tuple(needed.peak_bytes for needed in by_bands)
     enough = (index for index, peak in enumerate(peaks) if memory is None or peak <= memory)
-    return replace(by_turns[next(enough, -1)], peaks=peaks, memory=memory)
+    return replace(by_bands[next(enough, -1)], peaks=peaks, memory=memory)
 
 
 def usable_bytes(memory: int | str, backend: str) -> int:
@@ -468,10 +468,10 @@ def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], na
     """Return the error for a graph whose build or run needs more than the free memory of the ranks' GPUs."""
     rank = min(range(stripe.p), key=lambda rank: free[rank])
     vertices = counted(stripe.n, "vertex", "vertices")
-    turns = f", even in {needed.turns} turns" if needed.turns > 1 else ""
+    bands = f", even in {needed.bands} bands" if needed.bands > 1 else ""
     return GraphTooLargeError(
         f"{name}: {vertices} on {counted(stripe.p, 'rank')} need about {needed.peak_bytes:,} bytes "
-        f"({format_bytes(needed.peak_bytes)}) of each GPU{turns}; rank {rank}'s has "
+        f"({format_bytes(needed.peak_bytes)}) of each GPU{bands}; rank {rank}'s has "
         f"{free[rank]:,} bytes free ({format_bytes(free[rank])}). More ranks or larger GPUs would hold it. "
         f"Needed: {needed}"
     )

@@ -3,7 +3,7 @@
 A rank bins all its pieces in one task, into memory that the other ranks' GPUs map by CUDA IPC. Every owner copies its
 part of each rank's bins. After all owners have copied, the bins are freed, and the owners sort their keys into rows. If
 GPUs can't map each other's memory, the parts travel as NumPy arrays through Dask. If the GPUs have no memory to build
-all rows at once, rows are built in turns. There are few tasks, because a task costs milliseconds, as much as the rest
+all rows at once, rows are built in bands. There are few tasks, because a task costs milliseconds, as much as the rest
 of a build.
 """
 
@@ -15,7 +15,7 @@ import distributed
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
-from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_turns, free_gpu_bytes, too_large_for_gpus
+from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_bands, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import DistinctIds, EdgeList
 from dbfs_workers.building import on_gpu as tasks
@@ -28,8 +28,8 @@ from dbfs_workers.search.partition.stripe import Stripe
 _PIECES_A_RANK = 16
 # Largest number of edges of a piece of a file. 16 threads take about 5 GB of the host while each reads such a piece.
 _READ_EDGES = 1 << 22
-# With three turns a build takes at most twice the partition's memory. More turns would cost time and save nothing.
-_TURNS = (1, 2, 3)
+# With three bands a build takes at most twice the partition's memory. More bands would cost time and save nothing.
+_BANDS = (1, 2, 3)
 
 
 class CudaBuilder(Builder):
@@ -40,7 +40,7 @@ class CudaBuilder(Builder):
             for ranks on several hosts.
 
     Attributes:
-        turns: number of turns of the build. Each turn builds a part of every owner's rows, and generates or reads all
+        bands: number of bands of every owner's rows, which are built one after the other. Each generates or reads all
             edges again, unless they were read before the build.
     """
 
@@ -59,7 +59,7 @@ class CudaBuilder(Builder):
         here = Counter(map(host_of, gang.addresses))
         self._ranks_here = [here[host_of(address)] for address in gang.addresses]
         self.through_host = through_host or len(here) > 1
-        self.turns = 1
+        self.bands = 1
 
     @staticmethod
     def piece_edges(m: int | None, p: int) -> int:
@@ -90,12 +90,12 @@ class CudaBuilder(Builder):
         hosts: Hosts | None = None,  # noqa: ARG003 - of the host
         ids: DistinctIds | None = None,  # noqa: ARG003 - of the host
     ) -> Estimate:
-        """See ``Builder``: bytes of a rank's GPU in the fewest turns that fit ``memory`` bytes (None: in one turn)."""
-        return fewest_turns([cls.in_turns(edges, stripe, m, options, turns) for turns in _TURNS], memory)
+        """See ``Builder``: bytes of a rank's GPU in the fewest bands that fit ``memory`` bytes (None: in one band)."""
+        return fewest_bands([cls.in_bands(edges, stripe, m, options, bands) for bands in _BANDS], memory)
 
     @classmethod
-    def in_turns(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, turns: int) -> Estimate:
-        """Estimate bytes of a rank's GPU for a build in ``turns`` turns; other arguments as of ``estimate``."""
+    def in_bands(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, bands: int) -> Estimate:
+        """Estimate bytes of a rank's GPU for a build in ``bands`` bands; other arguments as of ``estimate``."""
         needed = estimate_device_bytes(
             stripe,
             m * (2 if edges.symmetrise else 1),
@@ -104,19 +104,19 @@ class CudaBuilder(Builder):
             in_edges=options.in_edges and edges.directed,
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
-            turns=turns,
+            bands=bands,
         )
-        return replace(needed, passes=options.passes(turns))
+        return replace(needed, passes=options.passes(bands))
 
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:  # noqa: ARG002 - on the host
-        """Choose the fewest turns whose estimate fits the free memory of all ranks' GPUs. Errors as for ``build``."""
+        """Choose the fewest bands whose estimate fits the free memory of all ranks' GPUs. Errors as for ``build``."""
         stripe = Stripe(n, self.gang.p)
-        at_once = self.in_turns(self.edges, stripe, m, self.options, 1)
+        at_once = self.in_bands(self.edges, stripe, m, self.options, 1)
         free = free_gpu_bytes(self.gang, at_once.peak_bytes)
         needed = self.estimate(self.edges, stripe, m, self.options, min(free))
         if not needed.fits:
             raise too_large_for_gpus(stripe, needed, free, self.edges.name)
-        self.turns = needed.turns
+        self.bands = needed.bands
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and exchange edges, and make the partitions."""
@@ -135,17 +135,17 @@ class CudaBuilder(Builder):
                     for rank, order in enumerate(ordered)
                 ]
         rows: list[list[Ref]] = [[] for _ in ranks]
-        bins_of_all_turns: list[Ref] = []
-        for turn in range(self.turns):
-            bins = self._add_bins(graph, stripe, sources, orders, turn, rows)
-            collected, bins_read = self._add_exchange(graph, turn, bins, counts if turn == 0 else [])
+        bins_of_all_bands: list[Ref] = []
+        for band in range(self.bands):
+            bins = self._add_bins(graph, stripe, sources, orders, band, rows)
+            collected, bins_read = self._add_exchange(graph, band, bins, counts if band == 0 else [])
             for rank in ranks:
                 # Sorting needs the bins' memory, which is free once all owners have read the bins.
-                freed = graph.add(rank, self._key("free-bins", turn, rank), tasks.free_bins, bins[rank], bins_read)
+                freed = graph.add(rank, self._key("free-bins", band, rank), tasks.free_bins, bins[rank], bins_read)
                 options = (stripe, rank, orders[rank] is not None, name)
-                key = self._key("sort", turn, rank)
+                key = self._key("sort", band, rank)
                 rows[rank] = [*rows[rank], graph.add(rank, key, tasks.sort_rows, collected[rank], freed, *options)]
-            bins_of_all_turns += bins
+            bins_of_all_bands += bins
             awaited += [ref.key for ref in bins_read]
         partitions = []
         for rank in ranks:
@@ -154,7 +154,7 @@ class CudaBuilder(Builder):
         order = orders[0] and graph.add(0, self._key("degree-order", 0), tasks.degree_order, orders[0])
         # After an error on one rank, others may still copy that rank's bins or degrees. So these must not be released
         # before all copies are over.
-        held = [ref.key for ref in (*bins_of_all_turns, *counts)]
+        held = [ref.key for ref in (*bins_of_all_bands, *counts)]
         return BuildTasks(partitions, order, awaited, held)
 
     def _add_degree_counts(
@@ -172,7 +172,7 @@ class CudaBuilder(Builder):
         offers, name = self._add_offers(graph, tasks.offer_degrees, "offer-degrees", counts), self.edges.name
         orders = []
         for rank in range(stripe.p):
-            arguments = (counts[rank], offers[rank], stripe, self.turns, rank, name)
+            arguments = (counts[rank], offers[rank], stripe, self.bands, rank, name)
             orders.append(graph.add(rank, self._key("order", rank), tasks.order_by_degree, *arguments))
         return orders
 
@@ -182,34 +182,34 @@ class CudaBuilder(Builder):
         stripe: Stripe,
         sources: Sequence[Sequence[Ref | GeneratedPiece]],
         orders: Sequence[Ref | None],
-        turn: int,
+        band: int,
         rows_before: Sequence[Sequence[Ref]],
     ) -> list[Ref]:
-        """Add a task per rank that bins its pieces' edges for one turn, after the rank's rows of the turns before."""
+        """Add a task per rank that bins its pieces' edges for one band, after the rank's rows of the bands before."""
         edges, bins = self.edges, []
         for rank, pieces in enumerate(sources):
             options = (edges.symmetrise, self.in_edges, edges.name, orders[rank])
-            turns = (turn, self.turns, self._ranks_here[rank], rows_before[rank])
-            key = self._key("bin-edges", turn, rank)
-            bins.append(graph.add(rank, key, tasks.bin_edges, pieces, stripe, rank, *options, *turns))
+            bands = (band, self.bands, self._ranks_here[rank], rows_before[rank])
+            key = self._key("bin-edges", band, rank)
+            bins.append(graph.add(rank, key, tasks.bin_edges, pieces, stripe, rank, *options, *bands))
         return bins
 
     def _add_exchange(
-        self, graph: TaskGraph, turn: int, bins: list[Ref], unused: list[Ref]
+        self, graph: TaskGraph, band: int, bins: list[Ref], unused: list[Ref]
     ) -> tuple[list[Ref], list[Ref]]:
         """Add the tasks that copy keys to their owners, which first free degree counts that are ``unused`` by then.
 
         Returns:
             By rank, the keys collected, and the tasks that are over once the rank has read all bins.
         """
-        offers = self._add_offers(graph, tasks.offer_bins, f"offer-bins-{turn}", bins)
+        offers = self._add_offers(graph, tasks.offer_bins, f"offer-bins-{band}", bins)
         collected, bins_read = [], []
         for rank, own in enumerate(bins):
-            key, degrees = self._key("collect", turn, rank), unused[rank] if unused else None
+            key, degrees = self._key("collect", band, rank), unused[rank] if unused else None
             collected.append(
                 graph.add(rank, key, tasks.collect_keys, own, offers[rank], rank, self.edges.name, degrees)
             )
-            bins_read.append(graph.add(rank, self._key("bins-read", turn, rank), tasks.bins_read, collected[rank]))
+            bins_read.append(graph.add(rank, self._key("bins-read", band, rank), tasks.bins_read, collected[rank]))
         return collected, bins_read
 
     def _add_offers(

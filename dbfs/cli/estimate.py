@@ -75,7 +75,7 @@ def estimate(
     counted in samples of its text, unless it is compressed. For an edge list, or a table with ids of its own, such as
     names in a Parquet file, give the number of distinct ids by --vertices; the first ids are read for their length.
 
-    A graph that does not fit its GPUs at once is built in two or three turns. Each turn takes less memory, and
+    A graph that does not fit its GPUs at once is built in two or three bands. Each band takes less memory, and
     generates or reads all edges again.
 
     \b
@@ -99,7 +99,7 @@ def estimate(
         mutable=mutable,
     )
     if as_json:
-        names = ("memory", "fits", "results", "turns", "passes", "peaks", "sampled_edges", "layout", "why")
+        names = ("memory", "fits", "results", "bands", "passes", "peaks", "sampled_edges", "layout", "why")
         found = {"ranks": needed.ranks, "peak": needed.peak_bytes, **{name: getattr(needed, name) for name in names}}
         print_json({"graph": graph, "hosts": hosts, "backend": backend, **found, **needed.stages})
         return
@@ -129,18 +129,18 @@ def _verdict(needed: dbfs.Estimate, verb: str) -> str:
     cost = f"The build {verb} all edges {often}.{sampled}"
     if needed.memory is None:
         fewer = [
-            f"{format_bytes(peak)} in {turns} turns"
-            for turns, peak in enumerate(needed.peaks, start=1)
+            f"{format_bytes(peak)} in {bands} bands"
+            for bands, peak in enumerate(needed.peaks, start=1)
             if peak < needed.peak_bytes
         ]
-        less = f" These figures are of a build in one turn; it takes {' or '.join(fewer)}." if fewer else ""
+        less = f" These figures are of a build in one band; it takes {' or '.join(fewer)}." if fewer else ""
         return f"{cost}{less} With --memory BYTES this says whether the graph fits."
     room = format_bytes(needed.memory)
     if not needed.fits:
-        even = f", not even built in {needed.turns} turns" if needed.turns > 1 else ""
+        even = f", not even built in {needed.bands} bands" if needed.bands > 1 else ""
         return f"It does not fit {room}{even}: take more ranks, or more memory per rank."
     held = f"Clients can hold about {needed.results:,} results with predecessors at once."
-    if needed.turns > 1:
+    if needed.bands > 1:
         at_once = format_bytes(needed.peaks[0])
-        return f"It fits {room}, built in {needed.turns} turns; one turn would take {at_once}. {cost} {held}"
+        return f"It fits {room}, built in {needed.bands} bands; one band would take {at_once}. {cost} {held}"
     return f"It fits {room}. {cost} {held}"

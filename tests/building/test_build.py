@@ -207,26 +207,26 @@ def test_the_estimate_of_a_gpu() -> None:
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("order", ["given", "degree"])
-def test_turns_save_memory(directed: bool, order: str) -> None:
+def test_bands_save_memory(directed: bool, order: str) -> None:
     edges, options = dbfs.rmat(26, directed=directed), BuildOptions(in_edges=True, order=order)
     stripe = Stripe(edges.n or 0, 2)
-    peaks = [CudaBuilder.in_turns(edges, stripe, edges.m or 0, options, turns).peak_bytes for turns in (1, 2, 3)]
+    peaks = [CudaBuilder.in_bands(edges, stripe, edges.m or 0, options, bands).peak_bytes for bands in (1, 2, 3)]
     assert peaks[0] > peaks[1] > peaks[2]
     assert peaks[2] < 0.7 * peaks[0]
 
 
-@pytest.mark.parametrize(("free", "turns"), [(1.0, 1), (0.8, 2), (0.6, 3)])
-def test_a_build_takes_as_few_turns_as_fit(monkeypatch: pytest.MonkeyPatch, free: float, turns: int) -> None:
+@pytest.mark.parametrize(("free", "bands"), [(1.0, 1), (0.8, 2), (0.6, 3)])
+def test_a_build_takes_as_few_bands_as_fit(monkeypatch: pytest.MonkeyPatch, free: float, bands: int) -> None:
     edges, options = dbfs.kronecker(24), BuildOptions()
     gang: Any = SimpleNamespace(p=2, addresses=("a", "b"))
     builder = CudaBuilder(edges, gang, options)
     room = int(free * dbfs.estimate(edges, 2, backend="cuda").peak_bytes)
     monkeypatch.setattr(on_gpu, "free_gpu_bytes", lambda gang, wanted: [2 * room, room])
     builder.require_fit(edges.n or 0, edges.m or 0)
-    assert builder.turns == turns
+    assert builder.bands == bands
     monkeypatch.setattr(on_gpu, "free_gpu_bytes", lambda gang, wanted: [2 * room, room // 4])
     with pytest.raises(
-        GraphTooLargeError, match=rf"of each GPU, even in 3 turns; rank 1's has {room // 4:,} bytes free .* partition"
+        GraphTooLargeError, match=rf"of each GPU, even in 3 bands; rank 1's has {room // 4:,} bytes free .* partition"
     ):
         builder.require_fit(edges.n or 0, edges.m or 0)
 

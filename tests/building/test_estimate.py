@@ -1,4 +1,4 @@
-"""Estimates: whether a graph fits, the turns of its build, and how often the build makes or reads all edges."""
+"""Estimates: whether a graph fits, the bands of its build, and how often the build makes or reads all edges."""
 
 import json
 import lzma
@@ -39,13 +39,13 @@ def estimate(*arguments: str) -> str:
     return answer.stdout
 
 
-@pytest.mark.parametrize(("memory", "turns", "gib"), [("300GiB", 1, 256), ("170 GiB", 2, 162), (139 * GIB, 3, 136)])
-def test_turns_by_memory(memory: int | str, turns: int, gib: int) -> None:
+@pytest.mark.parametrize(("memory", "bands", "gib"), [("300GiB", 1, 256), ("170 GiB", 2, 162), (139 * GIB, 3, 136)])
+def test_bands_by_memory(memory: int | str, bands: int, gib: int) -> None:
     needed = dbfs.estimate("kronecker:scale=30", 2, backend="cuda", memory=memory)
-    assert (needed.turns, needed.passes, needed.fits) == (turns, turns, True)
+    assert (needed.bands, needed.passes, needed.fits) == (bands, bands, True)
     assert needed.peak_bytes // GIB == gib
     assert [peak // GIB for peak in needed.peaks] == [256, 162, 136]
-    assert ("built in" in str(needed)) == (turns > 1)
+    assert ("built in" in str(needed)) == (bands > 1)
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
@@ -72,7 +72,7 @@ def test_ranks_on_several_hosts_take_memory_for_each_other() -> None:
 
 def test_a_graph_that_does_not_fit() -> None:
     needed = dbfs.estimate("kronecker:scale=30", 2, backend="cuda", memory="100GiB")
-    assert (needed.turns, needed.fits) == (3, False)
+    assert (needed.bands, needed.fits) == (3, False)
     assert needed.peak_bytes == min(needed.peaks)
 
 
@@ -164,7 +164,7 @@ def test_the_memory_of_this_machines_gpus(monkeypatch: pytest.MonkeyPatch) -> No
     assert dbfs.estimate("kronecker:scale=30", 2, backend="cuda").memory == 78 * GIB
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-8f2,7,1")
     assert [size // GIB for size in gpus.memory_bytes()] == [139, 139]
-    assert dbfs.estimate("kronecker:scale=30", 2, backend="cuda").turns == 3
+    assert dbfs.estimate("kronecker:scale=30", 2, backend="cuda").bands == 3
     assert dbfs.estimate("kronecker:scale=30", 2).memory is None
 
 
@@ -185,20 +185,20 @@ def test_the_command_says_what_the_build_will_do(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gpus, "memory_bytes", list)
     graph = ("kronecker:scale=30", "--ranks", "2", "--backend", "cuda")
     assert estimate(*graph).endswith(
-        "The build generates all edges once. These figures are of a build in one turn; it takes 162.00 GiB in 2 turns "
-        "or 136.00 GiB in 3 turns. With --memory BYTES this says whether the graph fits.\n"
+        "The build generates all edges once. These figures are of a build in one band; it takes 162.00 GiB in 2 bands "
+        "or 136.00 GiB in 3 bands. With --memory BYTES this says whether the graph fits.\n"
     )
     assert estimate(*graph, "--memory", "139GiB").endswith(
-        "It fits 139.00 GiB, built in 3 turns; one turn would take 256.00 GiB. The build generates all edges 3 times. "
+        "It fits 139.00 GiB, built in 3 bands; one band would take 256.00 GiB. The build generates all edges 3 times. "
         "Clients can hold about 6 results with predecessors at once.\n"
     )
     assert estimate(*graph, "--memory", "100GiB").endswith(
-        "It does not fit 100.00 GiB, not even built in 3 turns: take more ranks, or more memory per rank.\n"
+        "It does not fit 100.00 GiB, not even built in 3 bands: take more ranks, or more memory per rank.\n"
     )
     found = json.loads(estimate(*graph, "--memory", "139GiB", "--json"))
-    assert (found["turns"], found["passes"], found["fits"], found["memory"]) == (3, 3, True, 139 * GIB)
+    assert (found["bands"], found["passes"], found["fits"], found["memory"]) == (3, 3, True, 139 * GIB)
     assert found["peak"] == found["peaks"][2]
-    # On CPU cores there are no turns.
+    # On CPU cores there are no bands.
     (tmp_path / "headed.graph").write_text("3 2\n2\n1 3\n2\n")
     read = estimate(str(tmp_path / "headed.graph"), "--ranks", "1", "--memory", "1GB", "--order", "degree")
     assert re.search(r"It fits 715.26 MiB. The build reads all edges twice. Clients .* [\d,]+ results .*\n$", read)

@@ -2,7 +2,7 @@
 
 Axes: edges (one list of each kind of generator, files with and without external ids, arrays; directed with in-edges),
 vertices as given and by degree, 1 to 4 ranks, exchange by mapped memory and through the host, all rows at once and in
-turns. Where there are fewer than four GPUs, ranks share one.
+bands. Where there are fewer than four GPUs, ranks share one.
 """
 
 import importlib.util
@@ -77,16 +77,16 @@ def check_same(client: distributed.Client, edges: EdgeList, ranks: int, options:
     with release_after(build(edges, gang, options, "cpu")) as cpu:
         for made in (
             lambda: build(edges, gang, options, "cuda"),
-            lambda: built(edges, gang, options, turns=2),
-            lambda: built(edges, gang, options, turns=3, through_host=True),
+            lambda: built(edges, gang, options, bands=2),
+            lambda: built(edges, gang, options, bands=3, through_host=True),
         ):
             with release_after(made()) as gpu:
                 check_built(gang, gpu, cpu)
 
 
-def built(edges: EdgeList, gang: Gang, options: BuildOptions, turns: int, through_host: bool = False) -> BuiltGraph:
+def built(edges: EdgeList, gang: Gang, options: BuildOptions, bands: int, through_host: bool = False) -> BuiltGraph:
     builder = CudaBuilder(edges, gang, options, through_host=through_host)
-    builder.require_fit = lambda n, m, held=0: setattr(builder, "turns", turns)  # type: ignore[method-assign]
+    builder.require_fit = lambda n, m, held=0: setattr(builder, "bands", bands)  # type: ignore[method-assign]
     try:
         return builder.run()
     finally:
@@ -260,7 +260,7 @@ def test_out_of_memory_is_told_and_leaves_the_cluster_usable(four: distributed.C
     try:
         with pytest.raises(
             GraphTooLargeError,
-            match=r"need about [\d,]+ bytes .* of each GPU, even in 3 turns; rank 2's has [\d,]+ bytes free",
+            match=r"need about [\d,]+ bytes .* of each GPU, even in 3 bands; rank 2's has [\d,]+ bytes free",
         ):
             build(dbfs.kronecker(20), gang, options, "cuda")
         # By the tasks, as they come to it: nobody may trust an estimate.
@@ -287,10 +287,10 @@ def test_a_graph_that_no_gpu_holds(four: distributed.Client) -> None:
         build(dbfs.kronecker(31), Gang(four, roster(four, 2)), OPTIONS[0], "cuda")
 
 
-def test_what_does_not_fit_at_once_is_built_in_turns(four: distributed.Client) -> None:
+def test_what_does_not_fit_at_once_is_built_in_bands(four: distributed.Client) -> None:
     gang = Gang(four, roster(four, 2))
     edges, options = dbfs.kronecker(20), BuildOptions()
-    peaks = [CudaBuilder.in_turns(edges, Stripe(edges.n, 2), edges.m, options, turns).peak_bytes for turns in (1, 2, 3)]
+    peaks = [CudaBuilder.in_bands(edges, Stripe(edges.n, 2), edges.m, options, bands).peak_bytes for bands in (1, 2, 3)]
     assert peaks == sorted(peaks, reverse=True)
     assert peaks[2] < 0.6 * peaks[0]
     with release_after(build(edges, gang, options, "cpu")) as cpu:

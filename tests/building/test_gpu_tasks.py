@@ -1,7 +1,7 @@
 """The steps of a build on GPUs, tested without a GPU: real tasks, with stand-ins for CuPy and kernels (``standin``).
 
 Axes: graphs, undirected, directed with and without in-edges, vertices as given and by degree, 1 to 9 ranks, 1 to 3
-turns, bins mapped by the peers or sent through the host.
+bands, bins mapped by the peers or sent through the host.
 """
 
 import pickle
@@ -47,7 +47,7 @@ def built(
     edges: EdgeList,
     p: int,
     order: str,
-    turns: int = 1,
+    bands: int = 1,
     through_host: bool = False,
     piece_edges: int = 100,
     in_edges: bool = True,
@@ -55,7 +55,7 @@ def built(
     """Run the builder's tasks in this process; return the partitions and the degree order."""
     gang: Any = SimpleNamespace(p=p, addresses=[str(rank) for rank in range(p)])
     builder = CudaBuilder(edges, gang, BuildOptions(in_edges=in_edges, order=order), through_host=through_host)
-    builder.turns = turns
+    builder.bands = bands
     assert edges.n is not None and edges.m is not None
     cut = list(edges.cut(piece_edges))
     # All pieces except generated ones are scattered.
@@ -70,7 +70,7 @@ def built(
     made = list(dask.local.get_sync({**scattered, **graph.pinned(gang.addresses).tasks}, keys))
     results = dict(zip(keys, made, strict=True))
     assert all(results[key] == (edges.n if "degrees-read" in str(key) else edges.m) for key in added.awaited)
-    assert len(added.awaited) == p * turns + (p if added.order and p > 1 else 0)
+    assert len(added.awaited) == p * bands + (p if added.order and p > 1 else 0)
     return made[:p], made[p] if added.order else None
 
 
@@ -111,8 +111,8 @@ def test_the_tasks_make_the_partitions_of_the_cpu(
         n, src, dst = GRAPHS[name]()
         edges = dbfs.from_arrays(src, dst, n=n, directed=directed)
         wanted, numbering = expected(edges, p, order, in_edges)
-        for turns, through_host in ((1, False), (1, True), (2, False), (3, True)):
-            made, found = built(edges, p, order, turns, through_host, in_edges=in_edges)
+        for bands, through_host in ((1, False), (1, True), (2, False), (3, True)):
+            made, found = built(edges, p, order, bands, through_host, in_edges=in_edges)
             assert_same(made, wanted)
             assert (found is None) == (numbering is None)
             if found is not None and numbering is not None:
@@ -136,8 +136,8 @@ def test_pieces_of_files_are_read_by_threads(monkeypatch: pytest.MonkeyPatch, tm
         return read_piece(piece)
 
     monkeypatch.setattr(tasks, "read_piece", noting)
-    for turns in (1, 2):
-        assert_same(built(edges, 2, order, turns, piece_edges=300)[0], expected(edges, 2, order)[0])
+    for bands in (1, 2):
+        assert_same(built(edges, 2, order, bands, piece_edges=300)[0], expected(edges, 2, order)[0])
     assert len(threads) > 1
     assert all("dbfs-read" in name for name in threads)
     gang: Any = SimpleNamespace(p=1, addresses=["a"])
@@ -146,27 +146,27 @@ def test_pieces_of_files_are_read_by_threads(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
-def test_turns_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+def test_bands_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     standin.install(monkeypatch, mapped=True)
     sizes = []
     make_csr = building.make_csr
 
-    def counting(keys: Any, *more: Any, **options: Any) -> building.CsrSlice:
+    def counting(keys: Any, *more: Any, **options: Any) -> building.CsrBand:
         sizes.append(keys.size)
         return make_csr(keys, *more, **options)
 
     monkeypatch.setattr(building, "make_csr", counting)
     edges = dbfs.rmat(9) if order == "degree" else dbfs.uniform(n=999, m=8000)
-    built(edges, 2, order, turns=3, piece_edges=5000)
+    built(edges, 2, order, bands=3, piece_edges=5000)
     assert len(sizes) == 6
     assert max(sizes) < 1.5 * sum(sizes) / 6
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
-def test_the_estimate_has_room_for_the_order_of_many_vertices(turns: int) -> None:
+@pytest.mark.parametrize("bands", [1, 2, 3])
+def test_the_estimate_has_room_for_the_order_of_many_vertices(bands: int) -> None:
     """At its peak: the degrees, which peers may still read; their sum; the order's keys; the sort's second buffer."""
     n = 2**30
-    needed = CudaBuilder.in_turns(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), turns)
+    needed = CudaBuilder.in_bands(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), bands)
     assert needed.peak_bytes >= 4 * 8 * n
 
 
@@ -197,10 +197,10 @@ def test_memory_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch)
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
     peak = CudaBuilder.estimate(edges, Stripe(edges.n, 1), edges.m, options).peak_bytes
-    for free, turns in (([peak], 1), ([0, peak], 1), ([0, peak - 2, peak], 1), ([peak - 1], 2), ([0, peak - 1], 2)):
+    for free, bands in (([peak], 1), ([0, peak], 1), ([0, peak - 2, peak], 1), ([peak - 1], 2), ([0, peak - 1], 2)):
         builder = CudaBuilder(edges, on_gpus(list(free)), options)
         builder.require_fit(edges.n, edges.m)
-        assert builder.turns == turns
+        assert builder.bands == bands
     with pytest.raises(GraphTooLargeError, match="rank 0's has 1,000 bytes free"):
         CudaBuilder(edges, on_gpus([0, 1000]), options).require_fit(edges.n, edges.m)
 
@@ -277,12 +277,12 @@ def test_results_on_a_gpu_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tasks.keep_edges((np.arange(9999), np.arange(9999)), 9999, "mine")
     assert sizeof(kept) < 1000
     assert sizeof([kept, kept]) < 1000
-    with pytest.raises(TypeError, match="TurnEdges is in GPU memory: it can't be pickled and stays on its worker"):
+    with pytest.raises(TypeError, match="BandEdges is in GPU memory: it can't be pickled and stays on its worker"):
         pickle.dumps(bins)
 
 
-@pytest.mark.parametrize(("p", "turns", "order"), [(1, 1, "given"), (2, 3, "degree"), (3, 1, "given")])
-def test_edges_in_one_direction_are_noticed(monkeypatch: pytest.MonkeyPatch, p: int, turns: int, order: str) -> None:
+@pytest.mark.parametrize(("p", "bands", "order"), [(1, 1, "given"), (2, 3, "degree"), (3, 1, "given")])
+def test_edges_in_one_direction_are_noticed(monkeypatch: pytest.MonkeyPatch, p: int, bands: int, order: str) -> None:
     """Edges that are said to be there in both directions balance if they are."""
     standin.install(monkeypatch, mapped=True)
     n, src, dst = GRAPHS["self-loops and duplicates"]()
@@ -291,5 +291,5 @@ def test_edges_in_one_direction_are_noticed(monkeypatch: pytest.MonkeyPatch, p: 
     for lost, balanced in ((0, True), (1, False)):
         sides: Any = {"src": ends[0][lost + 1 :], "dst": ends[1][lost + 1 :]}
         edges = ArrayEdges("both", n, sides["src"].size, directed=False, mirrored=True, **sides)
-        made, _ = built(edges, p, order, turns)
+        made, _ = built(edges, p, order, bands)
         assert (sum(part.imbalance for part in made) % MODULUS == 0) == balanced

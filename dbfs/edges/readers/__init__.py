@@ -22,7 +22,7 @@ from dbfs.edges.readers.csv_table import open_csv, open_ncol
 from dbfs.edges.readers.dl import open_dl
 from dbfs.edges.readers.edge_list import open_edge_list
 from dbfs.edges.readers.file_set import members, open_set, require_typed
-from dbfs.edges.readers.folders import open_folder
+from dbfs.edges.readers.folders import FolderReader
 from dbfs.edges.readers.foreign import recognised
 from dbfs.edges.readers.gml import open_gml
 from dbfs.edges.readers.gr import open_gr
@@ -145,9 +145,9 @@ def from_file(
         raise InvalidOptionError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}")
     options = ReadOptions(format, directed, source, target, sep, header, comment, strict, bipartite)
     options = replace(options, missing=missing, skip_rows=skip_rows, ids=ids)
-    folder = open_folder(path, options)
-    if folder is not None:
-        return folder
+    for reader in FolderReader.known:
+        if (folder := reader.open(path, options)) is not None:
+            return folder
     paths = members(path)
     if paths is None:
         return require_typed(_open_one(path, options))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from dbfs.edges.edge_list import EdgeList
@@ -12,21 +13,15 @@ if TYPE_CHECKING:
 
 
 class FolderReader(ABC):
-    """Opens folders that are more than files of edges."""
+    """Opens folders that are more than files of edges.
+
+    Attributes:
+        known: the readers that ``from_file`` asks before it looks for files; the package ``dbfs`` sets them, since only
+            the assembly knows all features.
+    """
+
+    known: ClassVar[Sequence[FolderReader]] = ()
 
     @abstractmethod
     def open(self, path: str | os.PathLike[str], options: ReadOptions) -> EdgeList | None:
         """Return the edges of a folder; None if the path is none that this reader knows. Errors as of ``from_file``."""
-
-
-_readers: Final[list[FolderReader]] = []
-
-
-def add_reader(reader: FolderReader) -> None:
-    """Add a reader, which ``from_file`` asks before it looks for files."""
-    _readers.append(reader)
-
-
-def open_folder(path: str | os.PathLike[str], options: ReadOptions) -> EdgeList | None:
-    """Return the edges of a folder that a reader knows, else None; errors as of ``from_file``."""
-    return next((edges for reader in _readers if (edges := reader.open(path, options)) is not None), None)

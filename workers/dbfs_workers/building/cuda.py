@@ -43,7 +43,7 @@ class BinnedKeys:
 
 
 @dataclass(frozen=True)
-class CsrSlice:
+class CsrBand:
     """Some of a rank's rows as a CSR on the GPU.
 
     Attributes:
@@ -155,7 +155,7 @@ def sort_bytes(nbytes: int) -> int:
     return nbytes + nbytes // 32
 
 
-def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_position: bool, where: str) -> CsrSlice:
+def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_position: bool, where: str) -> CsrBand:
     """Sort a rank's keys in place, and make a CSR of them.
 
     Args:
@@ -183,31 +183,31 @@ def make_csr(keys: Any, stripe: Stripe, rank: int, *, rows: tuple[int, int], by_
     ids = (np.uint32(rank), np.uint32(stripe.p), np.uint32(stripe.n_local), np.uint32(by_position))
     launch(CSR, "dbfs_columns", keys.size, (keys, size, *ids, columns, sums))
     self_loops, duplicates = cupy.asnumpy(sums).tolist()
-    return CsrSlice(rows, row_offsets, columns, self_loops, duplicates)
+    return CsrBand(rows, row_offsets, columns, self_loops, duplicates)
 
 
-def join(slices: list[CsrSlice], where: str) -> CsrSlice:
-    """Join slices of consecutive rows, given in order, to one. Empties the list to free each slice early.
+def join(bands: list[CsrBand], where: str) -> CsrBand:
+    """Join bands of consecutive rows, given in order, to one. Empties the list to free each band early.
 
     Errors as for ``device_memory.require``.
     """
     import cupy
 
-    if len(slices) == 1:
-        return slices.pop()
-    rows = (slices[0].rows[0], slices[-1].rows[1])
-    size = sum(part.columns.size for part in slices)
-    self_loops, duplicates = (sum(getattr(part, name) for part in slices) for name in ("self_loops", "duplicates"))
+    if len(bands) == 1:
+        return bands.pop()
+    rows = (bands[0].rows[0], bands[-1].rows[1])
+    size = sum(part.columns.size for part in bands)
+    self_loops, duplicates = (sum(getattr(part, name) for part in bands) for name in ("self_loops", "duplicates"))
     device_memory.require(4 * size + 8 * (rows[1] - rows[0] + 1), where)
     row_offsets, columns = cupy.empty(rows[1] - rows[0] + 1, np.int64), cupy.empty(size, np.uint32)
     at = 0
-    while slices:
-        part = slices.pop(0)
+    while bands:
+        part = bands.pop(0)
         first, end = part.rows[0] - rows[0], part.rows[1] - rows[0]
         row_offsets[first : end + 1] = part.row_offsets + at
         columns[at : at + part.columns.size] = part.columns
         at += part.columns.size
-    return CsrSlice(rows, row_offsets, columns, self_loops, duplicates)
+    return CsrBand(rows, row_offsets, columns, self_loops, duplicates)
 
 
 def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, degrees: Any) -> None:
@@ -223,26 +223,26 @@ def count_degrees(src: Any, dst: Any, n: int, *, symmetrise: bool, name: str, de
     _check_inside(src, dst, int(bad[0]), n, name)
 
 
-def even_rows(stripe: Stripe, turns: int) -> list[tuple[int, int]]:
-    """Return each turn's rows of every owner (the first, and the one after the last): equally many rows a turn.
+def even_rows(stripe: Stripe, bands: int) -> list[tuple[int, int]]:
+    """Return each band of every owner's rows (the first, and the one after the last): equally many rows a band.
 
     That means about equally many edges if vertex ids don't depend on degrees.
     """
-    cuts = [stripe.n_local * turn // turns for turn in range(turns + 1)]
+    cuts = [stripe.n_local * band // bands for band in range(bands + 1)]
     return list(pairwise(cuts))
 
 
-def rows_by_degree(stripe: Stripe, turns: int, degrees: Any) -> list[tuple[int, int]]:
-    """Return each turn's rows as ``even_rows``, with about equally many edges a turn.
+def rows_by_degree(stripe: Stripe, bands: int, degrees: Any) -> list[tuple[int, int]]:
+    """Return each band of the rows as ``even_rows``, with about equally many edges a band.
 
     Args:
-        turns: number of turns.
+        bands: number of bands.
         degrees: uint64[n] on the GPU, by position in a degree order.
     """
     import cupy
 
     sums = cupy.cumsum(degrees)
-    shares = cupy.asarray([int(sums[-1]) * turn // turns for turn in range(1, turns)])
+    shares = cupy.asarray([int(sums[-1]) * band // bands for band in range(1, bands)])
     cuts = (cupy.searchsorted(sums, shares) // stripe.p).tolist()
     return list(pairwise([0, *cuts, stripe.n_local]))
 

@@ -54,7 +54,7 @@ class GpuDegreeOrder(GpuResident):
 
     Attributes:
         position, vertex: uint32[n] each, as in ``ordering.DegreeOrder``.
-        rows: for each turn of the build, the first row that it takes and the one after the last.
+        rows: for each band, the first row that it takes and the one after the last.
     """
 
     position: Any
@@ -63,12 +63,12 @@ class GpuDegreeOrder(GpuResident):
 
 
 @dataclass
-class TurnEdges(GpuResident, Generic[Held]):
-    """Directed edges of one turn's rows: bins by owner (``BinnedKeys``), an owner's keys, or its rows (``CsrSlice``).
+class BandEdges(GpuResident, Generic[Held]):
+    """Directed edges of one band of rows: bins by owner (``BinnedKeys``), an owner's keys, or its rows (``CsrBand``).
 
     Attributes:
         read: input edges that the rank read; for an owner's keys and rows, those that all ranks read.
-        rows: the owners' rows of this turn: the first, and the one after the last.
+        rows: the owners' rows of this band: the first, and the one after the last.
         out: one item, the edges; empty once the next step has taken them.
         into: one item, the reversed edges, for in-edges; empty without in-edges or once the next step has taken them.
     """

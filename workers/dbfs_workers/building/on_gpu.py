@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs_workers.building.gpu_data import (
+    BandEdges,
     BinOffer,
     DegreeCounts,
     DeviceEdges,
     GpuDegreeOrder,
     Offer,
-    TurnEdges,
 )
 from dbfs_workers.building.on_cpu import count_edges, read_piece
 from dbfs_workers.building.pieces import Edges, GeneratedPiece, Piece
@@ -33,7 +33,7 @@ from dbfs_workers.search.partition.partition import describe as partition_info
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
-    from dbfs_workers.building.cuda import BinnedKeys, CsrSlice
+    from dbfs_workers.building.cuda import BinnedKeys, CsrBand
 
 __all__ = ["count_edges", "read_piece"]
 
@@ -85,7 +85,7 @@ def offer_degrees(counts: DegreeCounts, peer: int | None) -> Offer:
 
 
 def order_by_degree(
-    own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, turns: int, rank: int, name: str
+    own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, bands: int, rank: int, name: str
 ) -> GpuDegreeOrder:
     """Add up all ranks' degrees and return the vertices' order by the sums. Errors as for ``bin_edges``."""
     import cupy
@@ -105,10 +105,10 @@ def order_by_degree(
         del peers
         position, vertex = building.degree_order(degrees)
         rows = [(0, stripe.n_local)]
-        if turns > 1:
+        if bands > 1:
             # Replaces the degrees by vertex, whose memory the running sums then take.
             degrees = degrees[vertex]
-            rows = building.rows_by_degree(stripe, turns, degrees)
+            rows = building.rows_by_degree(stripe, bands, degrees)
         return GpuDegreeOrder(position, vertex, rows)
 
 
@@ -132,18 +132,18 @@ def bin_edges(
     in_edges: bool,
     name: str,
     order: GpuDegreeOrder | None,
-    turn: int,
-    turns: int,
+    band: int,
+    bands: int,
     ranks_here: int,
     _before: object,
-) -> TurnEdges[BinnedKeys]:
-    """Return the edges of all of a rank's pieces by owner: those of one turn's rows.
+) -> BandEdges[BinnedKeys]:
+    """Return the edges of all of a rank's pieces by owner: those of one band of the rows.
 
     Args:
         sources: the rank's pieces, or their edges. Pieces that are not generated are read by threads.
         stripe, symmetrise, name, order: see ``cuda.bin_edges``.
         in_edges: also bin the reversed edges.
-        turn, turns: the turn, and the number of turns.
+        band, bands: the band, and the number of bands.
         ranks_here: number of ranks of the graph on this host, which share its cores.
         _before: only orders tasks.
 
@@ -153,8 +153,8 @@ def bin_edges(
 
     where = f"rank {rank}, binning {name}"
     position = None if order is None else order.position
-    bins: TurnEdges[BinnedKeys] = TurnEdges(
-        0, (building.even_rows(stripe, turns) if order is None else order.rows)[turn]
+    bins: BandEdges[BinnedKeys] = BandEdges(
+        0, (building.even_rows(stripe, bands) if order is None else order.rows)[band]
     )
     bin_piece = partial(
         building.bin_edges,
@@ -177,15 +177,15 @@ def bin_edges(
     return bins
 
 
-def offer_bins(bins: TurnEdges[BinnedKeys], peer: int | None) -> BinOffer:
+def offer_bins(bins: BandEdges[BinnedKeys], peer: int | None) -> BinOffer:
     """Offer a rank's bins to one peer through the host, or to all peers (None) for mapping."""
     out, *into = (Offer.make(binned.keys, binned.starts, peer) for binned in (*bins.out, *bins.into))
     return BinOffer(bins.read, out, into[0] if into else None)
 
 
 def collect_keys(
-    own: TurnEdges[BinnedKeys], offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
-) -> TurnEdges[Any]:
+    own: BandEdges[BinnedKeys], offers: Sequence[BinOffer], rank: int, name: str, unused: DegreeCounts | None
+) -> BandEdges[Any]:
     """Copy an owner's keys from all ranks' bins. Degrees that are ``unused`` by now are freed first.
 
     Errors as for ``Offer.copy_part``, and ``GraphTooLargeError`` if the keys don't fit the GPU.
@@ -197,15 +197,15 @@ def collect_keys(
         out = [_collect(binned, [offer.out for offer in offers], rank, where) for binned in own.out]
         from_peers = [offer.into for offer in offers if offer.into is not None]
         into = [_collect(binned, from_peers, rank, where) for binned in own.into]
-        return TurnEdges(own.read + sum(offer.read for offer in offers), own.rows, out, into)
+        return BandEdges(own.read + sum(offer.read for offer in offers), own.rows, out, into)
 
 
-def bins_read(collected: TurnEdges[Any]) -> int:
+def bins_read(collected: BandEdges[Any]) -> int:
     """Return the number of input edges once an owner has read all ranks' bins: the ranks may then free them."""
     return collected.read
 
 
-def free_bins(bins: TurnEdges[BinnedKeys], _bins_read: list[int]) -> None:
+def free_bins(bins: BandEdges[BinnedKeys], _bins_read: list[int]) -> None:
     """Free a rank's bins. ``_bins_read`` makes the task wait until all owners have read them."""
     from dbfs_workers.search.cuda.device_memory import release_pool
 
@@ -215,8 +215,8 @@ def free_bins(bins: TurnEdges[BinnedKeys], _bins_read: list[int]) -> None:
 
 
 def sort_rows(
-    collected: TurnEdges[Any], _freed: None, stripe: Stripe, rank: int, by_position: bool, name: str
-) -> TurnEdges[CsrSlice]:
+    collected: BandEdges[Any], _freed: None, stripe: Stripe, rank: int, by_position: bool, name: str
+) -> BandEdges[CsrBand]:
     """Sort an owner's keys into rows. ``_freed`` makes the task wait for memory: the rank's bins are freed first.
 
     Errors as for ``bin_edges``.
@@ -224,19 +224,19 @@ def sort_rows(
     from dbfs_workers.building import cuda as building
 
     where = f"rank {rank}, sorting {name}"
-    rows: TurnEdges[CsrSlice] = TurnEdges(collected.read, collected.rows)
+    rows: BandEdges[CsrBand] = BandEdges(collected.read, collected.rows)
     with on_gpu(where):
-        for keys, slices in ((collected.out, rows.out), (collected.into, rows.into)):
+        for keys, bands in ((collected.out, rows.out), (collected.into, rows.into)):
             if keys:
                 make_csr = partial(building.make_csr, rows=collected.rows, by_position=by_position, where=where)
-                slices.append(make_csr(keys.pop(), stripe, rank))
+                bands.append(make_csr(keys.pop(), stripe, rank))
     return rows
 
 
 def make_partition(
-    turns: list[TurnEdges[CsrSlice]], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
+    bands: list[BandEdges[CsrBand]], stripe: Stripe, rank: int, directed: bool, name: str, paired: bool
 ) -> Partition:
-    """Join the rows of all turns to the rank's partition, and free them; ``paired`` as of ``on_cpu.make_partition``.
+    """Join the rows of all bands to the rank's partition, and free them; ``paired`` as of ``on_cpu.make_partition``.
 
     Errors as for ``bin_edges``.
     """
@@ -244,9 +244,9 @@ def make_partition(
 
     where = f"rank {rank}, joining {name}"
     with on_gpu(where):
-        out = building.join([rows.out.pop() for rows in turns], where)
+        out = building.join([rows.out.pop() for rows in bands], where)
         edges = Csr(out.row_offsets, out.columns)
-        into = building.join([rows.into.pop() for rows in turns], where) if turns[0].into else None
+        into = building.join([rows.into.pop() for rows in bands], where) if bands[0].into else None
         return Partition(
             stripe,
             rank,
@@ -254,7 +254,7 @@ def make_partition(
             out.columns,
             out.self_loops,
             out.duplicates,
-            turns[0].read,
+            bands[0].read,
             directed,
             None if into is None else Csr(into.row_offsets, into.columns),
             imbalance=imbalance(edges, rank * stripe.n_local) if paired else 0,

@@ -2,8 +2,8 @@
 //
 // A directed edge is one 64-bit key. Its high half is the source's row on the owner; its low half is the target's
 // internal id or, in a degree order, the target's position. The sorted keys are the rank's CSR. Keys within a bin have
-// no order. A turn bins only the edges of some rows, first_row .. end_row - 1 of every owner: a graph that does not fit
-// at once is built in turns.
+// no order. A band has only the edges of some rows, first_row .. end_row - 1 of every owner: a graph that does not fit
+// at once is built in bands.
 #include "search/cuda/kernels/common/scalars.cuh"
 
 namespace dbfs {
@@ -22,7 +22,7 @@ __device__ __forceinline__ bool inside(i64 source, i64 target, u64 n, i64 number
   return false;
 }
 
-// Return the owner of a directed edge's source; kMaxRanks if the source's row is not in this turn.
+// Return the owner of a directed edge's source; kMaxRanks if the source's row is not in this band.
 __device__ __forceinline__ u32 owner_of(u32 source, u32 ranks, u32 first_row, u32 end_row) {
   const u32 row = source / ranks;
   return row >= first_row && row < end_row ? source - row * ranks : kMaxRanks;

@@ -78,7 +78,7 @@ def labels(stripe: Stripe) -> int:
     return 8 * stripe.n_local
 
 
-def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ordered: bool, turns: int = 1) -> int:
+def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ordered: bool, bands: int = 1) -> int:
     """Return the peak bytes of a build, the partition included.
 
     Args:
@@ -86,13 +86,13 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
         piece_edges: edges of a piece.
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
-        turns: number of turns of the build.
+        bands: number of bands of the build.
     """
     copies = 2 if in_edges else 1
-    side, keys = KEY * m_local // turns, copies * KEY * m_local // turns
+    side, keys = KEY * m_local // bands, copies * KEY * m_local // bands
     numbering = 8 * stripe.n if ordered else 0
     rows = sum(partition(stripe, m_local, in_edges=False).values())
-    earlier = copies * rows * (turns - 1) // turns
+    earlier = copies * rows * (bands - 1) // bands
     return max(
         # Ordering: the rank's degrees, which peers may still read; the sums; the keys; the sort's second buffer.
         4 * 8 * stripe.n if ordered else 0,
@@ -105,7 +105,7 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
         # Sorting the first side: its second buffer beside all keys. Bins that are not freed yet: the term above.
         earlier + keys + side,
         # Making the second side's CSR: its keys beside the CSRs of both sides.
-        earlier + (copies - 1) * rows // turns + rows // turns + side,
-        # Joining: the rows of all turns beside one side's joined CSR.
-        (copies + 1) * rows if turns > 1 else 0,
+        earlier + (copies - 1) * rows // bands + rows // bands + side,
+        # Joining: the rows of all bands beside one side's joined CSR.
+        (copies + 1) * rows if bands > 1 else 0,
     )
