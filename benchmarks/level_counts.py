@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.building.degree_order import degree_order
 from dbfs_workers.features.grid.grid import Grid
-from dbfs_workers.search.levels.state import Row, State, choose_direction, end_level, over, take_sums
+from dbfs_workers.search.levels.state import State, choose_direction, end_level, over, take_sums
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import Row
 
 _ID_BYTES = 4
 

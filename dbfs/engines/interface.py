@@ -15,15 +15,12 @@ from dbfs.cluster.gang import Gang, release
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.serving.reads.messages import KeptLabels
 
-SUMMED = ("frontier", "edges", "filtered", "own", "sent", "culled", "discovered", "bytes_sent")
-"""Fields of ``LevelReport`` that sum the ranks' counts."""
-
 
 @dataclass(frozen=True)
 class LevelReport:
-    """One level of a traversal, summed over the ranks. Counts as in ``dbfs_workers.search.levels.state.Row``.
+    """One level of a traversal, over all ranks. Counts as in ``dbfs_workers.search.reports.counts.Row``.
 
-    A traversal of more than 4,096 levels has reports of several levels each, with the sums over these.
+    A traversal of more than 4,096 levels has reports of several levels each, whose counts are joined by the same rules.
 
     Attributes:
         level: the level, or the first one of several.

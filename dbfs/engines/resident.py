@@ -15,13 +15,13 @@ from dbfs import config
 from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang
-from dbfs.engines.interface import SUMMED, InPositions, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import InPositions, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import PublishLabels
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.spec import RunSpec, direction_name
 from dbfs_workers.search.partition.labels import label_key
-from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, levels_of_rows
+from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, join, levels_of_rows
 from dbfs_workers.serving.reads.messages import KeptLabels
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
@@ -140,7 +140,7 @@ def _finished(latest: Sequence[RankReport], traversals: int, reached: int, secon
 
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     # Whole columns at once: a road network has thousands of levels, and a notebook shows them with every result.
-    totals = np.sum([rank.counts for rank in ranks], axis=0)
+    (totals,) = join(np.stack([rank.counts for rank in ranks]))
     covered = levels_of_rows(ranks[0].levels)
     firsts = np.cumsum(covered) - covered
     # If a level's bins held only vertices that were labelled already, the next level has nothing to expand. The
@@ -148,7 +148,8 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     covered = np.clip(1 + max(rank.depth for rank in ranks) - firsts, 1, covered)
     rows = slice(np.count_nonzero(totals[:, _FRONTIER]))
     totals = totals[rows]
-    summed = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in SUMMED]
+    names = [name for name in COUNT_FIELDS if name != "bottom_up"]
+    columns = [totals[:, COUNT_FIELDS.index(name)].tolist() for name in names]
     wall = ranks[0].seconds[rows].sum(axis=1).tolist()
     by_rank = [[dict(zip(TIME_FIELDS, level, strict=True)) for level in rank.seconds[rows].tolist()] for rank in ranks]
     return tuple(
@@ -156,7 +157,7 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
             level=level,
             levels=levels,
             direction="both" if 0 < bottom_up < levels else direction_name(bool(bottom_up)),
-            **dict(zip(SUMMED, counts, strict=True)),
+            **dict(zip(names, counts, strict=True)),
             seconds=seconds,
             phase_seconds=phases,
         )
@@ -164,7 +165,7 @@ def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
             firsts[rows].tolist(),
             covered[rows].tolist(),
             ranks[0].counts[rows, BOTTOM_UP].tolist(),
-            zip(*summed, strict=True),
+            zip(*columns, strict=True),
             wall,
             zip(*by_rank, strict=True),
             strict=True,

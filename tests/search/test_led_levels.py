@@ -88,7 +88,7 @@ def check(arrays: graphs.Arrays, traversal: TraversalSpec, answer: Answer) -> No
         oracle.assert_valid_parents(matrix, expected, answer.parents(Stripe(n, len(answer.ranks))), sources)
     assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
     assert max(run.depth for run in answer.ranks) == expected.max()
-    counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
+    counts = answer.counts()
     np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
     found = np.bincount(expected[expected > 0], minlength=len(counts["discovered"]) + 1)[1:]
     np.testing.assert_array_equal(counts["discovered"], found)

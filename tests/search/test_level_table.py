@@ -12,7 +12,9 @@ from dbfs_workers.search.levels import level_table
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, RankReport, RankRun, levels_of_rows
+from dbfs_workers.search.reports.counts import Row, Rule, rules
 
+RULES = rules(Row)
 _EDGES, _DISCOVERED = map(COUNT_FIELDS.index, ("edges", "discovered"))
 LABELS = RankLabels(np.zeros(0, np.int32), None)
 # How the levels come: one, a call of a kernel, or levels that another rank counted.
@@ -70,9 +72,14 @@ def test_rows_are_sums_of_neighbouring_levels(traversals: list[list[tuple[str, i
         assert len(report.counts) == len(levels) <= MOST_ROWS
         assert len(counts) > MOST_ROWS or (levels == 1).all()
         firsts = (np.cumsum(levels) - levels).astype(int)
-        for sums, table_of in ((report.counts, counts), (report.seconds, seconds)):
-            parts_of = [table_of[first : first + size].sum(axis=0) for first, size in zip(firsts, levels, strict=True)]
-            np.testing.assert_allclose(sums, np.array(parts_of).reshape(sums.shape), rtol=1e-6)
+        for found_of, table_of, names in (
+            (report.counts, counts, COUNT_FIELDS),
+            (report.seconds, seconds, TIME_FIELDS),
+        ):
+            for name, column, levels_of in zip(names, found_of.T, table_of.T, strict=True):
+                parts = [levels_of[first : first + size] for first, size in zip(firsts, levels, strict=True)]
+                rule = max if RULES.get(name) is Rule.LARGEST else sum
+                np.testing.assert_allclose(column, [rule(part) for part in parts], rtol=1e-6, err_msg=name)
 
 
 def test_the_memory_of_a_traversal_does_not_grow_with_its_levels() -> None:

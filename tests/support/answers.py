@@ -6,7 +6,6 @@ import numpy as np
 
 from dbfs_workers.base.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.search.partition.stripe import Stripe
-from dbfs_workers.search.reports import COUNT_FIELDS
 from tests.support import oracle
 from tests.support.gang import Answer, spec
 from tests.support.graphs import Arrays
@@ -37,7 +36,7 @@ def assert_scipys(
             oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
         assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
         assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
-        counts = dict(zip(COUNT_FIELDS, answer.total(lambda run: run.counts).T, strict=True))
+        counts = answer.counts()
         np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
         np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
         if traversal.direction != "auto":

@@ -19,6 +19,7 @@ from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS, join
 from tests.support.partitions import build
 from tests.support.processes import context
 
@@ -287,6 +288,10 @@ class Answer:
 
     def total(self, value: Callable[[Any], Any]) -> Any:
         return sum(value(run) for run in self.ranks)
+
+    def counts(self) -> dict[str, NDArray[np.int64]]:
+        """Return the counts of the levels by name, over all ranks."""
+        return dict(zip(COUNT_FIELDS, join(np.stack([run.counts for run in self.ranks]))[0].T, strict=True))
 
     @staticmethod
     def _join(stripe: Stripe, parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -16,11 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 import distributed
+import numpy as np
 
 from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
-from dbfs.engines.interface import SUMMED, InPositions, LevelReport, Outcome, Progress, PublishedLabels
+from dbfs.engines.interface import InPositions, LevelReport, Outcome, Progress, PublishedLabels
 from dbfs.errors import DbfsError
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import HeldRun, held_run
@@ -30,7 +31,7 @@ from dbfs_workers.features.taskgraph.bins import RankCounts
 from dbfs_workers.features.taskgraph.counts import LevelCounts
 from dbfs_workers.search.direction import expected_search_share
 from dbfs_workers.search.levels.state import State, choose_direction, over, take_sums
-from dbfs_workers.search.reports import RankReport
+from dbfs_workers.search.reports import COUNT_FIELDS, RankReport, join
 
 
 class TaskGraphEngine:
@@ -257,7 +258,9 @@ class TaskGraphTraversal:
 
 
 def _report(level: int, bottom_up: bool, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
-    """Sum the counts of all ranks for one level."""
-    counts = {name: sum(getattr(rank, name) for rank in ranks) for name in SUMMED}
+    """Join the counts of all ranks for one level."""
+    (joined,) = join(np.array([[getattr(rank, name) for name in COUNT_FIELDS] for rank in ranks]))
+    counts = dict(zip(COUNT_FIELDS, joined.tolist(), strict=True))
+    del counts["bottom_up"]
     phases = tuple(rank.seconds for rank in ranks)
     return LevelReport(level, 1, direction_name(bottom_up), **counts, seconds=seconds, phase_seconds=phases)

@@ -37,10 +37,11 @@ from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.loop import LevelLoop
 from dbfs_workers.search.levels.rank_levels import RankLevels
-from dbfs_workers.search.levels.state import BOTTOM_UP, TOP_DOWN, Row, State, end_level, over, take_sums
+from dbfs_workers.search.levels.state import BOTTOM_UP, TOP_DOWN, State, end_level, over, take_sums
 from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
+from dbfs_workers.search.reports import Row
 
 # Sources with small frontiers: the largest share of all vertices that a frontier of theirs has, in the order of trial,
 # and the largest share of all edges that these frontiers have together.

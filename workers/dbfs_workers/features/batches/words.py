@@ -14,9 +14,10 @@ from dbfs_workers.features.batches.operators import BatchOperators
 from dbfs_workers.features.batches.storage import BatchScratch
 from dbfs_workers.search.cuda import device_memory
 from dbfs_workers.search.exchange.protocol import Exchange
-from dbfs_workers.search.levels.state import Row, State
+from dbfs_workers.search.levels.state import State
 from dbfs_workers.search.levels.stepper import elapsed
 from dbfs_workers.search.partition.partition import on_host
+from dbfs_workers.search.reports import Row
 
 _PHASE = "words of a batch"
 

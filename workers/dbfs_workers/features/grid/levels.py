@@ -33,7 +33,6 @@ from dbfs_workers.search.levels.state import (
     BOTTOM_UP,
     MEASURE,
     TOP_DOWN,
-    Row,
     State,
     end_level,
     may_pay,
@@ -42,6 +41,7 @@ from dbfs_workers.search.levels.state import (
 )
 from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.reports import Row
 
 
 @dataclass

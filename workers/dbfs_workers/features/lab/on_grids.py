@@ -16,9 +16,10 @@ from dbfs_workers.features.lab.purpose import strategy_of
 from dbfs_workers.features.lab.radix_bins import RadixBins
 from dbfs_workers.features.lab.tuning import Tuning
 from dbfs_workers.search.levels.level_table import LevelTable
-from dbfs_workers.search.levels.state import Row, State
+from dbfs_workers.search.levels.state import State
 from dbfs_workers.search.levels.stepper import elapsed
 from dbfs_workers.search.partition.partition import on_host
+from dbfs_workers.search.reports import Row
 
 
 @dataclass

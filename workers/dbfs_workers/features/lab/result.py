@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dbfs_workers.features.lab.enactor import Enactor, Level
 from dbfs_workers.features.lab.layout import LabCounter
 from dbfs_workers.search.partition.labels import RankLabels
-from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.search.reports import ROW, CountedLevels, RankRun, tables
 
 # Counters of a result, by name: all but the lengths of queues.
 _NAMED = {counter.name.lower(): counter for counter in LabCounter if not counter.name.startswith(("QUEUED", "TILES"))}
@@ -48,15 +48,13 @@ def rank_run(
     """
     found = labels.distances >= 0
     discovered: NDArray[np.int64] = np.bincount(host(labels.distances[found]), minlength=len(levels) + 1)
-    table = np.zeros((len(levels), len(COUNT_FIELDS)), np.int64)
-    for row, level, new in zip(table, levels, discovered[1 : len(levels) + 1], strict=True):
-        # In the order of COUNT_FIELDS: bottom_up, frontier, edges, filtered, own, sent, culled, discovered, bytes_sent.
-        row[:] = (0, level.frontier, level.edges, level.edges - level.kept, level.kept, 0, level.kept - new, new, 0)
-    seconds = np.zeros((len(levels), len(TIME_FIELDS)), np.float64)
-    seconds[:, 0] = [level.seconds for level in levels]
+    rows, new = np.zeros(len(levels), ROW), discovered[1 : len(levels) + 1]
+    for counted, field in (("frontier", "frontier"), ("edges", "edges"), ("kept", "own"), ("seconds", "search")):
+        rows[field] = [getattr(level, counted) for level in levels]
+    rows["filtered"], rows["culled"], rows["discovered"] = rows["edges"] - rows["own"], rows["own"] - new, new
     return RankRun(
         labels=labels,
-        levels=CountedLevels.of(table, seconds),
+        levels=CountedLevels.of(*tables(rows)),
         reached=int(discovered.sum()),
         edges=int(degrees[found].sum()),
         depth=int(np.flatnonzero(discovered).max(initial=0)),

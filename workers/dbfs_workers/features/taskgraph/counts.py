@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dbfs_workers.search.levels.state import Row
+from dbfs_workers.search.reports import Row
 
 PHASES: Final = ("expand", "filter-partition", "bottom-up", "contract")
 """The phases of levels: a top-down level has the first two and the last, in this order; a bottom-up level has one."""

@@ -21,12 +21,10 @@ from dbfs_workers.features.taskgraph.bins import Bin, FrontierSlice, RankCounts
 from dbfs_workers.features.taskgraph.counts import LevelCounts
 from dbfs_workers.features.taskgraph.state import TraversalState
 from dbfs_workers.search.backend import EdgeFrontier
-from dbfs_workers.search.levels.level_table import tables
-from dbfs_workers.search.levels.state import ROW
 from dbfs_workers.search.partition.labels import UNREACHED
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
-from dbfs_workers.search.reports import CountedLevels, RankReport, RankRun
+from dbfs_workers.search.reports import ROW, CountedLevels, RankReport, RankRun, tables
 from dbfs_workers.serving.rpc import NAME
 
 # Comms that carry GPU memory (UCX) then send CuPy arrays from there. Other comms copy them through the host.

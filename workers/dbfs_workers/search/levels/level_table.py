@@ -10,16 +10,26 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.search.levels.state import ROW, Row
-from dbfs_workers.search.reports import COUNT_FIELDS, MOST_ROWS, TIME_FIELDS, CountedLevels, LevelRecords, PackedTables
-from dbfs_workers.search.reports.packing import Tables, levels_a_row
+from dbfs_workers.search.reports import (
+    COUNT_FIELDS,
+    MOST_ROWS,
+    ROW,
+    TIME_FIELDS,
+    CountedLevels,
+    LevelRecords,
+    PackedTables,
+    Row,
+    join,
+    tables,
+)
+from dbfs_workers.search.reports.counts import LARGEST
+from dbfs_workers.search.reports.packing import levels_a_row
 
 # Rows at first. A traversal of a graph with a small diameter has about ten levels.
 _ROWS: Final = 1024
 # A traversal of more rows is packed when it ends, and its rows serve the next one.
 _MOST_KEPT: Final = 256
-_COUNTED: Final = len(COUNT_FIELDS)
-_TIMED: Final = _COUNTED + len(TIME_FIELDS)
+_TIMED: Final = len(COUNT_FIELDS) + len(TIME_FIELDS)
 _WORDS: Final = ROW.itemsize // 8
 
 
@@ -27,12 +37,6 @@ def nbytes(n: int) -> int:
     """Return the most bytes of the table in a traversal of a graph with ``n`` vertices, and while the table grows."""
     rows = max(_ROWS, min(n, 2 * MOST_ROWS))
     return (rows + rows // 2) * ROW.itemsize
-
-
-def tables(rows: NDArray[Any]) -> Tables:
-    """Return views of ROW[rows] as the tables of a report."""
-    words = rows.view(np.int64).reshape(-1, _WORDS)
-    return words[:, :_COUNTED], words[:, _COUNTED:_TIMED].view(np.float64)
 
 
 class LevelTable:
@@ -135,8 +139,8 @@ class LevelTable:
         if len(firsts) == len(rows):
             return
         in_progress = self._words[self._end : self._end + 1].copy()
-        for table in (self._counts, self._seconds, self._others):
-            sums = np.add.reduceat(table[self._first : self._end], firsts)
-            table[self._first : self._first + len(sums)] = sums
+        for table, places in ((self._counts, LARGEST), (self._seconds, ()), (self._others, ())):
+            joined = join(table[self._first : self._end], firsts, places=places)
+            table[self._first : self._first + len(joined)] = joined
         self._clear(self._first + len(firsts))
         self._words[self._end : self._end + len(in_progress)] = in_progress

@@ -16,8 +16,9 @@ from dbfs_workers.search.cuda.communicator import MOST_AHEAD
 from dbfs_workers.search.direction import ROWS_PER_EDGE
 from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.levels.level_table import LevelTable
-from dbfs_workers.search.levels.state import TOP_DOWN, Row, State, choose, choose_direction, end_level, over
+from dbfs_workers.search.levels.state import TOP_DOWN, State, choose, choose_direction, end_level, over
 from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, Absorb, BottomUp, Measure, StripeWork
+from dbfs_workers.search.reports import Row
 
 # Levels between two looks at the run by another thread.
 _MOST_LEVELS = 64

@@ -8,6 +8,7 @@ from numba.extending import register_jitable
 
 from dbfs_workers.search import direction
 from dbfs_workers.search.levels import state
+from dbfs_workers.search.reports import ROW as _ROW
 
 STATES: Final = types.Array(numba.from_dtype(state.STATE), 1, "C")
 """``State.record``."""
@@ -15,7 +16,7 @@ STATES: Final = types.Array(numba.from_dtype(state.STATE), 1, "C")
 STATE: Final = STATES.dtype
 """Its one element."""
 
-ROWS: Final = types.Array(numba.from_dtype(state.ROW), 1, "C")
+ROWS: Final = types.Array(numba.from_dtype(_ROW), 1, "C")
 """Rows of the table of levels."""
 
 ROW: Final = ROWS.dtype

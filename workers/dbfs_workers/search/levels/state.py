@@ -1,8 +1,8 @@
 """The state of a traversal on one rank: one record, whose fields Python and Numba's kernels read and write alike.
 
-``State`` and ``Row`` show memory of the structured types ``STATE`` and ``ROW``: Python reads ``state.level`` there, and
-a kernel that was given ``state.record`` reads ``states[0].level``. So nothing is copied between them. The functions
-here and in ``direction`` are plain Python; ``record_types`` has Numba compile them for kernels.
+``State``, and ``Row`` of ``reports.counts``, show memory of the structured types ``STATE`` and ``ROW``: Python reads
+``state.level`` there, and a kernel that was given ``state.record`` reads ``states[0].level``. So nothing is copied
+between them. The functions here and in ``direction`` are plain Python; ``record_types`` has Numba compile them.
 
 A traversal runs by *steppers* (``rank_levels``). ``choose`` says which one is next, and ``over`` whether any is.
 """
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import TraversalSpec, require_direction
 from dbfs_workers.search.direction import bottom_up_pays, expected_search_share
-from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS
+from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.counts import structured
 
 WITHOUT_END: Final = 1 << 62
 """The last level of a traversal whose depth has no bound."""
@@ -38,8 +39,6 @@ frontier's bitmap from the slices of the last crossing."""
 
 # Small levels after which the ranks change to led levels. In a graph of few levels the change costs more than it saves.
 _SMALL_LEVELS: Final = 8
-
-_TYPES: Final[dict[type, Any]] = {int: ctypes.c_int64, float: ctypes.c_double, bool: ctypes.c_bool}
 
 
 class State(ctypes.Structure):
@@ -168,54 +167,7 @@ class State(ctypes.Structure):
         return np.frombuffer(memoryview(self), STATE)
 
 
-class Row(ctypes.Structure):
-    """One rank's counts and times of a level, or of several in a row of sums. All zero at the beginning of a level.
-
-    ``edges == filtered + own + sent``. In a top-down level the vertices discovered are those of the own bin and of the
-    received bins, less ``culled``. In a bottom-up level they are the ``own`` ones.
-
-    Attributes:
-        bottom_up: 1 if the level is bottom-up.
-        frontier: vertices expanded.
-        edges: edges inspected.
-        filtered: neighbours dropped by this rank's visited bitmap: visited before, or duplicates within the level.
-        own: vertices kept for the rank itself.
-        sent: vertices sent to other ranks.
-        culled: received vertices that had been visited already, by this rank or by another's bin.
-        discovered: vertices labelled.
-        bytes_sent: bytes of the bins, or of the bitmap slices, for other ranks.
-        search, exchange, contract: seconds: see ``TIME_FIELDS``.
-        received: vertices that peers binned for this rank.
-        levels: number of levels.
-        led: how many of these were led.
-    """
-
-    bottom_up: int
-    frontier: int
-    edges: int
-    filtered: int
-    own: int
-    sent: int
-    culled: int
-    discovered: int
-    bytes_sent: int
-    search: float
-    exchange: float
-    contract: float
-    received: int
-    levels: int
-    led: int
-
-
-def _structured(record: type[ctypes.Structure]) -> np.dtype[Any]:
-    """Give a record the fields that its annotations name; return its type as NumPy's."""
-    record._fields_ = [(name, _TYPES[kind]) for name, kind in record.__annotations__.items() if kind in _TYPES]
-    return np.dtype(record)
-
-
-STATE: Final = _structured(State)
-ROW: Final = _structured(Row)
-assert (ROW.names or ())[: len(COUNT_FIELDS + TIME_FIELDS)] == COUNT_FIELDS + TIME_FIELDS
+STATE: Final = structured(State)
 
 
 def over(state: State) -> bool:

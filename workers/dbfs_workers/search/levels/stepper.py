@@ -17,9 +17,10 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.level_table import LevelTable
-from dbfs_workers.search.levels.state import CONTRACT, EXPAND, Row, State, end_level, take_sums, watch_target
+from dbfs_workers.search.levels.state import CONTRACT, EXPAND, State, end_level, take_sums, watch_target
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.reports import Row
 
 TOP_DOWN_PHASE = "top-down"
 """The phase of top-down levels, for errors."""

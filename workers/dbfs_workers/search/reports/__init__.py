@@ -5,10 +5,9 @@ Out: the same without the labels, packed into few bytes (``RankReport``), and th
 while a run is under way, the place that a rank has reached (``RankProgress``).
 """
 
+from dbfs_workers.search.reports.counts import COUNT_FIELDS, ROW, TIME_FIELDS, Row, join, tables
 from dbfs_workers.search.reports.packing import (
-    COUNT_FIELDS,
     MOST_ROWS,
-    TIME_FIELDS,
     CountedLevels,
     LevelRecords,
     PackedTables,
@@ -20,6 +19,7 @@ from dbfs_workers.search.reports.run import RankProgress, RankReport, RankRun, R
 __all__ = [
     "COUNT_FIELDS",
     "MOST_ROWS",
+    "ROW",
     "TIME_FIELDS",
     "CountedLevels",
     "LevelRecords",
@@ -27,7 +27,10 @@ __all__ = [
     "RankProgress",
     "RankReport",
     "RankRun",
+    "Row",
     "RunSummary",
+    "join",
     "levels_of_rows",
     "summed",
+    "tables",
 ]

@@ -12,37 +12,17 @@ row to row, of its difference from the expected value, in the smallest integer t
 """
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-COUNT_FIELDS: Final = (
-    "bottom_up",
-    "frontier",
-    "edges",
-    "filtered",
-    "own",
-    "sent",
-    "culled",
-    "discovered",
-    "bytes_sent",
-)
-"""Columns of the counts, those of ``dbfs_workers.search.levels.state.Row``; ``bottom_up`` is 1 for a bottom-up level,
-else 0. A bottom-up level's ``edges`` are the edges that it looked at. Its ``own`` equals its ``discovered``, and its
-``bytes_sent`` are bitmap slices."""
-
-TIME_FIELDS: Final = ("search", "exchange", "contract")
-"""Columns of the times: seconds of a level's work on its own edges (expand, filter + partition and the contraction of
-the own bin; or the bottom-up search), of sending to peers and waiting for them, and of the contraction of the peers'
-bins. The host waits once a level for a GPU's batch, so that ``contract`` has most of its search."""
+from dbfs_workers.search.reports.counts import COUNT_FIELDS, LARGEST, TIME_FIELDS, N, Tables, join
 
 MOST_ROWS: Final = 4096
 """Most rows of a traversal's tables. With as many levels or fewer, each level has a row."""
-
-Tables = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Counts int64[rows, len(COUNT_FIELDS)] and seconds float64[rows, len(TIME_FIELDS)]."""
 
 # Tables of fewer rows travel as they are.
 _LEAST_ROWS: Final = 64
@@ -74,10 +54,13 @@ def levels_of_rows(levels: int) -> NDArray[np.int64]:
     return np.minimum(size, levels - np.arange(0, levels, size))
 
 
-def summed(table: NDArray[Any]) -> NDArray[Any]:
-    """Return a table with a row a level as a table with the rows that it may have; of a short traversal the same."""
+def summed(table: NDArray[N], *, places: Sequence[int] = LARGEST) -> NDArray[N]:
+    """Return a table with a row a level as one with the rows that it may have, joined by ``counts.join``.
+
+    ``places`` as there. Of a short traversal the same table is returned.
+    """
     size = levels_a_row(len(table))
-    return table if size == 1 else np.add.reduceat(table, np.arange(0, len(table), size))
+    return table if size == 1 else join(table, np.arange(0, len(table), size), places=places)
 
 
 @dataclass(frozen=True)
@@ -157,7 +140,7 @@ class CountedLevels:
     @classmethod
     def of(cls, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> "CountedLevels":
         """Return the records of tables with a row a level, which are summed up where they have too many."""
-        return cls(summed(counts), summed(seconds), len(counts))
+        return cls(summed(counts), summed(seconds, places=()), len(counts))
 
     def __len__(self) -> int:
         return self.levels

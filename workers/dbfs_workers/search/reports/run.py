@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.reports import packing
+from dbfs_workers.search.reports.counts import Tables
 
 
 class RankProgress(NamedTuple):
@@ -115,7 +116,7 @@ class RankReport:
         )
 
     @functools.cached_property
-    def _tables(self) -> packing.Tables:
+    def _tables(self) -> Tables:
         return packing.unpack(self.packed)
 
     @property
