@@ -8,7 +8,7 @@ Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from types import ModuleType
@@ -24,7 +24,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     from dbfs_workers.building.delivering import Bins
-    from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
+    from dbfs_workers.features.grid.runner import GridRunner
     from dbfs_workers.search.exchange.nccl import NcclExchange
     from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
@@ -88,23 +88,18 @@ class Grid(Layout):
         """See ``Layout``."""
         return (*NEEDED, *(TEAM if threads > 1 else ()))
 
-    def member(self, rank: int, partition_key: Hashable, exchange: SharedMemoryExchange, threads: int) -> GridMember:
-        """See ``Layout``."""
-        from dbfs_workers.features.grid.member import GridMember
-
-        return GridMember(rank, partition_key, exchange, threads)
-
-    def member_on_gpu(
+    def runner(
         self,
-        rank: int,
-        partition_key: Hashable,
         exchange: SharedMemoryExchange | NcclExchange,
-        graph_id: str | None,
-    ) -> GridMemberOnGpu:
+        backend: str,
+        threads: int,
+        between: str,
+        graph_id: str,
+    ) -> GridRunner:
         """See ``Layout``."""
-        from dbfs_workers.features.grid.member import GridMemberOnGpu
+        from dbfs_workers.features.grid.runner import GridRunner
 
-        return GridMemberOnGpu(rank, partition_key, exchange, graph_id)
+        return GridRunner(exchange, backend, threads, between, graph_id)
 
     def count_stores(self, *, bottom_up: bool) -> int:
         """Return the number of adjacency lists of each rank; ``bottom_up`` includes those by the edges' ends."""

@@ -8,7 +8,7 @@ sums the counts of all ranks. It makes the bins and slices of all ranks readable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from dbfs_workers.base.errors import (
     StaleRunError,
     WorkerLostError,
 )
+
+if TYPE_CHECKING:
+    from dbfs_workers.search.backend import Backend
+    from dbfs_workers.search.partition.stripe import Stripe
 
 COUNTS = 5
 """Number of counts that a rank adds to a crossing. The level loop defines what each of them counts."""
@@ -151,6 +155,14 @@ class GangExchange(Exchange, Protocol):
     The ranks do so before the first run, and again after a failed one. No rank connects before all have offered, and
     none begins a run before all have connected.
     """
+
+    def gpu_bytes(self, stripe: "Stripe") -> int:
+        """Return the bytes of the arrays that ``on_gpu`` allocates."""
+        ...
+
+    def on_gpu(self, backend: "Backend", stripe: "Stripe") -> Exchange:
+        """Return the exchange that levels on a GPU cross, whose bins and slices lie there. Called once, before all."""
+        ...
 
     def offer(self) -> Any:
         """Return what the peers need in order to connect to this rank. Picklable. The run before has ended here.

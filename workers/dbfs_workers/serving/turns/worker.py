@@ -151,11 +151,12 @@ class WorkerTurns:
                 line.close()
             raise StaleRunError(f"{self._worker.address} is not a rank of the graph {graph_id} any more")
         for line in lines:
-            line.awake_seconds = member.awake_seconds
+            line.awake_seconds = member.runner.awake_seconds
         peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
         calls = GangCalls(self._worker, graph_id, member, message.addresses)
         make = self._maker(member, graph_id)
-        return Leader(graph_id, peers, make, calls, member.burst_seconds, member.answer_seconds, order)
+        runner = member.runner
+        return Leader(graph_id, peers, make, calls, runner.burst_seconds, runner.answer_seconds, order)
 
     @EndTurn.handler
     async def end_turn(self, message: EndTurn) -> TurnEnd:
@@ -164,7 +165,7 @@ class WorkerTurns:
 
         def end_run(number: int) -> None:
             if message.cause is not None:
-                member.abort(number, message.cause, message.message, message.rank)
+                member.runner.abort(number, message.cause, message.message, message.rank)
 
         if gang.end is not None and message.cause is not None:
             gang.end.stop(turn, end_run)
@@ -224,7 +225,7 @@ class WorkerTurns:
 
 
 def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> None:
-    line.awake_seconds = member.awake_seconds
+    line.awake_seconds = member.runner.awake_seconds
     serve(line)
 
 
