@@ -118,7 +118,7 @@ class GridRunner(LoopRunner):
         from dbfs_workers.features.grid.operators import operators_of
 
         carrier: Any = self.exchange
-        if backend.name == "cpu" or self._between == "host":
+        if self._between == "host":
             return GridExchange(carrier, stripe, backend, operators_of(backend))
         from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
 

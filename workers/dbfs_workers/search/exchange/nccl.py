@@ -41,7 +41,7 @@ from dbfs_workers.search.cuda.communicator import (
 )
 from dbfs_workers.search.cuda.messages import CudaMessages
 from dbfs_workers.search.exchange.nccl_groups import NcclGroups
-from dbfs_workers.search.exchange.protocol import COUNTS, require_later
+from dbfs_workers.search.exchange.protocol import COUNTS, CrossedBy, require_later
 from dbfs_workers.search.exchange.transport import Send
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
@@ -106,6 +106,8 @@ class NcclExchange(NcclGroups):
     Attributes:
         entries: entries of a bin.
     """
+
+    crossed_by = CrossedBy.QUEUE
 
     def __init__(self, stripe: Stripe, rank: int, send: Send, library: Library, entries: int | None = None) -> None:
         super().__init__(stripe.p, rank, send, library)

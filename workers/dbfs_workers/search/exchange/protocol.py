@@ -7,7 +7,7 @@ sums the counts of all ranks. It makes the bins and slices of all ranks readable
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -39,6 +39,14 @@ class Cause(IntEnum):
     LOST = 4
 
 
+class CrossedBy(Enum):
+    """What crosses an exchange, beside the host between two phases."""
+
+    HOST = "nothing else"
+    KERNELS = "kernels of the CPU, in the middle of their levels"
+    QUEUE = "a GPU, in levels that are queued one behind another"
+
+
 @dataclass(frozen=True)
 class Abort:
     """The end of a run, as one rank tells others.
@@ -60,6 +68,7 @@ class Exchange(Protocol):
     """One rank's end of the exchange. Only ``abort`` may be called from another thread.
 
     Attributes:
+        crossed_by: what crosses it: the levels have their steppers by that.
         rank: this rank.
         p: number of ranks.
         bin_rows: uint32[p * entries], the bin for owner ``o`` starting at ``o * entries``: local ids on the owner. A
@@ -70,6 +79,7 @@ class Exchange(Protocol):
         gathered: int64[p, COUNTS], the counts of the last crossing by rank.
     """
 
+    crossed_by: CrossedBy
     rank: int
     p: int
     bin_rows: NDArray[np.uint32]

@@ -27,7 +27,7 @@ from dbfs_workers.search.exchange import staged
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.kernels import barrier as kernels
 from dbfs_workers.search.exchange.kernels.envoy import Frames
-from dbfs_workers.search.exchange.protocol import COUNTS, Abort, Cause, Exchange, abort_error, require_later
+from dbfs_workers.search.exchange.protocol import COUNTS, Abort, Cause, CrossedBy, Exchange, abort_error, require_later
 from dbfs_workers.search.exchange.segment import ABORT, RUN, Segment, SegmentHandle, bin_entries
 from dbfs_workers.search.exchange.staged import StagedExchange
 from dbfs_workers.search.partition.shared_rows import HostRows
@@ -77,6 +77,7 @@ class SharedMemoryExchange:
         frames: the frames that the kernel exchanges with other hosts.
     """
 
+    crossed_by = CrossedBy.KERNELS
     segment: Segment
     kernel_arguments: kernels.End
     _crosses_hosts = False
