@@ -38,10 +38,11 @@ from dbfs_workers.base.lines.line import Address, Line
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.loop import LoopRunner
+from dbfs_workers.serving.answers import answer_error
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.messages import BegunTurn
 from dbfs_workers.serving.turns.notes import RunNote
-from dbfs_workers.serving.turns.requests import Run, answer_error
+from dbfs_workers.serving.turns.requests import Run
 from dbfs_workers.serving.turns.worker import WorkerTurns, _open_lines
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually

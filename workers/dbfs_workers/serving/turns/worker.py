@@ -15,20 +15,13 @@ from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.serving import rpc
+from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.feature import RankChanges
 from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.serving.turns.ranks import Follower, Peer
-from dbfs_workers.serving.turns.requests import (
-    Answers,
-    BeginUpdate,
-    Make,
-    RankRequest,
-    Request,
-    answer_well,
-    answers_of_run,
-)
+from dbfs_workers.serving.turns.requests import Answers, BeginUpdate, Make, RankRequest, Request, answers_of_run
 
 
 @dataclass
