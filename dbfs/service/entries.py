@@ -25,7 +25,7 @@ from dbfs.errors import (
     WorkerLostError,
 )
 from dbfs.service.messages import RunEnd
-from dbfs_workers.serving.turns.requests import error_of, read_answer
+from dbfs_workers.serving.answers import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
 _LOOKS_KEPT = 2000

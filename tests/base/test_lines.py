@@ -24,18 +24,10 @@ from dbfs_workers.base.lines.line import TOKEN_BYTES, Line, LineClosedError, new
 from dbfs_workers.base.lines.worker_door import ports_of
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.burst import Burst
+from dbfs_workers.serving.answers import answer_well, more_follow, read_answer
 from dbfs_workers.serving.turns.messages import TurnEnd
 from dbfs_workers.serving.turns.notes import RunNote
-from dbfs_workers.serving.turns.requests import (
-    REFUSAL,
-    Answer,
-    Answers,
-    RankRequest,
-    answer_well,
-    answers_of_run,
-    more_follow,
-    read_answer,
-)
+from dbfs_workers.serving.turns.requests import REFUSAL, Answer, Answers, RankRequest, answers_of_run
 from tests.support.gang import repeated
 from tests.support.lines import REPORT, SPEC, Gang, opened, receive, run_of, send
 

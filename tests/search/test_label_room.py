@@ -14,7 +14,8 @@ from dbfs.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.search.members import label_room
 from dbfs_workers.search.members.label_room import LabelRoom
-from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.loop import LoopRunner
+from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.labels import RankLabels, label_bytes
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.gang import repeated
@@ -76,7 +77,7 @@ def test_later_parts_of_a_run_are_not_checked_again() -> None:
             return 10 * RESULT
 
     exchange: Any = SimpleNamespace()
-    member = LoopMember(1, "key", exchange)
+    member = Member(1, "key", LoopRunner(exchange))
     member.room = Room()
     spec = TraversalSpec("run", (0,), predecessors=True, backend="cpu")
     for traversals, following, checks in ((2, 5, 1), (3, 2, 1), (2, 0, 1), (3, 0, 2)):

@@ -37,11 +37,12 @@ from dbfs.service.turns import Turn, Turns
 from dbfs_workers.base.lines.line import Address, Line
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.search.exchange.protocol import Cause
-from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.loop import LoopRunner
+from dbfs_workers.serving.answers import answer_error
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.messages import BegunTurn
 from dbfs_workers.serving.turns.notes import RunNote
-from dbfs_workers.serving.turns.requests import Run, answer_error
+from dbfs_workers.serving.turns.requests import Run
 from dbfs_workers.serving.turns.worker import WorkerTurns, _open_lines
 from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
@@ -156,7 +157,7 @@ def test_ranks_that_answer_several_times_in_a_burst(
             answers.append(len(finished.reports[0]))
             yield finished
 
-    monkeypatch.setattr(LoopMember, "answer_seconds", 1e-5)
+    monkeypatch.setattr(LoopRunner, "answer_seconds", 1e-5)
     monkeypatch.setattr(RunSender, "send", noted)
     with dbfs.load("grid2d:side=20", client=client, ranks=3) as graph:
         graph.bfs_many([0, 1])

@@ -61,6 +61,7 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.partition import PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving import messages as worker_messages
+from dbfs_workers.serving.answers import answer_error, read_answer
 from dbfs_workers.serving.messages import (
     AbortRun,
     ConnectExchange,
@@ -85,7 +86,7 @@ from dbfs_workers.serving.rpc import Message, PickledValue, handlers, unpack
 from dbfs_workers.serving.turns import messages as turn_messages
 from dbfs_workers.serving.turns.messages import BeginTurn, EndTurn, OpenDoor
 from dbfs_workers.serving.turns.notes import EnterUpdate, NotedRun, NoteRuns
-from dbfs_workers.serving.turns.requests import Run, Work, answer_error, read_answer
+from dbfs_workers.serving.turns.requests import Run, Work
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
 STRIPE = Stripe(100, 2)

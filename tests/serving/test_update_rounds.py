@@ -17,20 +17,11 @@ from dbfs_workers.base.errors import (
     WorkerLostError,
 )
 from dbfs_workers.base.lines.door import Door
+from dbfs_workers.serving.answers import answer_error, answer_well, read_answer
 from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.changes import Change
 from dbfs_workers.serving.turns.messages import TurnEnd
-from dbfs_workers.serving.turns.requests import (
-    REFUSAL,
-    Answer,
-    Answers,
-    BeginUpdate,
-    EndUpdate,
-    RankRequest,
-    answer_error,
-    answer_well,
-    read_answer,
-)
+from dbfs_workers.serving.turns.requests import REFUSAL, Answer, Answers, BeginUpdate, EndUpdate, RankRequest
 from dbfs_workers.serving.turns.rounds import make_update
 from tests.support.lines import TOTALS, Gang, opened, prepared, receive, send, send_update, update_in
 

@@ -27,7 +27,7 @@ from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
-from dbfs_workers.search.reports.packing import COUNT_FIELDS
+from dbfs_workers.search.reports import COUNT_FIELDS
 from dbfs_workers.search.reports.run import RankRun
 from tests.support import graphs, oracle
 from tests.support.exchanges import shared_memory

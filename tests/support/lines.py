@@ -21,6 +21,7 @@ from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.partition import GraphTotals, PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.calls import GangCalls
 from dbfs_workers.serving.turns.leader import Leader
@@ -34,7 +35,6 @@ from dbfs_workers.serving.turns.requests import (
     RankRequest,
     Request,
     Run,
-    answer_well,
     answers_of_run,
 )
 from tests.support.gang import repeated

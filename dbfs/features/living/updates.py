@@ -24,10 +24,11 @@ from dbfs.service.feature import GraphChanges, ServiceView
 from dbfs.service.messages import ChangeReport, RunReply
 from dbfs.service.worker_calls import all_answers
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, refused_of
+from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.changes import totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
-from dbfs_workers.serving.turns.requests import Answer, Work, answer_well
+from dbfs_workers.serving.turns.requests import Answer, Work
 
 # Updates of a graph whose ids are known. Each takes some kilobytes.
 _DECIDED_UPDATES_KEPT: Final = 256

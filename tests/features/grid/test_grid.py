@@ -21,7 +21,7 @@ from dbfs.assembly import BuildOptions
 from dbfs.building import builder
 from dbfs.cli import main
 from dbfs.errors import DbfsError, ExchangeUnavailableError, GraphTooLargeError, InvalidOptionError, ValidationError
-from dbfs_workers.features.grid.member import nbytes_on_gpu
+from dbfs_workers.features.grid.runner import GridRunner
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import grids, oracle
 from tests.support.graphs import GRAPHS, random
@@ -329,7 +329,9 @@ def test_the_estimate_on_gpus_is_what_a_rank_takes() -> None:
     assert needed.fits
     assert not needed.build
     src, dst = edges.cut(edges.m)[0].read()
-    taken = [nbytes_on_gpu(partition) for partition in grids.build(Stripe(edges.n, 4), src, dst, directed=False)]
+    runner = GridRunner(None, "cuda", 1, "host", "graph")
+    parts = grids.build(Stripe(edges.n, 4), src, dst, directed=False)
+    taken = [runner.gpu_bytes(partition) for partition in parts]
     assert sum(taken) == pytest.approx(4 * needed.peak_bytes, rel=0.01)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.building.build import ORDERS
 from dbfs.errors import EdgeInputError
-from dbfs_workers.assembly import member_parts
+from dbfs_workers.assembly import resident_parts
 from dbfs_workers.base.errors import (
     DeletedVertexError,
     GraphTooLargeError,
@@ -33,8 +33,9 @@ from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.features.living.versions import NextVersion
 from dbfs_workers.search.cuda import device_memory
-from dbfs_workers.search.members import on_gpu
-from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.members import resident
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.partition import Csr, GraphTotals, Partition, describe
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import oracle, standin
@@ -194,12 +195,12 @@ def test_a_member_traverses_the_pages_and_copies_them_for_its_engines_only(monke
             self.stripe, self.rank, self.in_offsets, self.in_columns = partition.stripe, 0, None, None
             self.row_offsets, self.columns = partition.row_offsets, partition.columns
 
-    monkeypatch.setattr(on_gpu, "on_device", Graph)
-    monkeypatch.setattr(on_gpu, "Summary", lambda graph: None)
+    monkeypatch.setattr(resident, "on_device", Graph)
+    monkeypatch.setattr(resident, "Summary", lambda graph: None)
     random = np.random.default_rng(9)
-    partition, member, engine = loaded(random, directed=False), CudaMember(0, "partition", "graph"), Engine()
-    member._graph, member._engines = Graph(partition), [engine]  # type: ignore[assignment,list-item]
-    member.take_parts(member_parts(member))
+    partition, runner, engine = loaded(random, directed=False), ResidentRunner("graph"), Engine()
+    runner._graph, runner._engines = Graph(partition), [engine]  # type: ignore[assignment,list-item]
+    member = Member(0, "partition", runner, resident_parts(runner))
     living = living_of(member)
 
     def apply(spec: UpdateSpec) -> None:
@@ -213,7 +214,7 @@ def test_a_member_traverses_the_pages_and_copies_them_for_its_engines_only(monke
         matrix = oracle.adjacency(N, *np.divmod(sorted(edges), N), directed=True)
         spec = TraversalSpec("run", (3,), predecessors=True, backend="cuda", purpose=ByStrategy(strategy))
         member.number = number
-        for run in member.traverse(partition, number, repeated(spec, 2), 1e12):
+        for run in runner.traverse(partition, number, repeated(spec, 2), 1e12):
             expected = oracle.distances(matrix, [3])
             np.testing.assert_array_equal(run.labels.distances[:N], expected)
             assert (run.version, run.reached) == (partition.version, (expected >= 0).sum())

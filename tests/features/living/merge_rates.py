@@ -17,12 +17,13 @@ import numpy as np
 
 from dbfs.edges import generate
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.assembly import member_parts
+from dbfs_workers.assembly import resident_parts
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.building import cuda as building
 from dbfs_workers.features.living import cuda_versions as living
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.search.members.on_gpu import CudaMember, on_device
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.resident import ResidentRunner, on_device
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import connect
@@ -51,8 +52,8 @@ class Graph:
         made = building.make_csr(keys, stripe, 0, rows=rows, by_position=False, where="")
         counts = made.self_loops, made.duplicates, drawn.m or 0
         self.partition = Partition(stripe, 0, made.row_offsets, made.columns, *counts, directed=False)
-        self.member = CudaMember(0, "partition", "graph")
-        self.member.take_parts(member_parts(self.member))
+        self.runner = ResidentRunner("graph")
+        self.member = Member(0, "partition", self.runner, resident_parts(self.runner))
         self.member.make(self.partition)
         connect([self.member])
         degrees = cupy.asnumpy(cupy.diff(made.row_offsets))
@@ -95,12 +96,12 @@ class Graph:
     def rate(self, partition: Partition) -> float:
         """Return the median rate of traversals of most of the graph, in billions of edges a second."""
         facts = on_device(partition)
-        self.member.read(partition, GraphTotals(partition.m_local, facts.connected, facts.max_degree), facts)
+        self.runner.read(partition, GraphTotals(partition.m_local, facts.connected, facts.max_degree), facts)
         rates = []
         for source in self.sources * 2:
             self.runs += 1
             spec = TraversalSpec("run", (source,), predecessors=True, backend="cuda")
-            (run,) = self.member.traverse(partition, self.runs, RunSpec.single(spec), time.monotonic() + 60)
+            (run,) = self.runner.traverse(partition, self.runs, RunSpec.single(spec), time.monotonic() + 60)
             if run.edges > partition.m_local / 2:
                 rates.append(run.edges / run.elapsed / 1e9)
         return statistics.median(rates[len(rates) // 2 :])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dbfs.edges.resolve import edge_list
-from dbfs_workers.assembly import member_parts
+from dbfs_workers.assembly import resident_parts
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.building import cuda as building
 from dbfs_workers.features.living import cuda_repair as repair
@@ -26,8 +26,8 @@ from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.features.living.update_spec import UpdateSpec
-from dbfs_workers.search.members.member import OwnedLabels
-from dbfs_workers.search.members.on_gpu import CudaMember, on_device
+from dbfs_workers.search.members.member import Member, OwnedLabels
+from dbfs_workers.search.members.resident import ResidentRunner, on_device
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.exchanges import connect
@@ -54,8 +54,8 @@ class Graph:
         made = building.make_csr(keys, stripe, 0, rows=rows, by_position=False, where="")
         counts = made.self_loops, made.duplicates, drawn.m or 0
         self.partition = Partition(stripe, 0, made.row_offsets, made.columns, *counts, directed=False)
-        self.member = CudaMember(0, "partition", "graph")
-        self.member.take_parts(member_parts(self.member))
+        self.runner = ResidentRunner("graph")
+        self.member = Member(0, "partition", self.runner, resident_parts(self.runner))
         self.member.make(self.partition)
         connect([self.member])
         degrees = cupy.asnumpy(cupy.diff(made.row_offsets))
@@ -68,7 +68,7 @@ class Graph:
         self.number += 1
         self.cupy.cuda.Device().synchronize()
         start = time.perf_counter()
-        (run,) = self.member.traverse(self.partition, self.number, RunSpec.single(spec), time.monotonic() + 60)
+        (run,) = self.runner.traverse(self.partition, self.number, RunSpec.single(spec), time.monotonic() + 60)
         self.cupy.cuda.Device().synchronize()
         return time.perf_counter() - start, run
 
@@ -86,7 +86,7 @@ class Graph:
         facts = on_device(made.partition)
         self.partition = made.partition
         totals = GraphTotals(facts.m_local, facts.connected, facts.max_degree)
-        self.member.read(self.partition, totals, facts)
+        self.runner.read(self.partition, totals, facts)
         self.cupy.cuda.Device().synchronize()
         seconds = time.perf_counter() - start
         assert made.changes.keys is not None

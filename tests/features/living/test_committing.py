@@ -10,7 +10,8 @@ import pytest
 
 from dbfs_workers.features.living.part import LoopLiving
 from dbfs_workers.features.living.worker import Updates, _PreparedVersion
-from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.loop import LoopRunner
+from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.serving.feature import WorkerView
 
@@ -34,9 +35,9 @@ def test_a_store_of_one_thread_is_written_by_the_event_loop(of_one_thread: bool)
     async def commit() -> None:
         loop, data = asyncio.get_running_loop(), Store() if of_one_thread else {}
         worker: Any = SimpleNamespace(data=data, loop=SimpleNamespace(asyncio_loop=loop))
-        member = LoopMember(0, "partition", None)  # type: ignore[arg-type]
+        runner = LoopRunner(None)  # type: ignore[arg-type]
+        member = Member(0, "partition", runner, [LoopLiving(runner)])
         view = WorkerView(worker, lambda _: member, None)  # type: ignore[arg-type]
-        member.take_parts([LoopLiving(member)])
         updates, version = Updates(view), SimpleNamespace(m_local=3)
         updates._prepared["graph"] = _PreparedVersion("run", version, None, None)  # type: ignore[arg-type]
         await asyncio.to_thread(updates.finish, member, "graph", "run", GraphTotals(3, 2, 1))

@@ -17,7 +17,8 @@ from dbfs.assembly import Graph
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
 from dbfs.features.living import living
 from dbfs.service.runs import RunSender
-from dbfs_workers.serving.turns.requests import Answer, Change, error_of, read_answer
+from dbfs_workers.serving.answers import error_of, read_answer
+from dbfs_workers.serving.turns.requests import Answer, Change
 from tests.support import merging, oracle
 from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gpus import GPUS, four_on_one_gpu, needs_gpu

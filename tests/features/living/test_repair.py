@@ -30,7 +30,8 @@ from dbfs.service.client import ServiceClient
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs_workers.features.living.change_log import ChangeLog, EdgeChanges, VersionChanges
 from dbfs_workers.features.living.kernels import repair_limits
-from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.loop import LoopRunner
+from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.labels import ChangedRows
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.turns.messages import BeginTurn
@@ -425,7 +426,7 @@ def test_the_time_of_a_new_traversal_is_that_of_the_fastest() -> None:
     def run(reached: int, elapsed: float) -> None:
         member._note_speed(SimpleNamespace(reached=reached, elapsed=elapsed))  # type: ignore[arg-type]
 
-    member = LoopMember(0, "partition", None)  # type: ignore[arg-type]
+    member = Member(0, "partition", LoopRunner(None))  # type: ignore[arg-type]
     run(10, 0.1)
     run(1000, 9.0)
     run(980, 3.0)

@@ -12,26 +12,24 @@ import multiprocessing
 import sys
 import time
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import dbfs
 from dbfs.edges import generate
-from dbfs_workers.assembly import member_parts
+from dbfs_workers.assembly import resident_parts
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.living.part import living_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from tests.support import oracle
 from tests.support.graphs import circulant
 from tests.support.partitions import build
-
-if TYPE_CHECKING:
-    from dbfs_workers.search.members.on_gpu import CudaMember
 
 SECONDS = 300.0
 # Light levels, which are leader levels with several ranks; light levels of more sources than a leader level takes;
@@ -70,13 +68,13 @@ def serve(rank: int, pipe: Connection) -> None:
     """Serve as one rank. The graphs come through the pipe, one after another."""
     import cupy
 
-    from dbfs_workers.search.members.on_gpu import CudaMember
+    from dbfs_workers.search.members.resident import ResidentRunner
 
     cupy.cuda.Device(rank).use()
     while (wanted := pipe.recv()) is not None:
         name, partition = wanted
-        member = CudaMember(rank, "partition", "graph")
-        member.take_parts(member_parts(member))
+        runner = ResidentRunner("graph")
+        member = Member(rank, "partition", runner, resident_parts(runner))
         member.make(partition)
         pipe.send(member.offer())
         member.connect(pipe.recv())
@@ -87,8 +85,8 @@ def serve(rank: int, pipe: Connection) -> None:
                 partition = change(member, partition, pipe)
             pipe.recv()
             try:
-                (done,) = member.traverse(partition, number + 1, RunSpec.single(spec), time.monotonic() + SECONDS)
-                fetched = member.fetch(done.labels)
+                (done,) = runner.traverse(partition, number + 1, RunSpec.single(spec), time.monotonic() + SECONDS)
+                fetched = runner.fetch(done.labels)
                 rows = done.levels.summary.rows
                 assert rows.tolist() == np.bincount(fetched.distances + 1, minlength=rows.size + 1)[1:].tolist()
                 pipe.send(fetched)
@@ -101,7 +99,7 @@ def serve(rank: int, pipe: Connection) -> None:
         member.close()
 
 
-def change(member: "CudaMember", partition: Partition, pipe: Connection) -> Partition:
+def change(member: Member, partition: Partition, pipe: Connection) -> Partition:
     """Insert the batch that comes through the pipe; return the next version."""
     living = living_of(member)
     following = living.updated(partition, UpdateSpec("insert-edges", False, edges=pipe.recv()))

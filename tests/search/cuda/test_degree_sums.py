@@ -49,15 +49,17 @@ GRAPHS = {"kronecker": kronecker, "circulant": circulant_with_hub}
 def rank(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Partition, Any]]:
     import cupy
 
-    from dbfs_workers.search.members.on_gpu import CudaMember
+    from dbfs_workers.search.members.member import Member
+    from dbfs_workers.search.members.resident import ResidentRunner
 
     n, src, dst = GRAPHS[request.param]()
     (partition,) = build(Stripe(n, 1), src, dst, directed=False)
-    member = CudaMember(0, "partition", "graph")
+    runner = ResidentRunner("graph")
+    member = Member(0, "partition", runner)
     partition = partition.on(cupy)
     member.make(partition)
     connect([member])
-    yield member, partition, oracle.adjacency(n, src, dst, directed=False)
+    yield runner, partition, oracle.adjacency(n, src, dst, directed=False)
     member.close()
 
 
@@ -73,8 +75,8 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("direction", ["auto", "top-down", "bottom-up"])
 @pytest.mark.parametrize("predecessors", [False, True])
 def test_counts_are_those_of_the_labels(rank: tuple[Any, Partition, Any], direction: str, predecessors: bool) -> None:
-    member, partition, matrix = rank
-    assert all(engine.counts_degrees for engine in member._engines)
+    runner, partition, matrix = rank
+    assert all(engine.counts_degrees for engine in runner._engines)
     degrees = np.diff(partition.row_offsets.get())
     specs = [
         TraversalSpec(
@@ -85,9 +87,9 @@ def test_counts_are_those_of_the_labels(rank: tuple[Any, Partition, Any], direct
     # The last vertex of the Kronecker graph has no edge.
     specs.append(TraversalSpec("run", (partition.stripe.n - 1, 2), predecessors=predecessors, backend="cpu"))
     for spec in specs:
-        runs = list(member.traverse(partition, member._ended + 1, repeated(spec, 3), time.monotonic() + 60))
+        runs = list(runner.traverse(partition, runner._ended + 1, repeated(spec, 3), time.monotonic() + 60))
         for run in runs:
-            found = member.fetch(run.labels).distances
+            found = runner.fetch(run.labels).distances
             if not spec.targets:
                 expected = oracle.distances(matrix, list(spec.sources), spec.max_depth)
                 np.testing.assert_array_equal(found[: expected.size], expected)

@@ -30,8 +30,8 @@ from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda import run as cuda_run
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.burst import Burst
-from dbfs_workers.search.members.member import OwnedLabels
-from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.members.member import Member, OwnedLabels
+from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import no_vertices
 from dbfs_workers.search.partition.stripe import Stripe
@@ -87,7 +87,7 @@ class Engine:
 
 
 @pytest.fixture
-def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
+def runner(monkeypatch: pytest.MonkeyPatch) -> ResidentRunner:
     cuda = SimpleNamespace(
         Device=lambda: SimpleNamespace(mem_info=(3, 3)),
         runtime=SimpleNamespace(CUDARuntimeError=CudaRuntimeError),
@@ -96,16 +96,16 @@ def member(monkeypatch: pytest.MonkeyPatch) -> CudaMember:
     )
     pool = SimpleNamespace(free_bytes=lambda: 0, get_limit=lambda: 0)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
-    member = CudaMember(2, "partition", "graph")
-    member.number = 1
-    return member
+    runner = ResidentRunner("graph")
+    Member(2, "partition", runner).number = 1
+    return runner
 
 
-def run(member: CudaMember, ends: Callable[[Engine], None], spec: TraversalSpec = SPEC, number: int = 1) -> None:
+def run(runner: ResidentRunner, ends: Callable[[Engine], None], spec: TraversalSpec = SPEC, number: int = 1) -> None:
     engine: Any = Engine(ends)
-    member._engines = [engine, engine]
+    runner._engines = [engine, engine]
     partition: Any = SYMMETRIC
-    list(member.traverse(partition, number, RunSpec.single(spec), time.monotonic() + 5))
+    list(runner.traverse(partition, number, RunSpec.single(spec), time.monotonic() + 5))
 
 
 @pytest.mark.parametrize(
@@ -116,55 +116,55 @@ def run(member: CudaMember, ends: Callable[[Engine], None], spec: TraversalSpec 
         (Cause.FAILED, RunAbortedError, "level 7, merge step: by request"),
     ],
 )
-def test_an_aborted_run_says_why(member: CudaMember, cause: Cause, error: type[Exception], words: str) -> None:
+def test_an_aborted_run_says_why(runner: ResidentRunner, cause: Cause, error: type[Exception], words: str) -> None:
     def ends(engine: Engine) -> None:
-        member.abort(1, cause, "by request")
-        member.abort(1, Cause.LOST, "too late to be the cause")
+        runner.abort(1, cause, "by request")
+        runner.abort(1, Cause.LOST, "too late to be the cause")
 
     with pytest.raises(error, match=words):
-        run(member, ends)
+        run(runner, ends)
 
 
-def test_a_lost_peer(member: CudaMember) -> None:
+def test_a_lost_peer(runner: ResidentRunner) -> None:
     with pytest.raises(WorkerLostError, match="rank 2, level 7, merge step: lost rank 0; load the graph again"):
-        run(member, lambda engine: member.abort(1, Cause.LOST, "lost rank 0", 0))
+        run(runner, lambda engine: runner.abort(1, Cause.LOST, "lost rank 0", 0))
 
 
-def test_an_abort_that_comes_before_the_launch(member: CudaMember) -> None:
-    member.abort(1, Cause.CANCELLED, "by request")
+def test_an_abort_that_comes_before_the_launch(runner: ResidentRunner) -> None:
+    runner.abort(1, Cause.CANCELLED, "by request")
     with pytest.raises(RunCancelledError, match="before its first level"):
-        run(member, lambda engine: pytest.fail("the kernel was launched"))
+        run(runner, lambda engine: pytest.fail("the kernel was launched"))
 
 
-def test_an_abort_of_another_run_is_ignored(member: CudaMember) -> None:
+def test_an_abort_of_another_run_is_ignored(runner: ResidentRunner) -> None:
     def ends(engine: Engine) -> None:
-        member.abort(2, Cause.CANCELLED, "the next one")
+        runner.abort(2, Cause.CANCELLED, "the next one")
         assert not engine.aborted
         raise DeadlineExceededError("rank 2, level 3")
 
     with pytest.raises(DeadlineExceededError):
-        run(member, ends)
+        run(runner, ends)
     with pytest.raises(StaleRunError, match="run 1 came after run 1"):
-        run(member, ends)
-    member.abort(1, Cause.CANCELLED, "it is over")
-    member.number = 2
+        run(runner, ends)
+    runner.abort(1, Cause.CANCELLED, "it is over")
+    runner.member.number = 2
     with pytest.raises(RunCancelledError, match="the next one"):
-        run(member, ends, number=2)
+        run(runner, ends, number=2)
 
 
 @pytest.fixture
-def batch(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], tuple[Engine, Iterator[RankRun]]]:
+def batch(runner: ResidentRunner, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], tuple[Engine, Iterator[RankRun]]]:
     """Make a run of five traversals, of which none fails."""
     levels = CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS))))
     done = RankRun(RankLabels(np.zeros(1, np.int32), None), levels, 1, 0, 0, 1.0, 0.0)
-    monkeypatch.setattr(CudaMember, "_report", lambda self, engine, launched, outcome: done)
-    monkeypatch.setattr(CudaMember, "require_room", lambda self, stripe, specs: None)
+    monkeypatch.setattr(ResidentRunner, "_report", lambda self, engine, launched, outcome: done)
+    monkeypatch.setattr(Member, "require_room", lambda self, stripe, specs: None)
 
     def begin(number: int) -> tuple[Engine, Iterator[RankRun]]:
         engine: Any = Engine(lambda engine: None)
-        member._engines, member.number = [engine, engine], number
+        runner._engines, runner.member.number = [engine, engine], number
         partition: Any = SYMMETRIC
-        return engine, iter(member.traverse(partition, number, FIVE, time.monotonic() + 5))
+        return engine, iter(runner.traverse(partition, number, FIVE, time.monotonic() + 5))
 
     return begin
 
@@ -178,41 +178,41 @@ def test_a_traversal_is_in_hand_while_the_next_ones_run(
     assert not engine.dropped
 
 
-def test_a_part_of_a_run_reaches_its_end(member: CudaMember, batch: Callable[[int], tuple[Engine, Any]]) -> None:
+def test_a_part_of_a_run_reaches_its_end(runner: ResidentRunner, batch: Callable[[int], tuple[Engine, Any]]) -> None:
     engine, _ = batch(1)
     partition: Any = SYMMETRIC
-    assert len(list(member.make_burst(partition, Burst(1, 1, "client", FIVE, 2, 0, 5.0, (), 0)))) == 5
-    assert [index for _, index in member.kept] == [2, 3, 4, 5, 6]
+    assert len(list(runner.member.make_burst(partition, Burst(1, 1, "client", FIVE, 2, 0, 5.0, (), 0)))) == 5
+    assert [index for _, index in runner.member.kept] == [2, 3, 4, 5, 6]
     assert not engine.dropped
-    assert member.progress(1) is None
+    assert runner.member.progress(1) is None
 
 
 def test_a_run_that_is_left_stops_the_kernels_under_way(
-    member: CudaMember, batch: Callable[[int], tuple[Engine, Generator[RankRun, None, None]]]
+    runner: ResidentRunner, batch: Callable[[int], tuple[Engine, Generator[RankRun, None, None]]]
 ) -> None:
     engine, runs = batch(1)
     next(runs)
     runs.close()
     assert engine.dropped
-    assert member.progress(1) is None
+    assert runner.member.progress(1) is None
     with pytest.raises(StaleRunError):
         next(batch(1)[1])
     assert len(list(batch(2)[1])) == 5
 
 
 def test_an_abort_between_two_traversals(
-    member: CudaMember, batch: Callable[[int], tuple[Engine, Iterator[RankRun]]]
+    runner: ResidentRunner, batch: Callable[[int], tuple[Engine, Iterator[RankRun]]]
 ) -> None:
     engine, runs = batch(1)
     next(runs)
-    member.abort(1, Cause.CANCELLED, "by request")
+    runner.abort(1, Cause.CANCELLED, "by request")
     with pytest.raises(RunCancelledError, match="by request"):
         next(runs)
     assert engine.dropped
     assert (engine.launched, engine.ended) == (1 + cuda_run.AHEAD, 1)
 
 
-def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
+def test_errors_of_the_gpu_are_typed(runner: ResidentRunner) -> None:
     def breaks(engine: Engine) -> None:
         raise CudaRuntimeError("cudaErrorIllegalAddress")
 
@@ -223,16 +223,16 @@ def test_errors_of_the_gpu_are_typed(member: CudaMember) -> None:
         raise cuda_run.KernelHungError("rank 2, level 9: the kernel did not end within 5 s after it was stopped")
 
     with pytest.raises(DeviceFailedError, match="rank 2: its GPU failed: cudaErrorIllegalAddress"):
-        run(member, breaks)
+        run(runner, breaks)
     with pytest.raises(
         DeviceFailedError, match="level 9: the kernel did not end.*; restart its worker to free the GPU"
     ):
-        run(member, hangs, number=2)
+        run(runner, hangs, number=2)
     with pytest.raises(GraphTooLargeError, match="rank 2: 9 bytes wanted; 3 bytes are free on its GPU"):
-        run(member, fills, number=3)
+        run(runner, fills, number=3)
 
 
-def test_options_of_a_run(member: CudaMember) -> None:
+def test_options_of_a_run(runner: ResidentRunner) -> None:
     def ends(engine: Engine) -> None:
         assert engine.options.sources == (5, 3)
         assert engine.options.direction is cuda_run.Direction.BOTTOM_UP
@@ -242,20 +242,20 @@ def test_options_of_a_run(member: CudaMember) -> None:
 
     spec = TraversalSpec("run", (5, 3, 5), predecessors=True, backend="cpu", direction="bottom-up", max_depth=4)
     with pytest.raises(DeadlineExceededError):
-        run(member, ends, spec)
+        run(runner, ends, spec)
     nowhere: Any = SimpleNamespace(parents=None, deleted=no_vertices())
     with pytest.raises(InvalidOptionError, match="in_edges=True"):
-        list(member.traverse(nowhere, 2, RunSpec.single(spec), time.monotonic() + 5))
+        list(runner.traverse(nowhere, 2, RunSpec.single(spec), time.monotonic() + 5))
 
 
-def test_more_gpus_than_a_kernel_serves_are_refused(member: CudaMember) -> None:
+def test_more_gpus_than_a_kernel_serves_are_refused(runner: ResidentRunner) -> None:
     """A gang without a fixed exchange goes on to NCCL then."""
     partition: Any = SimpleNamespace(stripe=Stripe(100, layout.MAX_RANKS + 1))
     with pytest.raises(ExchangeUnavailableError, match="cuda_ipc serves up to 8 ranks, not 9"):
-        member.make(partition)
+        runner.make(partition)
 
 
-def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(member: CudaMember) -> None:
+def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(runner: ResidentRunner) -> None:
     calls: list[Any] = []
     for name in ("without", "with"):
         engine: Any = SimpleNamespace(
@@ -264,10 +264,11 @@ def test_the_state_of_a_failed_run_is_cleared_when_the_ranks_connect_again(membe
             recover=lambda: calls.append("recover"),
             disconnect=lambda: calls.append("disconnect"),
         )
-        member._engines.append(engine)
+        runner._engines.append(engine)
+    member = runner.member
     offer: Any = member.offer()
-    of_peer: Any = ("peer's", "peer's"), []
-    assert offer == (("without", "with"), [])
+    of_peer: Any = [("peer's", "peer's")]
+    assert offer == [("without", "with")]
     member.connect([offer, of_peer])
     # The peers have mapped what was offered first.
     assert member.offer()[0] is offer[0]
@@ -299,11 +300,11 @@ class Barrier:
 
 
 @pytest.fixture
-def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def after_batches(runner: ResidentRunner, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Make a run after one of batches; return what was done to the memory of these."""
-    batches = ResidentBatches(member)
-    member.take_parts([batches])
-    monkeypatch.setattr(CudaMember, "free_bytes", lambda self: 200 if batches.levels else 300)
+    batches = ResidentBatches(runner)
+    Member(2, "partition", runner, [batches])
+    monkeypatch.setattr(ResidentRunner, "free_bytes", lambda self: 200 if batches.levels else 300)
 
     def make(barrier: Barrier, *, version: int = 0, nbytes: int = 50, kept: int = 0, number: int = 1) -> list[str]:
         done: list[str] = []
@@ -314,15 +315,15 @@ def after_batches(member: CudaMember, monkeypatch: pytest.MonkeyPatch) -> Callab
         )
         end: Any = barrier
         labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
-        member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(kept)}
-        batches.levels, batches.barrier, member.number = levels, end, number
+        runner.member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(kept)}
+        batches.levels, batches.barrier, runner.member.number = levels, end, number
 
         def ends(engine: Engine) -> None:
             done.append("traversed")
             raise DeadlineExceededError("enough")
 
         with pytest.raises((DeadlineExceededError, RunCancelledError)):
-            run(member, ends, number=number)
+            run(runner, ends, number=number)
         assert (batches.levels is None) == ("closed" in done)
         assert batches._watch is None or barrier.aborted
         return done
@@ -352,29 +353,29 @@ def test_the_memory_of_batches_goes_if_a_rank_wants_it(
 
 
 def test_an_abort_reaches_ranks_that_ask_each_other_for_memory(
-    member: CudaMember, after_batches: Callable[..., list[str]]
+    runner: ResidentRunner, after_batches: Callable[..., list[str]]
 ) -> None:
-    barrier = Barrier(during=lambda: member.abort(1, Cause.CANCELLED, "by request"))
+    barrier = Barrier(during=lambda: runner.abort(1, Cause.CANCELLED, "by request"))
     assert after_batches(barrier) == []
     assert barrier.aborted == [Cause.CANCELLED]
 
 
-def test_labels_that_are_kept_leave_no_room_for_more(member: CudaMember) -> None:
+def test_labels_that_are_kept_leave_no_room_for_more(runner: ResidentRunner) -> None:
     labels = RankLabels.unreached(np, SYMMETRIC.stripe, predecessors=True)
-    member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}
+    runner.member.kept = {("earlier", index): OwnedLabels("client", labels) for index in range(2)}
     with pytest.raises(NoRoomForLabelsError, match="run run, rank 2: .* 3 bytes are free for labels"):
-        run(member, lambda engine: pytest.fail("the kernel was launched"))
+        run(runner, lambda engine: pytest.fail("the kernel was launched"))
 
 
-def test_a_run_that_no_part_makes_is_refused(member: CudaMember) -> None:
+def test_a_run_that_no_part_makes_is_refused(runner: ResidentRunner) -> None:
     spec = replace(SPEC, purpose=Repair(("earlier", 0)))
     with pytest.raises(InvalidOptionError, match="rank 2 makes no Repair: its worker has no part for that"):
-        run(member, lambda engine: pytest.fail("the kernel was launched"), spec)
+        run(runner, lambda engine: pytest.fail("the kernel was launched"), spec)
 
 
 @pytest.mark.parametrize(("kept", "changed"), [(True, [3, 7]), (False, [7, 9])], ids=["kept", "lost"])
 def test_a_new_traversal_in_the_place_of_a_repair_knows_what_has_changed(
-    member: CudaMember, monkeypatch: pytest.MonkeyPatch, kept: bool, changed: list[int]
+    runner: ResidentRunner, monkeypatch: pytest.MonkeyPatch, kept: bool, changed: list[int]
 ) -> None:
     before, after = np.full(96, -1, np.int32), np.full(96, -1, np.int32)
     before[[3, 9]], after[[7, 9]] = 1, 1
@@ -382,19 +383,19 @@ def test_a_new_traversal_in_the_place_of_a_repair_knows_what_has_changed(
     made = RankRun(RankLabels(after, None), levels, 2, 0, 1, 1.0, 0.0)
     stream: Any = SimpleNamespace(synchronize=lambda: None)
     monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda: stream, raising=False)
-    monkeypatch.setattr(CudaMember, "_report", lambda self, engine, launched, outcome: made)
+    monkeypatch.setattr(ResidentRunner, "_report", lambda self, engine, launched, outcome: made)
     graph: Any = SimpleNamespace(stripe=Stripe(96, 1), in_columns=object())
-    member._graph = graph
-    member.take_parts([ResidentLiving(member)])
+    runner._graph = graph
+    Member(2, "partition", runner, [ResidentLiving(runner)]).number = 1
     if kept:
         # So fast a traversal is not repaired.
-        member.kept = {("earlier", 0): OwnedLabels("client", RankLabels(before, before), 3, seconds=1e-6)}
+        runner.member.kept = {("earlier", 0): OwnedLabels("client", RankLabels(before, before), 3, seconds=1e-6)}
     partition: Any = SimpleNamespace(**vars(SYMMETRIC) | {"version": 4})
     engine: Any = Engine(lambda engine: None)
-    member._engines = [engine, engine]
+    runner._engines = [engine, engine]
     specs = RunSpec.single(replace(SPEC, purpose=Repair(("earlier", 0))))
     burst = Burst(1, 1, "client", specs, 0, 0, 5.0, (), 0)
-    assert len(list(member.make_burst(partition, burst))) == 1
-    (place, labels), *others = member.kept.items()
+    assert len(list(runner.member.make_burst(partition, burst))) == 1
+    (place, labels), *others = runner.member.kept.items()
     assert (place, labels.version, others) == (("run", 0), 4, [])
     assert labels.changed.get().tolist() == changed

@@ -14,8 +14,9 @@ from dbfs_workers.base.tokens import Token, issue
 from dbfs_workers.search.cuda import device_graph, device_memory, layout, records, resident, window
 from dbfs_workers.search.cuda.device_memory import ExportedArray
 from dbfs_workers.search.cuda.run import KernelAbortedError, Reason, Step
-from dbfs_workers.search.members import on_gpu as member
-from dbfs_workers.search.members.on_gpu import CudaMember
+from dbfs_workers.search.members import resident as runner
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.search.partition.stripe import Stripe
@@ -174,13 +175,13 @@ class Engine:
 
 
 def test_an_engine_is_closed_if_the_second_finds_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "ResidentKernel", Engine)
-    monkeypatch.setattr(member, "on_device", lambda partition: None)
-    monkeypatch.setattr(member, "Summary", lambda graph: None)
+    monkeypatch.setattr(runner, "ResidentKernel", Engine)
+    monkeypatch.setattr(runner, "on_device", lambda partition: None)
+    monkeypatch.setattr(runner, "Summary", lambda graph: None)
     partition: Any = SimpleNamespace(
         stripe=STRIPE, m_local=4, parents=None, columns=None, nbytes=0, on=lambda cupy: None
     )
-    made = CudaMember(0, "partition", "graph")
+    made = Member(0, "partition", ResidentRunner("graph"))
     with pytest.raises(GraphTooLargeError, match="no room"):
         made.make(partition)
     made.close()

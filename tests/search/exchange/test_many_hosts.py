@@ -166,7 +166,7 @@ def test_a_connection_that_is_cut_is_made_anew(client: distributed.Client, layou
 
 def cut_connections(graph_id: str, dask_worker: distributed.Worker) -> None:
     """Cut the connections of a rank to other hosts, as a router between them might."""
-    for link in dask_worker.plugins[NAME].members[graph_id].exchange._links.values():
+    for link in dask_worker.plugins[NAME].members[graph_id].runner.exchange._links.values():
         link.live()._connection.shutdown(2)
 
 

@@ -17,9 +17,9 @@ from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.taskgraph import state as traversal
 from dbfs_workers.search import backends
 from dbfs_workers.search.cuda.failures import typed_errors
-from dbfs_workers.search.exchange import staged as staged_exchange
-from dbfs_workers.search.members import staged
-from dbfs_workers.search.members.staged import StagedMember
+from dbfs_workers.search.members.loop import LoopRunner
+from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.partition import scratch
 from dbfs_workers.search.partition.partition import Partition
 from tests.support.exchanges import shared_memory
 from tests.support.gang import partitions, spec
@@ -74,29 +74,30 @@ def path() -> Partition:
 
 
 @pytest.fixture
-def member(gpu: Gpu, path: Partition) -> Iterator[StagedMember]:
-    member = StagedMember(0, "partition", shared_memory(path.stripe)[0])
-    yield member
+def runner(gpu: Gpu, path: Partition) -> Iterator[LoopRunner]:
+    runner = LoopRunner(shared_memory(path.stripe)[0], "cuda")
+    member = Member(0, "partition", runner)
+    yield runner
     member.close()
 
 
-def test_a_run_through_the_host(member: StagedMember, path: Partition) -> None:
-    member.make(path)
-    run = member.traverse(path, 1, RunSpec.single(spec(0, predecessors=True)), time.monotonic() + 20)[0]
-    labels = member.fetch(run.labels)
+def test_a_run_through_the_host(runner: LoopRunner, path: Partition) -> None:
+    runner.make(path)
+    run = runner.traverse(path, 1, RunSpec.single(spec(0, predecessors=True)), time.monotonic() + 20)[0]
+    labels = runner.fetch(run.labels)
     np.testing.assert_array_equal(labels.distances[:51], np.arange(51))
     assert labels.predecessors is not None
     np.testing.assert_array_equal(labels.predecessors[:51], np.maximum(np.arange(51), 1) - 1)
 
 
-def test_memory_is_asked_for_before_it_is_taken(member: StagedMember, path: Partition, gpu: Gpu) -> None:
-    needed = staged.nbytes(path, staged_exchange.nbytes(path.stripe))
+def test_memory_is_asked_for_before_it_is_taken(runner: LoopRunner, path: Partition, gpu: Gpu) -> None:
+    needed = runner.gpu_bytes(path)
     gpu.free, gpu.pooled = needed - 5, 4
     with pytest.raises(GraphTooLargeError, match=f"rank 0: .* {needed} bytes on its GPU, {needed - 1} bytes are free"):
-        member.make(path)
+        runner.make(path)
     # What CuPy holds and does not use counts as free.
     gpu.pooled = 5
-    member.make(path)
+    runner.make(path)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +110,14 @@ def test_memory_is_asked_for_before_it_is_taken(member: StagedMember, path: Part
     ],
 )
 def test_failures_of_the_gpu_are_typed(
-    member: StagedMember,
+    runner: LoopRunner,
     path: Partition,
     monkeypatch: pytest.MonkeyPatch,
     fails: Exception,
     error: type[Exception],
     words: str,
 ) -> None:
-    member.make(path)
+    runner.make(path)
 
     def fail(*arguments: object) -> None:
         raise fails
@@ -124,21 +125,21 @@ def test_failures_of_the_gpu_are_typed(
     with monkeypatch.context() as patch:
         patch.setattr(backends.get("cuda"), "top_down", fail)
         with pytest.raises(error, match=words) as raised:
-            member.traverse(path, 1, RunSpec.single(spec(0)), time.monotonic() + 20)
+            runner.traverse(path, 1, RunSpec.single(spec(0)), time.monotonic() + 20)
         assert raised.value.__cause__ is None
     # The gang serves the next run.
-    assert member.traverse(path, 2, RunSpec.single(spec(0)), time.monotonic() + 20)[0].reached == 51
+    assert runner.traverse(path, 2, RunSpec.single(spec(0)), time.monotonic() + 20)[0].reached == 51
 
 
 def test_a_gpu_that_is_full_while_memory_is_taken(
-    member: StagedMember, path: Partition, monkeypatch: pytest.MonkeyPatch
+    runner: LoopRunner, path: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:
         raise OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(staged, "Scratch", full)
+    monkeypatch.setattr(scratch, "Scratch", full)
     with pytest.raises(GraphTooLargeError, match="rank 0: out of memory"):
-        member.make(path)
+        runner.make(path)
 
 
 def test_failures_in_a_phase_of_the_taskgraph_engine_are_typed(gpu: Gpu, path: Partition) -> None:

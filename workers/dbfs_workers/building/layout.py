@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dbfs_workers.building.delivering import Bins
     from dbfs_workers.search.exchange.nccl import NcclExchange
     from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
-    from dbfs_workers.search.members.member import Member
+    from dbfs_workers.search.members.loop import LoopRunner
 
 
 class Layout(ABC):
@@ -60,22 +60,21 @@ class Layout(ABC):
         """
 
     @abstractmethod
-    def member(self, rank: int, partition_key: Hashable, exchange: SharedMemoryExchange, threads: int) -> Member:
-        """Return a rank on CPUs; arguments as of ``LoopMember``. The exchange has bins of ``bin_entries``."""
-
-    @abstractmethod
-    def member_on_gpu(
+    def runner(
         self,
-        rank: int,
-        partition_key: Hashable,
         exchange: SharedMemoryExchange | NcclExchange,
-        graph_id: str | None,
-    ) -> Member:
-        """Return a rank on a GPU.
+        backend: str,
+        threads: int,
+        between: str,
+        graph_id: str,
+    ) -> LoopRunner:
+        """Return what makes the traversals of a rank.
 
         Args:
-            rank, partition_key, exchange: as of ``member``.
-            graph_id: the graph, if the ranks map each other's GPU memory; else None.
+            exchange: the rank's end of the exchange, with bins of ``bin_entries``.
+            backend, threads: as of ``LoopRunner``.
+            between: how the ranks exchange, as of ``JoinGang.exchange``.
+            graph_id: the graph.
         """
 
     # How a rank's part is built, and joined to that of 1d.

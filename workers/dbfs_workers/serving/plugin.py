@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import dask
 import distributed
@@ -27,12 +27,13 @@ from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.building import delivering
 from dbfs_workers.search.exchange.hosts import Hosts, identity
 from dbfs_workers.search.exchange.kernels import ACROSS_HOSTS, ON_ONE_HOST
-from dbfs_workers.search.exchange.transport import AbortMessages, DaskTransport
+from dbfs_workers.search.exchange.transport import DaskTransport
 from dbfs_workers.search.members import compiled
 from dbfs_workers.search.members.label_room import LabelRoom
+from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.member import Member, OwnedLabels
-from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.members.runner import Runner
 from dbfs_workers.search.partition.labels import RankLabels, label_key
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
@@ -58,6 +59,11 @@ from dbfs_workers.serving.rpc import NAME, PickledValue, handlers
 from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
+if TYPE_CHECKING:
+    from dbfs_workers.search.exchange.nccl import NcclExchange
+    from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+    from dbfs_workers.search.members.resident import ResidentRunner
+
 # Graphs of which a worker remembers the epoch; a message is late by some minutes at most.
 _EPOCHS_KEPT: Final = 1024
 
@@ -74,7 +80,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     Args:
         memory_share: largest share of the worker's memory limit, or of its GPU's memory, that labels may fill.
         features: what features add to the worker.
-        member_parts: returns what features keep in a member.
+        loop_parts, resident_parts: return what features keep in a member, by its runner.
 
     Attributes:
         features: the same, once the plugin is set up.
@@ -89,12 +95,16 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self,
         memory_share: float,
         features: Sequence[type[WorkerFeature]],
-        member_parts: Callable[[Member], list[MemberPart]],
+        loop_parts: "Callable[[LoopRunner], list[MemberPart]]",
+        resident_parts: "Callable[[ResidentRunner], list[MemberPart]]",
     ) -> None:
         self._memory_share = memory_share
-        self._feature_types, self._member_parts = features, member_parts
+        self._feature_types = features
+        self._loop_parts, self._resident_parts = loop_parts, resident_parts
         self.features: tuple[WorkerFeature, ...] = ()
         self.members: dict[str, Member] = {}
+        # By graph id, of the ranks whose aborts travel as messages.
+        self._transports: dict[str, DaskTransport] = {}
         # By graph id, the latest of the most recent graphs.
         self._epochs: dict[str, int] = {}
 
@@ -139,14 +149,13 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     @JoinGang.handler
     async def join_gang(self, message: JoinGang) -> None:
-        threads = min(self.worker.state.nthreads, CPU_COUNT)
+        threads = min(self.worker.state.nthreads, CPU_COUNT) if message.backend == "cpu" else 1
         # A message of an earlier attempt may come after its partition is gone.
         changing = () if self.changes is None else self.changes.kernels
         partition = self.worker.data.get(message.partition_key)
         await asyncio.to_thread(_prepare_kernels, message, threads, partition, changing)
         self._take_epoch(message.graph_id, message.epoch)
-        member = self._new_member(message, threads)
-        member.take_parts(self._member_parts(member))
+        member = Member(message.rank, message.partition_key, *self._runner(message, threads))
         self._enter(message.graph_id, member)
         if message.backend == "cpu":
             return
@@ -156,39 +165,40 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
             where = f"rank {member.rank} ({self.worker.address})"
             raise BackendUnavailableError(f"{where}: CuPy can't be imported: {error}") from error
 
-    def _new_member(self, message: JoinGang, threads: int) -> Member:
-        """Return the member that a message asks for. Modules that GPUs or CPUs alone need are imported here."""
-        graph_id, rank, key, stripe = message.graph_id, message.rank, message.partition_key, message.stripe
-        on_gpu, mapped, layout = message.backend == "cuda", message.exchange == "cuda_ipc", message.layout
-        entries = layout.bin_entries(stripe) if layout else None
-        if mapped and layout is None:
-            from dbfs_workers.search.members.on_gpu import CudaMember
+    def _runner(self, message: JoinGang, threads: int) -> tuple[Runner, list[MemberPart]]:
+        """Return what makes the runs of a rank: its runner, and the parts of features."""
+        graph_id, layout = message.graph_id, message.layout
+        self._transports.pop(graph_id, None)
+        if layout is None and message.exchange == "cuda_ipc":
+            from dbfs_workers.search.members.resident import ResidentRunner
 
-            return CudaMember(rank, key, graph_id)
+            resident = ResidentRunner(graph_id)
+            return resident, self._resident_parts(resident)
+        exchange = self._exchange(message)
+        if layout is None:
+            loop = LoopRunner(exchange, message.backend, threads)
+        else:
+            loop = layout.runner(exchange, message.backend, threads, message.exchange, graph_id)
+        return loop, self._loop_parts(loop)
+
+    def _exchange(self, message: JoinGang) -> "SharedMemoryExchange | NcclExchange":
+        """Return a rank's end of the exchange. Modules that GPUs or CPUs alone need are imported here."""
+        graph_id, rank, stripe, layout = message.graph_id, message.rank, message.stripe, message.layout
+        entries = layout.bin_entries(stripe) if layout else None
         if message.exchange == "nccl":
             from dbfs_workers.search.cuda.nccl import stay_on_loopback
             from dbfs_workers.search.exchange.nccl import NcclExchange
-            from dbfs_workers.search.members.staged import NcclMember
 
             stay_on_loopback(self.worker.address)
-            transport = DaskTransport(self.worker, graph_id, message.addresses)
+            transport = self._transports[graph_id] = DaskTransport(self.worker, graph_id, message.addresses)
             by_nccl = transport.exchange = NcclExchange.installed(stripe, rank, transport.send, entries)
-            return layout.member_on_gpu(rank, key, by_nccl, None) if layout else NcclMember(rank, key, by_nccl)
+            return by_nccl
         from dbfs_workers.search.exchange.across_hosts import end_of
 
-        if on_gpu and layout is None:
+        if message.backend == "cuda" and layout is None:
             # A level on GPUs has one crossing, so their bins hold all rows.
             entries = stripe.n_local
-        exchange = end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
-        if layout and on_gpu:
-            return layout.member_on_gpu(rank, key, exchange, graph_id if mapped else None)
-        if layout:
-            return layout.member(rank, key, exchange, threads)
-        if on_gpu:
-            from dbfs_workers.search.members.staged import StagedMember
-
-            return StagedMember(rank, key, exchange)
-        return LoopMember(rank, key, exchange, threads)
+        return end_of(stripe, rank, graph_id, Hosts(message.hosts), self.door, entries)
 
     @OfferExchange.handler
     async def offer_exchange(self, message: OfferExchange) -> PickledValue[Any]:
@@ -213,6 +223,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self.turns.leave(message.graph_id)
         for feature in self.features:
             feature.leave(message.graph_id)
+        self._transports.pop(message.graph_id, None)
         member = self.members.pop(message.graph_id, None)
         if member is not None:
             await asyncio.to_thread(concurrent.futures.wait, [member.close()], _FREE_SECONDS)
@@ -226,7 +237,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def abort_run(self, message: AbortRun) -> None:
         member = self.members.get(message.graph_id)
         if member is not None:
-            member.abort(message.number, message.cause, message.message, message.rank)
+            member.runner.abort(message.number, message.cause, message.message, message.rank)
 
     @ForgetRun.handler
     async def forget_run(self, message: ForgetRun) -> None:
@@ -237,7 +248,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     async def publish_rank_labels(self, message: PublishRankLabels) -> dict[Any, int]:
         run_id, index = message.run_id, message.index
         member = self._member(message.graph_id)
-        labels = member.fetch(self.kept_labels(message.graph_id, run_id, index))
+        labels = member.runner.fetch(self.kept_labels(message.graph_id, run_id, index))
         del member.kept[run_id, index]
         named = labels.by_name(self.worker.data[member.partition_key].stripe, member.rank)
         data = {label_key(name, run_id, index, member.rank): label for name, label in named.items()}
@@ -258,10 +269,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
 
     def deliver(self, graph_id: str, message: bytes) -> None:
         """Take a message of a peer; see ``exchange.transport``."""
-        member = self.members.get(graph_id)
+        transport = self._transports.get(graph_id)
         # The last message of a peer may arrive after this rank has left the gang.
-        if isinstance(member, LoopMember) and isinstance(member.exchange, AbortMessages):
-            member.exchange.receive(pickle.loads(message))
+        if transport is not None:
+            transport.exchange.receive(pickle.loads(message))
 
     def kept_labels(self, graph_id: str, run_id: str, index: int) -> RankLabels:
         """Return labels that are neither dropped nor published, on the member's device. Tasks on this worker call this.

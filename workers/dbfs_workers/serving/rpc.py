@@ -4,19 +4,17 @@ A message is a frozen dataclass that derives from ``Message[Answer]``. ``send`` 
 answer. A service marks the method that handles a message with ``@TheMessage.handler``. So mypy checks the fields and
 the use of the answer at the call, and the types of the message and of the answer at the handler.
 
-Messages travel over Dask's comms, pickled, under the operation that their class names. The answer is ``{"ok": bytes}``
-or ``{"error": bytes}``, pickled as well: Dask would log an exception that leaves a handler, and lose its type. A large
-array as an answer travels in a frame of its own, which neither end copies. Whoever can send a message can run code, as
-by Dask's own messages, which are pickled, too (SECURITY.md).
+Messages travel over Dask's comms, pickled, under the operation that their class names. The answer is that of
+``answers``, an error included: Dask would log an exception that leaves a handler, and lose its type. A large array as
+an answer travels in a frame of its own, which neither end copies. Whoever can send a message can run code, as by Dask's
+own messages, which are pickled, too (SECURITY.md).
 """
 
 import asyncio
 import functools
 import inspect
 import logging
-import os
 import pickle
-import platform
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -25,9 +23,9 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 import numpy as np
 from distributed.protocol import to_serialize
 
-from dbfs_workers.base.errors import DbfsError, VersionMismatchError, resource_error
+from dbfs_workers.base.errors import DbfsError, VersionMismatchError
 from dbfs_workers.base.received import check
-from dbfs_workers.base.text import printable
+from dbfs_workers.serving.answers import answer_error, answer_well, read_answer
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +42,8 @@ A_co = TypeVar("A_co", covariant=True)
 S = TypeVar("S")
 T = TypeVar("T")
 
-Envelope = dict[str, Any]
-"""An answer as it travels: ``ok`` with the pickled answer or an array, or ``error`` with the pickled exception."""
+Envelope = bytes | list[Any]
+"""An answer as it travels: see ``answers``. A large array is alone in a list, which Dask looks into."""
 
 _LEAST_FRAME_BYTES = 64 * 1024
 """Bytes from which an array gets a frame of its own; pickling copies it, which takes less time below."""
@@ -120,10 +118,7 @@ def unpack(address: str, message: Message[A], answer: Envelope | None) -> A:
             f"{address} has no handler {message.operation}: its dbfs is missing or of another version; "
             "install the client's version there and restart it"
         )
-    if "error" in answer:
-        raise pickle.loads(answer["error"])
-    value: Any = answer["ok"]
-    unpacked: A = pickle.loads(value) if isinstance(value, bytes) else value
+    unpacked: A = read_answer(answer) if isinstance(answer, bytes) else answer[0]
     return unpacked
 
 
@@ -147,16 +142,11 @@ def _answering(
         try:
             value = await method(_received(kind, message))
             framed = isinstance(value, np.ndarray) and value.nbytes >= _LEAST_FRAME_BYTES
-            return {"ok": to_serialize(value) if framed else pickle.dumps(value)}
-        except DbfsError as error:
-            return {"error": pickle.dumps(error)}
+            return [to_serialize(value)] if framed else answer_well(value)
         except Exception as error:
-            logger.exception("dbfs: the handler %s failed", method.__name__)
-            lacking = resource_error(error, f"the process {os.getpid()} on {platform.node()}, {method.__name__}")
-            if lacking is not None:
-                return {"error": pickle.dumps(lacking)}
-            words = printable(f"{method.__name__}: {type(error).__name__}: {error}")
-            return {"error": pickle.dumps(RuntimeError(words))}
+            if not isinstance(error, DbfsError):
+                logger.exception("dbfs: the handler %s failed", method.__name__)
+            return answer_error(error, method.__name__)
 
     return handler
 

@@ -357,7 +357,7 @@ def levels_of_batches(
             yield LoneTraversal(loop.labels.distances, loop.state.level, loop.state.reached, loop.state.edges)
 
     in_edges, partition, xp = alone.scratch.frontier_bits is not None, alone.scratch.partition, backend.xp
-    together, zeros = isinstance(partition, Partition), zeros_in_lines if xp is np else xp.zeros
+    together, zeros = partition.striped, zeros_in_lines if xp is np else xp.zeros
 
     def place(part: Any) -> Placement:
         scratch = BatchScratch(part, xp, zeros, in_edges=in_edges, together=together)

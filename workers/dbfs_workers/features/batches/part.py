@@ -1,4 +1,4 @@
-"""Batches on a member that runs the level loop, on CPU cores or on a GPU."""
+"""Batches on a rank that runs the level loop, on CPU cores or on a GPU."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.row_threads import RowThreads
-from dbfs_workers.search.members.on_cpu import LoopMember
+from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.reports import RankRun
@@ -20,12 +20,12 @@ class LoopBatches(MemberPart):
 
     purpose = Batch
 
-    def __init__(self, member: LoopMember) -> None:
-        self._member = member
-        self._threads = RowThreads(member.threads)
+    def __init__(self, runner: LoopRunner) -> None:
+        self._runner = runner
+        self._threads = RowThreads(runner.threads)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
-        return self._member.traverse_levels(lambda: self._levels(partition), specs, deadline)
+        return self._runner.traverse_levels(lambda: self._levels(partition), specs, deadline)
 
     def free(self) -> None:
         self._threads.close()
@@ -33,8 +33,8 @@ class LoopBatches(MemberPart):
     def _levels(self, partition: Any) -> "BatchLevels":
         from dbfs_workers.features.batches.levels import levels_of_batches
 
-        member = self._member
-        backend, on_cpu = backends.get(member.backend), member.backend == "cpu"
-        # Not ``member.free_bytes``: the pool of a CPU rank serves labels only.
-        free_bytes = member.room.free_bytes if on_cpu else member.free_bytes
-        return levels_of_batches(member.levels(partition), backend, member.loop_exchange, free_bytes, self._threads)
+        runner = self._runner
+        backend, on_cpu = backends.get(runner.backend), runner.backend == "cpu"
+        # Not ``runner.free_bytes``: the pool of a CPU rank serves labels only.
+        free_bytes = runner.member.room.free_bytes if on_cpu else runner.free_bytes
+        return levels_of_batches(runner.levels(partition), backend, runner.loop_exchange, free_bytes, self._threads)

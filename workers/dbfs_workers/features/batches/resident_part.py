@@ -13,8 +13,8 @@ from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.features.batches.words import MappedMemory
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels.traversals import Watch
-from dbfs_workers.search.members.on_gpu import CudaMember
 from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress, RankRun
@@ -39,20 +39,20 @@ class ResidentBatches(MemberPart):
 
     purpose = Batch
 
-    def __init__(self, member: CudaMember) -> None:
-        self._member = member
+    def __init__(self, runner: ResidentRunner) -> None:
+        self._runner = runner
         self.barrier: SharedMemoryExchange | None = None
         self.levels: BatchLevels | None = None
         # What peers map.
         self._memory = MappedMemory()
-        # The run whose aborts reach the barrier, guarded by the member's lock.
+        # The run whose aborts reach the barrier, guarded by the runner's lock.
         self._watch: Watch | None = None
         # The end of the batch under way.
         self._deadline = 0.0
 
     def make(self, partition: Partition) -> None:
         if partition.stripe.p > 1:
-            self.barrier = barrier_of(partition.stripe, self._member.rank, self._member.graph_id)
+            self.barrier = barrier_of(partition.stripe, self._runner.member.rank, self._runner.graph_id)
 
     def offer(self) -> Any:
         """Return this rank's end of the barrier, which a rank alone does not offer."""
@@ -72,16 +72,16 @@ class ResidentBatches(MemberPart):
         watch = self._watch
         return None if watch is None or watch.number != number else watch.progress()
 
-    def abort(self, number: int, cause: Cause, message: str, rank: int | None) -> None:
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         if self.barrier is not None and self._watch is not None and self._watch.number == number:
             self.barrier.abort(number, cause, message, rank)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         from dbfs_workers.search.levels.loop import traverse
 
-        member = self._member
+        runner = self._runner
         if self.barrier is None:
-            self.barrier = barrier_of(partition.stripe, member.rank, member.graph_id)
+            self.barrier = barrier_of(partition.stripe, runner.member.rank, runner.graph_id)
             self.barrier.connect([self.barrier.offer()])
         watch = self._watch_run(number)
         self._deadline = deadline
@@ -92,7 +92,7 @@ class ResidentBatches(MemberPart):
                 self.barrier,
                 watch=watch,
                 deadline=deadline,
-                stops=member.stops,
+                stops=runner.member.stops,
             )
         except BaseException:
             if self.levels is not None:
@@ -109,7 +109,7 @@ class ResidentBatches(MemberPart):
             return
         self._watch_run(number)
         self.barrier.begin(specs.options.run_id, number, deadline)
-        self._free_if_wanted(levels, partition, specs, levels.nbytes > _SHARE * self._member.free_bytes())
+        self._free_if_wanted(levels, partition, specs, levels.nbytes > _SHARE * self._runner.free_bytes())
         self._watch = None
 
     def free(self) -> None:
@@ -121,21 +121,21 @@ class ResidentBatches(MemberPart):
 
     def _watch_run(self, number: int) -> Watch:
         """Let aborts of the run reach the barrier from now on."""
-        with self._member.lock:
-            self._member.raise_if_stopped(number, f"rank {self._member.rank}, before its first level")
+        with self._runner.lock:
+            self._runner.raise_if_stopped(number, f"rank {self._runner.member.rank}, before its first level")
             self._watch = Watch(number)
         return self._watch
 
     def _stays(self, levels: "BatchLevels", partition: Partition, specs: RunSpec) -> bool:
         """Return whether all ranks keep the memory without asking: they ask each other before a run's first burst."""
-        return specs.options.run_id == self._member.checked_run and not _is_of_before(levels, partition)
+        return specs.options.run_id == self._runner.member.checked_run and not _is_of_before(levels, partition)
 
     def _free_if_wanted(self, levels: "BatchLevels", partition: Partition, specs: RunSpec, large: bool) -> None:
         """Cross; free the memory if a rank wants that. A rank also wants it if the run has no room, or is ``large``."""
         assert self.barrier is not None
         wanted = large or _is_of_before(levels, partition)
         try:
-            self._member.require_room(partition.stripe, specs)
+            self._runner.member.require_room(partition.stripe, specs)
         except NoRoomForLabelsError:
             wanted = True
         if self.barrier.cross(0, "memory of a batch", (int(wanted), 0, 0, 0, 0), sliced=False)[0]:
@@ -146,7 +146,7 @@ class ResidentBatches(MemberPart):
         """Return what runs the levels of batches. The run has begun to cross."""
         if self.levels is not None and not self._stays(self.levels, partition, specs):
             self._free_if_wanted(self.levels, partition, specs, large=False)
-        self._member.require_room(partition.stripe, specs)
+        self._runner.member.require_room(partition.stripe, specs)
         levels = self.levels or self._new_levels(partition)
         levels.scratch.partition = partition
         self.levels = levels if partition.stripe.p > 1 else None
@@ -162,7 +162,7 @@ class ResidentBatches(MemberPart):
         from dbfs_workers.search.cpu.row_threads import RowThreads
 
         def alone(specs: RunSpec) -> Iterator[LoneTraversal]:
-            for run in self._member.traverse_all(self._member.number, specs, self._deadline):
+            for run in self._runner.traverse_all(self._runner.member.number, specs, self._deadline):
                 yield LoneTraversal(run.labels.distances, run.depth, run.reached, run.edges)
 
         assert self.barrier is not None
@@ -175,7 +175,7 @@ class ResidentBatches(MemberPart):
             words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)
             return Placement(scratch, operators, words)
 
-        return BatchLevels(place(partition), place, barrier, self._member.free_bytes, alone, together=True)
+        return BatchLevels(place(partition), place, barrier, self._runner.free_bytes, alone, together=True)
 
 
 def _is_of_before(levels: "BatchLevels", partition: Partition) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,7 +18,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     from dbfs_workers.building.delivering import Bins
-    from dbfs_workers.features.grid.member import GridMember, GridMemberOnGpu
+    from dbfs_workers.features.grid.runner import GridRunner
     from dbfs_workers.search.exchange.nccl import NcclExchange
     from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 
@@ -42,21 +42,17 @@ class GridLayout(Grid, Layout):
     def kernels(self, threads: int) -> tuple[str, ...]:
         return (*NEEDED, *(TEAM if threads > 1 else ()))
 
-    def member(self, rank: int, partition_key: Hashable, exchange: SharedMemoryExchange, threads: int) -> GridMember:
-        from dbfs_workers.features.grid.member import GridMember
-
-        return GridMember(rank, partition_key, exchange, threads)
-
-    def member_on_gpu(
+    def runner(
         self,
-        rank: int,
-        partition_key: Hashable,
         exchange: SharedMemoryExchange | NcclExchange,
-        graph_id: str | None,
-    ) -> GridMemberOnGpu:
-        from dbfs_workers.features.grid.member import GridMemberOnGpu
+        backend: str,
+        threads: int,
+        between: str,
+        graph_id: str,
+    ) -> GridRunner:
+        from dbfs_workers.features.grid.runner import GridRunner
 
-        return GridMemberOnGpu(rank, partition_key, exchange, graph_id)
+        return GridRunner(exchange, backend, threads, between, graph_id)
 
     def bins(
         self,

@@ -11,8 +11,8 @@ from dbfs_workers.features.lab.purpose import ByStrategy, strategy_of
 from dbfs_workers.features.living.gpu_parts import ResidentLiving, RowsForm
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.features.living.versions import NextVersion
-from dbfs_workers.search.members.on_gpu import CudaMember
 from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import RankRun
 
@@ -21,13 +21,14 @@ class ResidentStrategies(MemberPart, RowsForm):
     """The strategies of a member, and the linked pages of its living graph: see ``MemberPart`` and ``RowsForm``.
 
     Args:
-        living: its part for living graphs, which learns of the pages.
+        runner: the member's runner.
+        living: the part for living graphs, which learns of the pages.
     """
 
     purpose = ByStrategy
 
-    def __init__(self, member: CudaMember, living: ResidentLiving) -> None:
-        self._member = member
+    def __init__(self, runner: ResidentRunner, living: ResidentLiving) -> None:
+        self._runner = runner
         self._pages: LinkedPages | None = None
         living.form = self
 
@@ -36,12 +37,12 @@ class ResidentStrategies(MemberPart, RowsForm):
             self._pages = partition.out_pages.latest.pages
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterator[RankRun]:
-        member = self._member
-        member.require_room(partition.stripe, specs)
+        runner = self._runner
+        runner.member.require_room(partition.stripe, specs)
         for spec in specs:
             pages = self._pages if strategy_of(spec).policy.storage == "pages" else None
             run = laboratory.traverse_on_gpu(
-                pages or member.graph(), spec, deadline, lambda where: member.raise_if_stopped(number, where)
+                pages or runner.graph(), spec, deadline, lambda where: runner.raise_if_stopped(number, where)
             )
             run.version = partition.version
             yield run
@@ -59,8 +60,8 @@ class ResidentStrategies(MemberPart, RowsForm):
         """See ``RowsForm``. The engines read a copy of the pages, made for the next run that needs it."""
         if not isinstance(partition, linked.LinkedPartition):
             return False
-        member = self._member
+        runner = self._runner
         self._pages = linked.commit(partition, facts)
-        if member.unread or facts.update or member.graph().stripe != partition.stripe:
-            member.read(partition, totals, None)
+        if runner.unread or facts.update or runner.graph().stripe != partition.stripe:
+            runner.read(partition, totals, None)
         return True

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
-from dbfs_workers.features.living.part import LivingPart, M
+from dbfs_workers.features.living.part import LivingPart, R
 from dbfs_workers.features.living.purpose import place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.cuda import failures
+from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.member import OwnedLabels
-from dbfs_workers.search.members.on_cpu import LoopMember
-from dbfs_workers.search.members.on_gpu import CudaMember, on_device
+from dbfs_workers.search.members.resident import ResidentRunner, on_device
 from dbfs_workers.search.partition.labels import ChangedRows
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dbfs_workers.features.living.versions import NextVersion
 
 
-class LivingOnGpu(LivingPart[M]):
+class LivingOnGpu(LivingPart[R]):
     """A living graph on a GPU: see ``LivingPart``."""
 
     def updated(
@@ -35,7 +35,7 @@ class LivingOnGpu(LivingPart[M]):
 
         from dbfs_workers.features.living.cuda_versions import updated
 
-        with failures.typed_errors(f"rank {self._member.rank}, changing its edges"):
+        with failures.typed_errors(f"rank {self._runner.member.rank}, changing its edges"):
             following = updated(partition, spec, edges, in_edges)
             # Runs use streams of their own.
             cupy.cuda.get_current_stream().synchronize()
@@ -46,17 +46,17 @@ class LivingOnGpu(LivingPart[M]):
     ) -> tuple[Any, Any | None]:
         from dbfs_workers.features.living.cuda_versions import update_keys
 
-        with failures.typed_errors(f"rank {self._member.rank}, binning a batch"):
+        with failures.typed_errors(f"rank {self._runner.member.rank}, binning a batch"):
             return update_keys(partition, src, dst, symmetrise=symmetrise)
 
 
-class LoopLivingOnGpu(LivingOnGpu[LoopMember]):
+class LoopLivingOnGpu(LivingOnGpu[LoopRunner]):
     """A living graph on a GPU that the level loop traverses: see ``LivingPart``. Repairs are new traversals."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
-        kept = self._member.kept.get(place_of(specs.options.purpose))
+        kept = self._runner.member.kept.get(place_of(specs.options.purpose))
         anew = replace(specs, options=replace(specs.options, purpose=None))
-        runs = self._member.traverse_levels(lambda: self._member.levels(partition), anew, deadline)
+        runs = self._runner.traverse_levels(lambda: self._runner.levels(partition), anew, deadline)
         return [_with_changed(run, kept) for run in runs]
 
 
@@ -76,7 +76,7 @@ class RowsForm(ABC):
         """Take a version over if it is in this form; return whether it is. See ``LivingPart``."""
 
 
-class ResidentLiving(LivingOnGpu[CudaMember]):
+class ResidentLiving(LivingOnGpu[ResidentRunner]):
     """A living graph on a GPU that resident kernels traverse: see ``LivingPart``.
 
     Attributes:
@@ -85,14 +85,14 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
 
     takes_over = True
 
-    def __init__(self, member: CudaMember) -> None:
-        super().__init__(member)
+    def __init__(self, runner: ResidentRunner) -> None:
+        super().__init__(runner)
         self.form: RowsForm | None = None
 
     def updated(
         self, partition: Partition, spec: UpdateSpec, edges: Any | None = None, in_edges: Any | None = None
     ) -> "NextVersion":
-        where = f"rank {self._member.rank}, changing its edges"
+        where = f"rank {self._runner.member.rank}, changing its edges"
         if self.form is not None and self.form.makes(partition, spec):
             with failures.typed_errors(where):
                 return self.form.updated(partition, spec, edges, where)
@@ -101,19 +101,19 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
             return replace(following, facts=on_device(following.partition))
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
-        with failures.typed_errors(f"rank {self._member.rank}, taking version {partition.version} over"):
+        with failures.typed_errors(f"rank {self._runner.member.rank}, taking version {partition.version} over"):
             if self.form is None or not self.form.take_over(partition, totals, facts):
-                self._member.read(partition, totals, facts)
+                self._runner.read(partition, totals, facts)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterator[RankRun]:
-        member = self._member
+        runner, member = self._runner, self._runner.member
         member.require_room(partition.stripe, specs)
         for spec in specs:
-            member.raise_if_stopped(number, f"rank {member.rank}, before a repair")
+            runner.raise_if_stopped(number, f"rank {member.rank}, before a repair")
             kept = member.kept.get(place_of(spec.purpose))
             repaired = self._repaired(partition, spec, kept)
             if repaired is None:
-                (run,) = member.traverse_all(number, RunSpec.single(spec), deadline)
+                (run,) = runner.traverse_all(number, RunSpec.single(spec), deadline)
                 run.version = partition.version
                 repaired = _with_changed(run, kept)
             yield repaired
@@ -128,7 +128,7 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
         """
         from dbfs_workers.features.living import cuda_repair as repair
 
-        graph, whole = self._member.graph(), spec.max_depth is None and not spec.targets
+        graph, whole = self._runner.graph(), spec.max_depth is None and not spec.targets
         if kept is None or kept.labels.predecessors is None or not whole or not repair.can_repair(graph, kept.seconds):
             return None
         changes = self.log.between(kept.version, partition.version)
@@ -136,7 +136,7 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
             return None
         began = time.perf_counter()
         # Predecessors are of no version until the repair ends.
-        self._member.kept.pop(place_of(spec.purpose))
+        self._runner.member.kept.pop(place_of(spec.purpose))
         done = repair.repair(graph, kept.labels, changes, kept.seconds)
         if done is None:
             return None

@@ -10,9 +10,10 @@ from dbfs_workers.features.living.change_log import ChangeLog
 from dbfs_workers.features.living.purpose import Repair, place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.levels.traversals import traverse_each
+from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.member import Member
-from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.members.runner import Runner
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import RankRun
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from dbfs_workers.features.living.repair import RepairLoop
     from dbfs_workers.features.living.versions import NextVersion
 
-M = TypeVar("M", bound=Member)
+R = TypeVar("R", bound=Runner)
 
 
-class LivingPart(MemberPart, Generic[M]):
+class LivingPart(MemberPart, Generic[R]):
     """What a member keeps of a living graph: see ``MemberPart``. ``worker.Updates`` calls the methods below.
 
     Attributes:
@@ -34,8 +35,8 @@ class LivingPart(MemberPart, Generic[M]):
     purpose = Repair
     takes_over = False
 
-    def __init__(self, member: M) -> None:
-        self._member = member
+    def __init__(self, runner: R) -> None:
+        self._runner = runner
         self.log = ChangeLog()
 
     def updated(
@@ -49,7 +50,7 @@ class LivingPart(MemberPart, Generic[M]):
         # Imported here, because the import compiles kernels, which takes the event loop's time once.
         from dbfs_workers.features.living.versions import updated
 
-        return updated(partition, spec, edges, in_edges, self._member.free_bytes)
+        return updated(partition, spec, edges, in_edges, self._runner.free_bytes)
 
     def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
@@ -61,7 +62,7 @@ class LivingPart(MemberPart, Generic[M]):
         """
         from dbfs_workers.features.living.versions import update_keys
 
-        return update_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._member.free_bytes)
+        return update_keys(partition, src, dst, symmetrise=symmetrise, free_bytes=self._runner.free_bytes)
 
     def take_over(self, partition: Partition, totals: GraphTotals, facts: Any) -> None:
         """Make ready to traverse a new version of the partition from now on. Called in the member's thread.
@@ -73,14 +74,14 @@ class LivingPart(MemberPart, Generic[M]):
         """
 
 
-class LoopLiving(LivingPart[LoopMember]):
+class LoopLiving(LivingPart[LoopRunner]):
     """A living graph on CPU cores: see ``LivingPart``."""
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         from dbfs_workers.features.living.repair import EarlierLabels, RepairLoop
         from dbfs_workers.search.levels.loop import LevelLoop
 
-        member = self._member
+        runner, member = self._runner, self._runner.member
 
         def repair(spec: TraversalSpec) -> "RepairLoop":
             place = place_of(spec.purpose)
@@ -96,14 +97,14 @@ class LoopLiving(LivingPart[LoopMember]):
                     lambda: member.kept.pop(place),
                 )
             return RepairLoop(
-                partition, spec, member.loop_exchange, earlier, lambda: LevelLoop(member.levels(partition), spec)
+                partition, spec, runner.loop_exchange, earlier, lambda: LevelLoop(runner.levels(partition), spec)
             )
 
         return traverse_each(
-            lambda some: [*map(repair, some)], specs, member.loop_exchange, watch=member.watch, deadline=deadline
+            lambda some: [*map(repair, some)], specs, runner.loop_exchange, watch=runner.watch, deadline=deadline
         )
 
 
-def living_of(member: Member) -> LivingPart[Member]:
+def living_of(member: Member) -> LivingPart[Runner]:
     """Return a member's part for living graphs."""
     return next(part for part in member.parts if isinstance(part, LivingPart))

@@ -35,6 +35,7 @@ from typing import Final
 
 from dbfs_workers.base.errors import FolderBusyError, MissingFileError, OutputError
 from dbfs_workers.base.folder import Folder
+from dbfs_workers.base.received import Natural, decoded
 from dbfs_workers.base.text import printable
 from dbfs_workers.base.tokens import process_space
 from dbfs_workers.features.saved import manifest as manifests
@@ -68,7 +69,7 @@ class Saver:
 
     token: str
     host: str
-    pid: int
+    pid: Natural
     started: str
     space: str
     since: str
@@ -111,7 +112,7 @@ class Lock:
         beat: the latest sign of life in a store, in seconds since the epoch.
     """
 
-    number: int
+    number: Natural
     saver: Saver
     leftovers: tuple[str, ...]
     made: bool
@@ -150,7 +151,7 @@ class _SeenLock:
         name = _name(number)
         stamp, content = folder.stamp(name), folder.content(name, _MOST_BYTES)
         try:
-            lock = manifests.decoded(Lock, json.loads(content), folder.file(name))
+            lock = decoded(Lock, json.loads(content), folder.file(name))
         except (ValueError, RecursionError):
             lock = None
         return cls((number, stamp, content), lock)

@@ -8,17 +8,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import types
 import zlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
 import numpy as np
 
 from dbfs_workers.base.errors import FormatError, GraphTooLargeError, MissingFileError, TruncatedFileError
 from dbfs_workers.base.folder import Folder
+from dbfs_workers.base.received import Natural, decoded
 from dbfs_workers.base.text import counted
 from dbfs_workers.ids.table import INTEGER, STRING, IdType
 from dbfs_workers.search.partition.stripe import Stripe
@@ -37,8 +36,6 @@ _FILE_NAME = re.compile(r"(?:rank|edges|order|ids)(?:-\d+)?-([0-9a-f]{12})\.arro
 _BESIDE = re.compile(r"manifest(?:-[0-9a-f]{12})?\.json\.part|dbfs-save-\d+\.lock")
 _MOST_BLOCK_BYTES: Final = 2**26
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class ArrayPlace:
@@ -53,8 +50,8 @@ class ArrayPlace:
 
     name: str
     dtype: str
-    length: int
-    offset: int
+    length: Natural
+    offset: Natural
 
     @property
     def end(self) -> int:
@@ -75,9 +72,9 @@ class SavedFile:
     """
 
     name: str
-    nbytes: int
-    block_bytes: int
-    checksums: tuple[int, ...]
+    nbytes: Natural
+    block_bytes: Natural
+    checksums: tuple[Natural, ...]
     arrays: tuple[ArrayPlace, ...]
 
 
@@ -97,10 +94,10 @@ class SavedRank:
     """
 
     partition: SavedFile
-    self_loops: int
-    duplicates: int
-    rows_every: int
-    rows: tuple[int, ...]
+    self_loops: Natural
+    duplicates: Natural
+    rows_every: Natural
+    rows: tuple[Natural, ...]
     edges: SavedFile | None
 
 
@@ -116,8 +113,8 @@ class SavedTable:
     """
 
     file: SavedFile
-    first: int
-    length: int
+    first: Natural
+    length: Natural
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class SavedIds:
         tables: the tables of all ids in the order of vertices; empty if there are none.
     """
 
-    first_id: int
+    first_id: Natural
     columns: tuple[str, ...]
     names: tuple[str, ...]
     tables: tuple[SavedTable, ...]
@@ -162,10 +159,10 @@ class Manifest:
     source: str
     dbfs: str
     created: float
-    n: int
+    n: Natural
     directed: bool
     in_edges: bool
-    input_edges: int
+    input_edges: Natural
     ranks: tuple[SavedRank, ...]
     order: SavedFile | None
     ids: SavedIds
@@ -355,44 +352,6 @@ def _check_file(file: SavedFile, wanted: list[tuple[str, tuple[str, int | None]]
         end = place.end
         if end > file.nbytes:
             raise TruncatedFileError(f"{where}: {name} ends at byte {end:,} of {file.nbytes:,}")
-
-
-def decoded(kind: Any, value: Any, where: str) -> Any:
-    """Return a value of JSON as an object of a type: a dataclass, a tuple of one type, None or a type, or a scalar.
-
-    Raises:
-        FormatError: the value is of another type, a number is negative, or an object has other fields.
-    """
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return None if value is None else decoded(arguments[0], value, where)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise FormatError(f"{where} must be a list, not {_shown(value)}")
-        return tuple(decoded(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
-    if dataclasses.is_dataclass(kind):
-        hints = _hints(cast(Hashable, kind))
-        if not isinstance(value, dict) or value.keys() != hints.keys():
-            raise FormatError(f"{where} must have the fields {', '.join(hints)}, not {_shown(value)}")
-        fields = {name: decoded(hint, value[name], f"{where}.{name}") for name, hint in hints.items()}
-        return cast(Any, kind)(**fields)
-    right = type(value) is kind or (kind is float and type(value) is int)
-    if not right or (kind is int and value < 0):
-        wanted = {int: "a whole number of at least 0", bool: "true or false", str: "a text", float: "a number"}[kind]
-        raise FormatError(f"{where} must be {wanted}, not {_shown(value)}")
-    return value
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"the fields {', '.join(map(str, value)) or 'none'}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def missing(folder: Folder) -> MissingFileError:

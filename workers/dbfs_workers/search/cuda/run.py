@@ -19,7 +19,7 @@ AHEAD: Final = 3
 class KernelAbortedError(DbfsError, InterruptedError):
     """Raised on a rank whose kernel left because the host stopped it; the message names rank, level and step.
 
-    The kernel does not have the reason. ``CudaMember`` has it, and raises the run's error instead.
+    The kernel does not have the reason. ``ResidentRunner`` has it, and raises the run's error instead.
     """
 
 

@@ -57,7 +57,7 @@ def partition(stripe: Stripe, m_local: int, *, in_edges: bool) -> dict[str, int]
 
 
 def member(stripe: Stripe, m_local: int, *, bottom_up: bool) -> dict[str, int]:
-    """Return the bytes of a ``CudaMember``'s two engines, by part: derived arrays included, the partition excluded."""
+    """Return the bytes of a ``ResidentRunner``'s two engines, by part: with derived arrays, without the partition."""
     rows = stripe.n_local
     capacity = bin_capacity(stripe, most_sparse_edges(stripe))
     leader = leader_capacity(stripe)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cuda import nccl
 from dbfs_workers.search.cuda.communicator import (
     FIRST_COUNT,
@@ -38,8 +39,9 @@ from dbfs_workers.search.cuda.communicator import (
     Tag,
     Transfer,
 )
+from dbfs_workers.search.cuda.messages import CudaMessages
 from dbfs_workers.search.exchange.nccl_groups import NcclGroups
-from dbfs_workers.search.exchange.protocol import COUNTS, require_later
+from dbfs_workers.search.exchange.protocol import COUNTS, CrossedBy, require_later
 from dbfs_workers.search.exchange.transport import Send
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
@@ -91,7 +93,7 @@ class LevelResults(NamedTuple):
 
 
 class NcclExchange(NcclGroups):
-    """A ``GangExchange`` by NCCL. Call ``allocate`` before the first ``offer``.
+    """A ``GangExchange`` by NCCL.
 
     Args:
         stripe: the graph's stripe.
@@ -104,6 +106,8 @@ class NcclExchange(NcclGroups):
     Attributes:
         entries: entries of a bin.
     """
+
+    crossed_by = CrossedBy.QUEUE
 
     def __init__(self, stripe: Stripe, rank: int, send: Send, library: Library, entries: int | None = None) -> None:
         super().__init__(stripe.p, rank, send, library)
@@ -129,6 +133,15 @@ class NcclExchange(NcclGroups):
         """Return an exchange by the NCCL that is installed. Errors as for ``nccl.require``."""
         nccl.require()
         return cls(stripe, rank, send, nccl.Nccl(), entries)
+
+    def gpu_bytes(self, stripe: Stripe) -> int:
+        """See ``GangExchange.gpu_bytes``."""
+        return nbytes(stripe)
+
+    def on_gpu(self, backend: Backend, stripe: Stripe) -> "NcclExchange":  # noqa: ARG002
+        """See ``GangExchange.on_gpu``. Returns the exchange itself."""
+        self.allocate(CudaMessages(stripe, self.rank, self.pinned))
+        return self
 
     def allocate(self, messages: Messages) -> None:
         """Allocate the bins and the slices on the rank's device, and the headers."""

@@ -7,8 +7,8 @@ sums the counts of all ranks. It makes the bins and slices of all ranks readable
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, Protocol
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ from dbfs_workers.base.errors import (
     WorkerLostError,
 )
 
+if TYPE_CHECKING:
+    from dbfs_workers.search.backend import Backend
+    from dbfs_workers.search.partition.stripe import Stripe
+
 COUNTS = 5
 """Number of counts that a rank adds to a crossing. The level loop defines what each of them counts."""
 
@@ -33,6 +37,14 @@ class Cause(IntEnum):
     CANCELLED = 2
     DEADLINE = 3
     LOST = 4
+
+
+class CrossedBy(Enum):
+    """What crosses an exchange, beside the host between two phases."""
+
+    HOST = "nothing else"
+    KERNELS = "kernels of the CPU, in the middle of their levels"
+    QUEUE = "a GPU, in levels that are queued one behind another"
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,7 @@ class Exchange(Protocol):
     """One rank's end of the exchange. Only ``abort`` may be called from another thread.
 
     Attributes:
+        crossed_by: what crosses it: the levels have their steppers by that.
         rank: this rank.
         p: number of ranks.
         bin_rows: uint32[p * entries], the bin for owner ``o`` starting at ``o * entries``: local ids on the owner. A
@@ -66,6 +79,7 @@ class Exchange(Protocol):
         gathered: int64[p, COUNTS], the counts of the last crossing by rank.
     """
 
+    crossed_by: CrossedBy
     rank: int
     p: int
     bin_rows: NDArray[np.uint32]
@@ -151,6 +165,14 @@ class GangExchange(Exchange, Protocol):
     The ranks do so before the first run, and again after a failed one. No rank connects before all have offered, and
     none begins a run before all have connected.
     """
+
+    def gpu_bytes(self, stripe: "Stripe") -> int:
+        """Return the bytes of the arrays that ``on_gpu`` allocates."""
+        ...
+
+    def on_gpu(self, backend: "Backend", stripe: "Stripe") -> Exchange:
+        """Return the exchange that levels on a GPU cross, whose bins and slices lie there. Called once, before all."""
+        ...
 
     def offer(self) -> Any:
         """Return what the peers need in order to connect to this rank. Picklable. The run before has ended here.

@@ -22,11 +22,14 @@ from dbfs_workers.base.errors import (
 )
 from dbfs_workers.base.lines.line import Address
 from dbfs_workers.base.tokens import Token
+from dbfs_workers.search.backend import Backend
+from dbfs_workers.search.exchange import staged
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.kernels import barrier as kernels
 from dbfs_workers.search.exchange.kernels.envoy import Frames
-from dbfs_workers.search.exchange.protocol import COUNTS, Abort, Cause, abort_error, require_later
+from dbfs_workers.search.exchange.protocol import COUNTS, Abort, Cause, CrossedBy, Exchange, abort_error, require_later
 from dbfs_workers.search.exchange.segment import ABORT, RUN, Segment, SegmentHandle, bin_entries
+from dbfs_workers.search.exchange.staged import StagedExchange
 from dbfs_workers.search.partition.shared_rows import HostRows
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -74,6 +77,7 @@ class SharedMemoryExchange:
         frames: the frames that the kernel exchanges with other hosts.
     """
 
+    crossed_by = CrossedBy.KERNELS
     segment: Segment
     kernel_arguments: kernels.End
     _crosses_hosts = False
@@ -113,6 +117,14 @@ class SharedMemoryExchange:
         # Without memory: before ``connect``, and after ``close``.
         self._closed = True
         self._aborting = threading.Lock()
+
+    def gpu_bytes(self, stripe: Stripe) -> int:
+        """See ``GangExchange.gpu_bytes``."""
+        return staged.nbytes(stripe)
+
+    def on_gpu(self, backend: Backend, stripe: Stripe) -> Exchange:
+        """See ``GangExchange.on_gpu``. All goes through the host."""
+        return StagedExchange(self, stripe, backend)
 
     def offer(self) -> Offer:
         """See ``GangExchange.offer``."""

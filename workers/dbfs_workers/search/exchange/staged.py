@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.exchange.protocol import Cause, Exchange
+from dbfs_workers.search.exchange.protocol import Cause, CrossedBy, Exchange
 from dbfs_workers.search.partition.stripe import Stripe
 
 
@@ -25,6 +25,8 @@ class StagedExchange:
 
     The bins of ``host`` have ``n_local`` entries each, as those on the device, so that a level needs one crossing.
     """
+
+    crossed_by = CrossedBy.HOST
 
     def __init__(self, host: Exchange, stripe: Stripe, backend: Backend) -> None:
         self.rank = host.rank

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,7 @@ from dbfs_workers.base.jit import SMALL
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cpu.kernels.resident import top_down
-from dbfs_workers.search.exchange.nccl import NcclExchange
-from dbfs_workers.search.exchange.protocol import Exchange
-from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
+from dbfs_workers.search.exchange.protocol import CrossedBy, Exchange
 from dbfs_workers.search.levels import kernels
 from dbfs_workers.search.levels.led_levels import LedLevels
 from dbfs_workers.search.levels.level_table import LevelTable
@@ -150,31 +148,7 @@ class StripeLevels(RankLevels[Scratch]):
     def __init__(self, backend: Backend, scratch: Scratch, exchange: Exchange, free_bytes: Callable[[], int]) -> None:
         self.working = working = StripeWork(backend, scratch, exchange)
         super().__init__(scratch, exchange, working)
-        self._led: LedLevels | None = None
-        if isinstance(exchange, NcclExchange):
-            self.steppers = {
-                TOP_DOWN: QueuedLevels(working, exchange),
-                BOTTOM_UP: QueuedBottomUp(working, exchange),
-                MEASURE: QueuedMeasure(working, exchange),
-                ABSORB: QueuedAbsorb(working, exchange),
-            }
-            return
-        by_host = TopDown(working)
-        self.steppers = {
-            TOP_DOWN: by_host,
-            BY_THREADS: by_host,
-            BOTTOM_UP: BottomUp(working),
-            MEASURE: Measure(working),
-            ABSORB: Absorb(working),
-        }
-        if backend.xp is np and isinstance(exchange, SharedMemoryExchange):
-            # Until the kernel for many levels is compiled, the host directs levels, with the same crossings. On small
-            # graphs the host does so until its time has paid for loading kernels.
-            size = scratch.partition.m_local + scratch.partition.stripe.n_local
-            if (size > SMALL or exchange.p > 1 or top_down.signatures) and _TOP_DOWN.ready():
-                self.steppers[TOP_DOWN] = TopDownLevels(working, exchange)
-            if exchange.p > 1 and exchange.on_one_host and _LED.ready():
-                self.steppers[LED] = self._led = LedLevels(working, exchange, free_bytes)
+        self.steppers, self._led = _STEPPERS[exchange.crossed_by](working, exchange, free_bytes)
 
     def end(self, state: State) -> None:
         """See ``RankLevels``."""
@@ -191,3 +165,43 @@ class StripeLevels(RankLevels[Scratch]):
     def _agree(self, state: State, wanted: list[int]) -> None:
         if self._led is not None:
             self._led.agree(state, wanted)
+
+
+_Steppers = tuple[dict[int, Stepper], LedLevels | None]
+
+
+def _by_host(working: StripeWork, exchange: Exchange, free_bytes: Callable[[], int]) -> _Steppers:  # noqa: ARG001
+    by_host = TopDown(working)
+    steppers: dict[int, Stepper] = {
+        TOP_DOWN: by_host,
+        BY_THREADS: by_host,
+        BOTTOM_UP: BottomUp(working),
+        MEASURE: Measure(working),
+        ABSORB: Absorb(working),
+    }
+    return steppers, None
+
+
+def _by_kernels(working: StripeWork, exchange: Any, free_bytes: Callable[[], int]) -> _Steppers:
+    # Until the kernel for many levels is compiled, the host directs levels, with the same crossings. On small graphs
+    # the host does so until its time has paid for loading kernels.
+    (steppers, led), partition = _by_host(working, exchange, free_bytes), working.scratch.partition
+    size = partition.m_local + partition.stripe.n_local
+    if (size > SMALL or exchange.p > 1 or top_down.signatures) and _TOP_DOWN.ready():
+        steppers[TOP_DOWN] = TopDownLevels(working, exchange)
+    if exchange.p > 1 and exchange.on_one_host and _LED.ready():
+        steppers[LED] = led = LedLevels(working, exchange, free_bytes)
+    return steppers, led
+
+
+def _by_queue(working: StripeWork, exchange: Any, free_bytes: Callable[[], int]) -> _Steppers:  # noqa: ARG001
+    steppers: dict[int, Stepper] = {
+        TOP_DOWN: QueuedLevels(working, exchange),
+        BOTTOM_UP: QueuedBottomUp(working, exchange),
+        MEASURE: QueuedMeasure(working, exchange),
+        ABSORB: QueuedAbsorb(working, exchange),
+    }
+    return steppers, None
+
+
+_STEPPERS: Final = {CrossedBy.HOST: _by_host, CrossedBy.KERNELS: _by_kernels, CrossedBy.QUEUE: _by_queue}

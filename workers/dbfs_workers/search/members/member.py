@@ -1,8 +1,7 @@
-"""The interface of a worker's part in one gang, through which the worker plugin calls every kind of member.
+"""A worker's part in one gang: its thread, the labels that it keeps, and what makes its runs.
 
-``on_cpu.LoopMember`` implements it on the CPU. ``on_gpu.CudaMember``, ``staged.StagedMember`` and ``staged.NcclMember``
-implement it on GPUs; the worker plugin imports those three only if a gang runs on GPUs. A ``Layout`` makes its own
-members. Runs with a purpose are made by the parts of a member (``part``), which features have.
+New traversals are made by the member's runner: ``loop.LoopRunner``, ``resident.ResidentRunner`` on GPUs that map each
+other's memory, or that of a ``Layout``. Runs with a purpose are made by the parts of a member, which features have.
 """
 
 import asyncio
@@ -10,7 +9,6 @@ import concurrent.futures
 import math
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from dbfs_workers.search.members import label_room
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.members.label_room import LabelRoom
 from dbfs_workers.search.members.part import MemberPart
+from dbfs_workers.search.members.runner import Runner
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import Stripe
@@ -59,12 +58,16 @@ class OwnedLabels:
     depth: int = 0
 
 
-class Member(ABC):
+class Member:
     """This worker's part in one gang.
+
+    Args:
+        rank, partition_key, runner, parts: see below.
 
     Attributes:
         rank: the worker's rank in the gang.
         partition_key: Dask key of the rank's partition.
+        runner: makes the new traversals.
         number: the gang's serial number of the run in progress, or of the last run; 0 before the first.
         closed: whether the rank has left the gang.
         kept: labels of traversals, by run id and the traversal's index in the run.
@@ -73,24 +76,18 @@ class Member(ABC):
         stops: returns whether the burst under way is to stop before its next traversal.
         parts: what features keep in the member.
         room: the worker's memory that labels may fill. The worker's plugin sets it.
-        awake_seconds: how long a thread waits for the rank's next run before it sleeps; see ``Line``. 0 where the
-            levels of the ranks need the cores.
-        burst_seconds: about how long a burst takes. Another client waits for the end of a burst, or for the end of a
-            traversal if the burst can stop there. Between two bursts threads of ranks and client wake,
-            which takes ranks on CPU cores from their levels.
-        answer_seconds: about how long the traversals of one answer take, while those of the next one run; 0 if a burst
-            has one answer, at its end.
         in_use: held by the one thread that makes a run: the member's, or one of ``turns``.
     """
 
     room = LabelRoom()
-    awake_seconds = 0.0
-    burst_seconds = 0.05
-    answer_seconds = 0.0
 
-    def __init__(self, rank: int, partition_key: Any) -> None:
+    def __init__(self, rank: int, partition_key: Any, runner: Runner, parts: Iterable[MemberPart] = ()) -> None:
         self.rank = rank
         self.partition_key = partition_key
+        self.runner = runner
+        self.parts = tuple(parts)
+        self._makers: tuple[MemberPart, ...] = runner, *self.parts
+        runner.member = self
         # One thread, because the runs of a gang come one after another, and because the exchange and the state on the
         # GPU may be used by one thread only.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="dbfs-run")
@@ -103,12 +100,7 @@ class Member(ABC):
         self._roomy = ("", 0)
         self._reached, self.fastest = 0, math.inf
         self.latest: Partition | None = None
-        self.parts: tuple[MemberPart, ...] = ()
         self.kept: dict[tuple[str, int], OwnedLabels] = {}
-
-    def take_parts(self, parts: Iterable[MemberPart]) -> None:
-        """Take what features keep in the member: once, before anything else."""
-        self.parts = tuple(parts)
 
     def part_for(self, purpose: Purpose) -> MemberPart:
         """Return the part that makes the runs of a purpose.
@@ -121,8 +113,8 @@ class Member(ABC):
                 return part
         raise InvalidOptionError(f"rank {self.rank} makes no {type(purpose).__name__}: its worker has no part for that")
 
-    def make(self, partition: Partition) -> None:  # noqa: B027 - on CPUs the first run makes what it needs
-        """Make ready to offer and to run. Called in the member's thread, once.
+    def make(self, partition: Partition) -> None:
+        """Make ready to offer and to run, on a GPU. Called in the member's thread, once.
 
         Raises:
             ImportError: CuPy can't be imported.
@@ -130,17 +122,28 @@ class Member(ABC):
             DeviceFailedError: CUDA failed.
             ExchangeUnavailableError: there are more ranks than the exchange serves.
         """
+        for maker in self._makers:
+            maker.make(partition)
 
-    @abstractmethod
-    def offer(self) -> Any:
-        """See ``GangExchange.offer``. Called in the member's thread; so in the next two methods."""
+    def offer(self) -> list[Any]:
+        """See ``GangExchange.offer``. Called in the member's thread, while no run is made; so in the next two."""
+        return [maker.offer() for maker in self._makers]
 
-    @abstractmethod
-    def connect(self, offers: Sequence[Any]) -> None:
+    def connect(self, offers: Sequence[list[Any]]) -> None:
         """See ``GangExchange.connect``. After a failed run this also clears the state of the run."""
+        for maker, of_ranks in zip(self._makers, zip(*offers, strict=True), strict=True):
+            maker.connect(of_ranks)
 
-    def disconnect(self) -> None:  # noqa: B027 - most ranks map no memory of a GPU
+    def disconnect(self) -> None:
         """Unmap the peers' GPU memory. All ranks must do so before any of them closes."""
+        for maker in self._makers:
+            maker.disconnect()
+
+    def progress(self, number: int) -> RankProgress | None:
+        """Return how far a run is. None if it is not in progress here, or before its first level. From any thread."""
+        # The parts first: a batch has the runner make traversals.
+        found = (maker.progress(number) for maker in reversed(self._makers))
+        return next((progress for progress in found if progress is not None), None)
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Call ``work`` in the member's thread, after the calls queued there, and return its result."""
@@ -159,13 +162,13 @@ class Member(ABC):
         Args:
             partition: this rank's edges.
             burst: the traversals.
-            stops: see ``traverse_each``. Members that make a burst's traversals in another way make all of them.
+            stops: see ``traverse_each``. Runners that make a burst's traversals in another way make all of them.
 
         Yields:
             The reports of the traversals that were made.
 
         Raises:
-            DbfsError: see ``traverse``.
+            DbfsError: see ``Runner.traverse``.
         """
         end = time.monotonic() + burst.deadline
         self.number = burst.number
@@ -175,7 +178,7 @@ class Member(ABC):
             options = burst.specs.options
             purpose = options.purpose
             replaced = None if purpose is None else purpose.replaced
-            for index, run in enumerate(self.traverse(partition, burst.number, burst.specs, end), burst.first):
+            for index, run in enumerate(self.runner.traverse(partition, burst.number, burst.specs, end), burst.first):
                 seconds = run.elapsed
                 if replaced is not None:
                     seconds = run.traversal_seconds or seconds
@@ -231,8 +234,8 @@ class Member(ABC):
             self._roomy = run_id, self._following
             return
         label_room.require(
-            self.free_bytes,
-            self.pooled_bytes,
+            self.runner.free_bytes,
+            self.runner.pooled_bytes,
             [kept.labels for kept in list(self.kept.values())],
             stripe,
             specs,
@@ -254,56 +257,13 @@ class Member(ABC):
     def close(self) -> Future[None]:
         """Abort the run in progress, if any, and release the memory. Returns at once; the future is done after that."""
         self.closed = True
-        self.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
+        self.runner.abort(self.number, Cause.FAILED, f"rank {self.rank} left the gang")
         freed = self._executor.submit(self._free)
         self._executor.shutdown(wait=False)
         self.kept = {}
         return freed
 
-    @abstractmethod
-    def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterable[RankRun]:
-        """Take part in the traversals of a run. Called, and iterated, in the member's thread.
-
-        Args:
-            partition: this rank's edges.
-            number: the gang's serial number of the run.
-            specs: the traversals.
-            deadline: end of all waits, in seconds of ``time.monotonic()``.
-
-        Returns:
-            The labels, counts and times of each traversal on this rank, fewer than ``specs`` if the run stopped early:
-            a list, or a generator that makes the traversals as they are taken.
-
-        Raises:
-            DeadlineExceededError, RunCancelledError, RunAbortedError, WorkerLostError: the run is over on all ranks.
-            StaleRunError: the number is not greater than that of the last run, or a peer is in another run.
-            InvalidOptionError: a traversal is bottom-up, and the partition has no in-edges; or no part makes the run.
-            NoRoomForLabelsError: the labels do not fit.
-        """
-
-    @abstractmethod
-    def free_bytes(self) -> int:
-        """Return the bytes that labels may still take in the memory of the member's device."""
-
-    @abstractmethod
-    def pooled_bytes(self) -> int:
-        """Return the bytes of released labels that the process keeps for later labels. ``free_bytes`` counts them."""
-
-    @abstractmethod
-    def progress(self, number: int) -> RankProgress | None:
-        """Return how far a run is. None if it is not in progress here, or before its first level. From any thread."""
-
-    @abstractmethod
-    def fetch(self, labels: RankLabels) -> RankLabels:
-        """Return labels as NumPy arrays."""
-
-    @abstractmethod
-    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
-        """Stop a run by its next level, on this rank at least; arguments as of ``Exchange.abort``. From any thread.
-
-        Ignored if this run was aborted before, or is over.
-        """
-
-    @abstractmethod
     def _free(self) -> None:
         """Release the memory. Called in the member's thread."""
+        for maker in reversed(self._makers):
+            maker.free()

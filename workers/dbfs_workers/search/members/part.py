@@ -1,4 +1,4 @@
-"""What a feature keeps in a rank's member between runs, and how its runs are made there."""
+"""What makes some of the runs of a rank's member, and what it keeps there between runs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -11,19 +11,18 @@ from dbfs_workers.search.reports import RankProgress, RankRun
 
 
 class MemberPart(ABC):
-    """A feature's part of a member. Its subclasses get the member when they are made: see ``Member.take_parts``.
+    """A part of a member: its runner, or what a feature has there. Those of features get the runner as they are made.
 
-    A member that runs the level loop calls ``traverse`` and ``free`` alone: its exchange serves its parts too. All
-    ranks of a gang have the same parts. The member's thread calls the methods, unless they say otherwise.
+    All ranks of a gang have the same parts. The member's thread calls the methods, unless they say otherwise.
 
     Attributes:
-        purpose: the class of the runs that the part makes.
+        purpose: the class of the runs that a feature's part makes.
     """
 
     purpose: ClassVar[type[Purpose]]
 
     def make(self, partition: Partition) -> None:  # noqa: B027 - most parts make what they need in their first run
-        """Make ready to offer and to run. Errors as for ``Member.make``."""
+        """Make ready to offer and to run, on a GPU. Errors as for ``Member.make``."""
 
     def offer(self) -> Any:
         """Return what peers need to reach this part: see ``Member.offer``."""
@@ -42,16 +41,16 @@ class MemberPart(ABC):
 
     @abstractmethod
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterable[RankRun]:
-        """Make the traversals of a run of the part's purpose; see ``Member.traverse``."""
+        """Make the traversals of a run of the part's purpose; see ``Runner.traverse``."""
 
     def progress(self, number: int) -> RankProgress | None:  # noqa: ARG002
         """Return how far a run of the part is; see ``Member.progress``."""
         return None
 
-    def abort(self, number: int, cause: Cause, message: str, rank: int | None) -> None:  # noqa: B027
-        """Stop a run that crosses in another way than the member's; arguments as of ``Member.abort``.
+    def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:  # noqa: B027
+        """Stop a run that crosses in another way than the runner's; arguments as of ``Runner.abort``.
 
-        Called with the member's lock, from any thread.
+        Called with the runner's lock, from any thread.
         """
 
     def free(self) -> None:  # noqa: B027

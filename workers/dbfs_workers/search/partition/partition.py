@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +63,15 @@ def no_vertices() -> NDArray[np.int64]:
 
 
 class RankEdges(ABC):
-    """What a rank has of a graph's edges, in any layout."""
+    """What a rank has of a graph's edges, in any layout.
 
+    Attributes:
+        striped: whether they are the edges of the rank's own rows, as in the layout 1d.
+        stripe: how the vertices lie on the ranks.
+        rank: the rank.
+    """
+
+    striped: ClassVar[bool] = False
     stripe: Stripe
     rank: int
 
@@ -118,6 +125,7 @@ class Partition(RankEdges):
         later: ids that came after the load; None before the first.
     """
 
+    striped = True
     stripe: Stripe
     rank: int
     row_offsets: NDArray[np.int64]

@@ -39,7 +39,7 @@ class GangCalls:
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """Abort a run on all ranks; arguments as of ``Exchange.abort``."""
-        self._member.abort(number, cause, message, rank)
+        self._member.runner.abort(number, cause, message, rank)
         calling = self._send_to_peers(AbortRun(self._graph_id, number, cause, message, rank))
         try:
             asyncio.run_coroutine_threadsafe(calling, self._loop)

@@ -27,6 +27,7 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.levels.traversals import never
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.ordering import DegreeOrder
+from dbfs_workers.serving.answers import answer_error, answer_well, failed, more_follow
 from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.calls import GangCalls
 from dbfs_workers.serving.turns.changes import Change
@@ -43,10 +44,6 @@ from dbfs_workers.serving.turns.requests import (
     RankRequest,
     Request,
     Run,
-    answer_error,
-    answer_well,
-    failed,
-    more_follow,
 )
 from dbfs_workers.serving.turns.rounds import make_update
 

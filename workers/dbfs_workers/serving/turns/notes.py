@@ -10,9 +10,9 @@ from typing import Any
 from dbfs_workers.base.errors import DbfsError
 from dbfs_workers.base.text import Identifier
 from dbfs_workers.search.reports import RankReport, RunSummary
+from dbfs_workers.serving.answers import read_answer
 from dbfs_workers.serving.rpc import Message, PickledValue
 from dbfs_workers.serving.turns.changes import RankVersion
-from dbfs_workers.serving.turns.requests import read_answer
 
 
 @dataclass(frozen=True)

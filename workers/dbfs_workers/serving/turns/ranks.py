@@ -11,17 +11,8 @@ from dbfs_workers.base.errors import LateError, StaleRunError, WorkerLostError
 from dbfs_workers.base.lines.line import Line, LineClosedError
 from dbfs_workers.search.levels.traversals import never
 from dbfs_workers.search.members.burst import Burst
-from dbfs_workers.serving.turns.requests import (
-    Answers,
-    BeginUpdate,
-    EndUpdate,
-    Make,
-    RankRequest,
-    Request,
-    answer_error,
-    error_of,
-    more_follow,
-)
+from dbfs_workers.serving.answers import answer_error, error_of, more_follow
+from dbfs_workers.serving.turns.requests import Answers, BeginUpdate, EndUpdate, Make, RankRequest, Request
 
 SEND_SECONDS: Final = 2.0
 """Seconds that the other end of a line may take to read a frame."""

@@ -3,27 +3,21 @@
 All of it is pickled. Over lines only holders of a token send it: see ``dbfs_workers.base.lines``.
 """
 
-import os
-import pickle
-import platform
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
-from dbfs_workers.base.errors import DbfsError, resource_error
 from dbfs_workers.base.spec import RunSpec, TraversalPlace
-from dbfs_workers.base.text import printable
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.partition.partition import GraphTotals
 from dbfs_workers.search.reports import RankReport
+from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.turns.changes import Change
 
 # The largest answers have this many times the traversals of the smallest, which take about as long as an answer.
 _LARGEST_BY_SMALLEST: Final = 8
-# The first byte of a rank's answer.
-_WELL, _FAILED, _MORE = b"\0", b"\1", b"\2"
 
 
 @dataclass(frozen=True)
@@ -120,16 +114,6 @@ Make = Callable[[RankRequest, Callable[[], bool]], Answers]
 stop before its next traversal. Raises what the rank raises."""
 
 
-def answer_well(value: object, *, more: bool = False) -> bytes:
-    """Return a rank's answer to a request that went well: reports of a burst, or the value of an update's half.
-
-    Args:
-        value: the reports, or the value of the half.
-        more: whether the burst goes on, and further answers follow.
-    """
-    return (_MORE if more else _WELL) + pickle.dumps(value, protocol=5)
-
-
 def answers_of_run(burst: Burst, reports: Generator[RankReport, None, None]) -> Answers:
     """Yield a rank's answers to a burst, each as soon as its traversals are made.
 
@@ -151,43 +135,3 @@ def _answer_size(each: int, left: int) -> int:
     if not each:
         return left
     return min(each, max(1, left // 2, each // _LARGEST_BY_SMALLEST))
-
-
-def answer_error(error: BaseException) -> bytes:
-    """Return a rank's answer to a request that failed. Only errors of dbfs keep their type."""
-    if not isinstance(error, DbfsError):
-        unknown = RuntimeError(printable(f"{type(error).__name__}: {error}"))
-        error = resource_error(error, f"the process {os.getpid()} on {platform.node()}") or unknown
-    return _FAILED + pickle.dumps(error)
-
-
-def failed(answer: bytes) -> bool:
-    """Return whether a rank's answer is an error."""
-    return answer.startswith(_FAILED)
-
-
-def more_follow(answer: bytes) -> bool:
-    """Return whether the burst goes on after a rank's answer."""
-    return answer.startswith(_MORE)
-
-
-def read_answer(answer: bytes) -> Any:
-    """Return the value of a rank's answer: a list of ``RankReport``, or what an update's half returned.
-
-    Raises:
-        Exception: the request failed with it.
-    """
-    value: Any = pickle.loads(memoryview(answer)[1:])
-    if failed(answer):
-        raise value
-    return value
-
-
-def error_of(answer: bytes) -> Exception | None:
-    """Return the error of an answer; None if the request went well."""
-    if failed(answer):
-        try:
-            read_answer(answer)
-        except Exception as error:  # of any kind
-            return error
-    return None

@@ -11,18 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbfs_workers.base.errors import DeadlineExceededError, LateError, WorkerLostError
+from dbfs_workers.serving.answers import answer_error, error_of, failed, read_answer
 from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.changes import Change, RankVersion, totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
-from dbfs_workers.serving.turns.requests import (
-    BeginUpdate,
-    EndUpdate,
-    Request,
-    answer_error,
-    error_of,
-    failed,
-    read_answer,
-)
+from dbfs_workers.serving.turns.requests import BeginUpdate, EndUpdate, Request
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,13 @@ from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.search.members.burst import Burst
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.serving import rpc
+from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.serving.turns.ranks import Follower, Peer
-from dbfs_workers.serving.turns.requests import (
-    Answers,
-    BeginUpdate,
-    Make,
-    RankRequest,
-    Request,
-    answer_well,
-    answers_of_run,
-)
+from dbfs_workers.serving.turns.requests import Answers, BeginUpdate, Make, RankRequest, Request, answers_of_run
 
 
 @dataclass
@@ -148,11 +141,12 @@ class WorkerTurns:
                 line.close()
             raise StaleRunError(f"{self._worker.address} is not a rank of the graph {graph_id} any more")
         for line in lines:
-            line.awake_seconds = member.awake_seconds
+            line.awake_seconds = member.runner.awake_seconds
         peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
         calls = GangCalls(self._worker, graph_id, member, message.addresses)
         make = self._maker(member, graph_id)
-        return Leader(graph_id, peers, make, calls, member.burst_seconds, member.answer_seconds, order)
+        runner = member.runner
+        return Leader(graph_id, peers, make, calls, runner.burst_seconds, runner.answer_seconds, order)
 
     @EndTurn.handler
     async def end_turn(self, message: EndTurn) -> TurnEnd:
@@ -160,7 +154,7 @@ class WorkerTurns:
 
         def end_run(number: int) -> None:
             if message.cause is not None:
-                member.abort(number, message.cause, message.message, message.rank)
+                member.runner.abort(number, message.cause, message.message, message.rank)
 
         if gang.end is not None and message.cause is not None:
             gang.end.stop(turn, end_run)
@@ -220,7 +214,7 @@ class WorkerTurns:
 
 
 def _serve_awake(member: Member, serve: Callable[[Line], None], line: Line) -> None:
-    line.awake_seconds = member.awake_seconds
+    line.awake_seconds = member.runner.awake_seconds
     serve(line)
 
 

@@ -1,7 +1,14 @@
-"""A rank on the CPU: the member that runs the level loop over an exchange of the host."""
+"""The runner that runs the level loop over an exchange, on CPU cores or on a GPU that can't map its peers' memory.
+
+On a GPU a level costs several kernel launches; a level of the resident kernel costs one barrier. Staged through the
+host, bins cross the bus twice, once at the sender and once at the receiver, and no kernel waits for a peer, so that
+several ranks may share a GPU. NCCL moves bins between GPUs, each of which has one rank only.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import InvalidOptionError, NoRoomForLabelsError
@@ -9,11 +16,14 @@ from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Tasks, Team
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.kernels import TEAM
+from dbfs_workers.search.cuda import device_memory, failures
 from dbfs_workers.search.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.search.levels.traversals import Watch
-from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.runner import Runner
+from dbfs_workers.search.partition import scratch
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
 from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress, RankRun
 
 if TYPE_CHECKING:
@@ -22,33 +32,31 @@ if TYPE_CHECKING:
 _TEAM: Final = compiling.Optional(*TEAM)
 # Largest share of the memory that labels may fill which the pool of released labels keeps.
 _POOL_SHARE: Final = 1 / 16
+# Temporary bytes of a level on a GPU for each row: the frontier's offsets, degrees and their sums (8 bytes each), and a
+# received bin with its parents.
+_LEVEL_BYTES: Final = 3 * 8 + 8
 
 
-class LoopMember(Member):
-    """A member that runs ``levels.loop.traverse`` with a ``Scratch`` and an exchange. See ``Member``.
+class LoopRunner(Runner):
+    """A runner by ``levels.loop.traverse`` with a ``Scratch`` and an exchange. See ``Runner``.
 
     Args:
-        rank, partition_key: see ``Member``.
-        exchange: see below.
-        threads: see below.
+        exchange, backend, threads: see below.
 
     Attributes:
+        exchange: this rank's end of the exchange that the ranks set up. It takes aborts and the messages of peers.
         backend: name of the backend that runs the phases.
-        exchange: this rank's end of the exchange in host memory. It takes aborts and the messages of peers.
-        loop_exchange: the exchange that the levels cross. ``StagedMember`` puts its own in front of ``exchange``.
-        threads: threads that share the rank's work.
+        threads: threads that share the rank's work on the CPU.
+        loop_exchange: the exchange that the levels cross: on a GPU ``GangExchange.on_gpu``.
         watch: shows how far the run under way is.
     """
 
-    backend = "cpu"
-    burst_seconds = 1.0
-
-    def __init__(self, rank: int, partition_key: Any, exchange: GangExchange, threads: int = 1) -> None:
-        super().__init__(rank, partition_key)
-        self.threads = threads
-        self._team: Team | None = None
-        self.exchange = exchange
+    def __init__(self, exchange: GangExchange, backend: str = "cpu", threads: int = 1) -> None:
+        self.exchange, self.backend, self.threads = exchange, backend, threads
+        if backend == "cpu":
+            self.burst_seconds = 1.0
         self.loop_exchange: Exchange = exchange
+        self._team: Team | None = None
         self._scratch: Any = None
         # The value of ``latest`` when the scratch was made.
         self._traversed: Partition | None = None
@@ -56,26 +64,39 @@ class LoopMember(Member):
         self._pool: LabelPool | None = None
         self.watch = Watch(0)
 
+    def make(self, partition: Partition) -> None:
+        """Upload the partition and allocate the state on the GPU. Compiles the kernels that the cache lacks."""
+        where = f"rank {self.member.rank}"
+        device_memory.require(self.gpu_bytes(partition), where)
+        with failures.typed_errors(where):
+            self._scratch = self._make_scratch(partition)
+
     def offer(self) -> Any:
-        """See ``Member``."""
+        """See ``GangExchange.offer``."""
         return self.exchange.offer()
 
     def connect(self, offers: Sequence[Any]) -> None:
-        """See ``Member``."""
+        """See ``GangExchange.connect``."""
         self.exchange.connect(offers)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
-        """See ``Member``. The first traversal of a version allocates the scratch."""
+        """See ``Runner``. On the CPU the first traversal of a version allocates the scratch."""
+        if self.backend == "cpu":
+            return self._traverse(partition, number, specs, deadline)
+        with failures.typed_errors(f"rank {self.member.rank}"):
+            return self._traverse(partition, number, specs, deadline)
+
+    def _traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         purpose = specs.options.purpose
         try:
-            part = None if purpose is None else self.part_for(purpose)
-            self.require_room(partition.stripe, specs)
+            part = None if purpose is None else self.member.part_for(purpose)
+            self.member.require_room(partition.stripe, specs)
         except (NoRoomForLabelsError, InvalidOptionError) as error:
             # The peers would wait for this rank until the deadline.
             self.abort(number, Cause.FAILED, str(error))
             raise
         if self._pool is None and self._scratch is None:
-            self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.room.total_bytes()))
+            self._pool = LabelPool(partition.stripe.n_local, int(_POOL_SHARE * self.member.room.total_bytes()))
         self.watch = Watch(number)
         if part is None:
             return self.traverse_levels(lambda: self.levels(partition), specs, deadline)
@@ -88,46 +109,62 @@ class LoopMember(Member):
         # Imported here because the import compiles kernels.
         from dbfs_workers.search.levels.loop import traverse
 
-        return traverse(levels, specs, self.loop_exchange, watch=self.watch, deadline=deadline, stops=self.stops)
+        return traverse(levels, specs, self.loop_exchange, watch=self.watch, deadline=deadline, stops=self.member.stops)
 
     def progress(self, number: int) -> RankProgress | None:
-        """See ``Member``."""
+        """See ``Runner``."""
         watch = self.watch
         return watch.progress() if watch.number == number else None
 
     def fetch(self, labels: RankLabels) -> RankLabels:
-        """Return the labels as they are: NumPy arrays."""
+        """See ``Runner``. Without a copy on the CPU."""
         if self._pool is not None:
             # A task of a user may write them.
             for label in (labels.distances, labels.predecessors):
                 if label is not None:
                     self._pool.forget_owner(label)
-        return labels
+        return labels.to_host()
 
     def free_bytes(self) -> int:
-        """See ``Member``."""
-        return self.room.free_bytes() + self.pooled_bytes()
+        """See ``Runner``."""
+        room = self.member.room
+        on_cpu = self.backend == "cpu"
+        return room.free_bytes() + self.pooled_bytes() if on_cpu else device_memory.free_for_labels(room.share)
 
     def pooled_bytes(self) -> int:
-        """See ``Member``."""
+        """See ``Runner``."""
+        if self.backend != "cpu":
+            return device_memory.pooled_bytes()
         return 0 if self._pool is None else self._pool.nbytes
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None = None) -> None:
         """Stop a run on all ranks by their next crossing."""
         self.exchange.abort(number, cause, message, rank)
 
-    def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
-        from dbfs_workers.search.partition.scratch import Scratch
+    def gpu_bytes(self, partition: Any) -> int:
+        """Return the bytes that a rank takes on its GPU, with one traversal's labels.
 
-        return Scratch(partition, backends.get(self.backend).xp, pool)
+        The partition is included unless it is on the GPU already.
+        """
+        stripe: Stripe = partition.stripe
+        kept: int = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
+        kept += scratch.nbytes(stripe, bottom_up=partition.parents is not None) + self.exchange.gpu_bytes(stripe)
+        return kept + stripe.n_local * (2 * 4 + _LEVEL_BYTES)
+
+    def _make_scratch(self, partition: Any) -> Any:
+        backend = backends.get(self.backend)
+        made = scratch.Scratch(partition, backend.xp, self._pool)
+        if self.backend != "cpu":
+            self.loop_exchange = self.exchange.on_gpu(backend, partition.stripe)
+        return made
 
     def scratch_of(self, partition: Any) -> Any:
         """Return the scratch of a version."""
         if self._scratch is None:
-            self._scratch = self._make_scratch(partition, self._pool)
-        elif self._traversed is not self.latest:
+            self._scratch = self._make_scratch(partition)
+        elif self._traversed is not self.member.latest:
             self._scratch.take(partition)
-        self._traversed = self.latest
+        self._traversed = self.member.latest
         self._scratch.team = self._team_for(partition)
         return self._scratch
 
@@ -155,16 +192,17 @@ class LoopMember(Member):
         """Return what runs the levels of the rank."""
         from dbfs_workers.search.levels.rank_levels import StripeLevels
 
-        scratch = self.scratch_of(partition)
-        return StripeLevels(backends.get(self.backend), scratch, self.loop_exchange, self.room.free_bytes)
+        backend, free_bytes = backends.get(self.backend), self.member.room.free_bytes
+        return StripeLevels(backend, self.scratch_of(partition), self.loop_exchange, free_bytes)
 
-    def _free(self) -> None:
+    def free(self) -> None:
+        """See ``MemberPart``."""
         self.exchange.close()
         if self._team is not None:
             self._team.close()
-        for part in self.parts:
-            part.free()
         self.loop_exchange = self.exchange
         self._scratch = self._traversed = None
         if self._pool is not None:
             self._pool.close()
+        if self.backend != "cpu":
+            device_memory.release_pool()

@@ -1,4 +1,4 @@
-"""A rank of a gang on GPUs: its partition in device memory and its resident kernels.
+"""The runner of a rank whose GPU maps its peers' memory: the partition in device memory, and resident kernels.
 
 In ``make`` a rank allocates its engines, and uploads a partition that was built on the CPU. In ``offer`` it returns the
 records that its peers need to map the engines; in ``connect`` it maps those of all others. There are two engines,
@@ -34,7 +34,7 @@ from dbfs_workers.search.cuda.records import KernelLevels, counted
 from dbfs_workers.search.cuda.resident import ResidentKernel
 from dbfs_workers.search.cuda.summary import Summary
 from dbfs_workers.search.exchange.protocol import Abort, Cause, abort_error
-from dbfs_workers.search.members.gpu import MemberOnGpu
+from dbfs_workers.search.members.runner import Runner
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, require_present
 from dbfs_workers.search.reports import RankProgress, RankRun
@@ -47,9 +47,6 @@ DIRECTIONS = {
 
 Infos = tuple[cuda_run.PeerInfo, cuda_run.PeerInfo]
 """Records of the engine without predecessors, and of the engine with them."""
-
-Offers = tuple[Infos, list[Any]]
-"""What a rank offers: its engines, and what each of its parts offers."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,10 @@ class _LaunchedTraversal:
     direction: cuda_run.Direction
 
 
-class CudaMember(MemberOnGpu):
-    """See ``Member``.
+class ResidentRunner(Runner):
+    """A runner by one kernel for all levels. See ``Runner``.
 
     Args:
-        rank, partition_key: see ``Member``.
         graph_id: see below.
 
     Attributes:
@@ -84,8 +80,7 @@ class CudaMember(MemberOnGpu):
     awake_seconds = GPU_AWAKE_SECONDS
     answer_seconds = 0.0025
 
-    def __init__(self, rank: int, partition_key: Any, graph_id: str) -> None:
-        super().__init__(rank, partition_key)
+    def __init__(self, graph_id: str) -> None:
         self.graph_id = graph_id
         self._graph: DeviceGraph | None = None
         # The latest version with its totals, if the engines have yet to read it.
@@ -108,7 +103,7 @@ class CudaMember(MemberOnGpu):
         stripe = partition.stripe
         if stripe.p > layout.MAX_RANKS:
             raise ExchangeUnavailableError(f"cuda_ipc serves up to {layout.MAX_RANKS} ranks, not {stripe.p}")
-        where = f"rank {self.rank}, allocating its engines"
+        where = f"rank {self.member.rank}, allocating its engines"
         needed = sizes.member(stripe, partition.m_local, bottom_up=partition.parents is not None)
         uploaded = partition.nbytes if isinstance(partition.columns, np.ndarray) else 0
         with failures.typed_errors(where):
@@ -119,16 +114,14 @@ class CudaMember(MemberOnGpu):
             # Appended one by one: if the second finds no room, the first is closed with this rank.
             for predecessors in (False, True):
                 self._engines.append(ResidentKernel(self._graph, self.graph_id, predecessors=predecessors))
-            for part in self.parts:
-                part.make(partition)
 
-    def offer(self) -> Offers:
-        """See ``Member``. Called when no kernel runs. The engines are offered once: peers keep them mapped."""
+    def offer(self) -> Infos:
+        """See ``GangExchange.offer``. The engines are offered once: peers keep them mapped."""
         if self._infos is None:
             self._infos = (self._engines[0].info(), self._engines[1].info())
-        return self._infos, [part.offer() for part in self.parts]
+        return self._infos
 
-    def connect(self, offers: Sequence[Offers]) -> None:
+    def connect(self, offers: Sequence[Infos]) -> None:
         """Map the windows of all ranks; if they are mapped, clear the state of a failed run.
 
         The kernels of all ranks have ended: a running kernel would write to cleared memory.
@@ -139,28 +132,27 @@ class CudaMember(MemberOnGpu):
         """
         import cupy
 
-        for index, part in enumerate(self.parts):
-            part.connect([of_parts[index] for _, of_parts in offers])
         if self._connected:
             for engine in self._engines:
                 engine.recover()
             return
         try:
-            infos = zip(*(infos for infos, _ in offers), strict=True)
-            for engine, records_of_ranks in zip(self._engines, infos, strict=True):
+            for engine, records_of_ranks in zip(self._engines, zip(*offers, strict=True), strict=True):
                 engine.connect(records_of_ranks)
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise ExchangeUnavailableError(f"rank {self.rank} can't map its peers' GPU memory: {error}") from error
+            raise ExchangeUnavailableError(
+                f"rank {self.member.rank} can't map its peers' GPU memory: {error}"
+            ) from error
         self._connected = True
 
     def traverse(
         self, partition: Partition, number: int, specs: RunSpec, deadline: float
     ) -> Generator[RankRun, None, None]:
-        """See ``Member``. While the caller has one traversal in hand, the GPU makes the next ones."""
+        """See ``Runner``. While the caller has one traversal in hand, the GPU makes the next ones."""
         if number <= self._ended:
-            raise StaleRunError(f"rank {self.rank}: run {number} came after run {self._ended}")
+            raise StaleRunError(f"rank {self.member.rank}: run {number} came after run {self._ended}")
         purpose = specs.options.purpose
-        maker = None if purpose is None else self.part_for(purpose)
+        maker = None if purpose is None else self.member.part_for(purpose)
         try:
             require_present(partition, tuple(chain.from_iterable(specs.sources)))
             if specs.options.direction == "bottom-up" and partition.parents is None:
@@ -168,14 +160,14 @@ class CudaMember(MemberOnGpu):
                     "bottom-up levels of a directed graph need its in-edges: load it with in_edges=True"
                 )
             # Unreleased results also lie on the GPU, so it may be full.
-            with failures.typed_errors(f"rank {self.rank}"):
-                for part in self.parts:
+            with failures.typed_errors(f"rank {self.member.rank}"):
+                for part in self.member.parts:
                     if part is not maker:
                         part.make_room(partition, specs, number, deadline)
                 if maker is not None:
                     yield from maker.traverse(partition, number, specs, deadline)
                     return
-                self.require_room(partition.stripe, specs)
+                self.member.require_room(partition.stripe, specs)
                 with closing(self.traverse_all(number, specs, deadline)) as runs:
                     for run in runs:
                         run.version = partition.version
@@ -185,12 +177,21 @@ class CudaMember(MemberOnGpu):
                 self._ended = number
 
     def progress(self, number: int) -> RankProgress | None:
-        """See ``Member``."""
-        for part in self.parts:
-            if (found := part.progress(number)) is not None:
-                return found
+        """See ``MemberPart``."""
         engine, index = self._running, self._index
-        return None if engine is None or number != self.number else engine.progress(index)
+        return None if engine is None or number != self.member.number else engine.progress(index)
+
+    def free_bytes(self) -> int:
+        """See ``Runner``."""
+        return device_memory.free_for_labels(self.member.room.share)
+
+    def pooled_bytes(self) -> int:
+        """See ``Runner``."""
+        return device_memory.pooled_bytes()
+
+    def fetch(self, labels: RankLabels) -> RankLabels:
+        """Copy labels from the GPU."""
+        return labels.to_host()
 
     def read(self, partition: Partition, totals: GraphTotals, graph: DeviceGraph | None) -> None:
         """Have the engines read another version of the partition. Called in the member's thread.
@@ -229,16 +230,14 @@ class CudaMember(MemberOnGpu):
         with self.lock:
             if number <= self._ended or (self._stop is not None and self._stop.number == number):
                 return
-            self._stop = Abort(number, cause, self.rank if rank is None else rank, message)
-            if self._running is not None and number == self.number:
+            self._stop = Abort(number, cause, self.member.rank if rank is None else rank, message)
+            if self._running is not None and number == self.member.number:
                 self._running.abort()
-            for part in self.parts:
+            for part in self.member.parts:
                 part.abort(number, cause, message, rank)
 
     def disconnect(self) -> None:
-        """See ``Member``."""
-        for part in self.parts:
-            part.disconnect()
+        """See ``MemberPart``."""
         for engine in self._engines:
             engine.disconnect()
 
@@ -290,7 +289,7 @@ class CudaMember(MemberOnGpu):
             return None if engine.counts_degrees else self._summary.enqueue(labels.distances, engine.stream)
 
         with self.lock:
-            self.raise_if_stopped(number, f"rank {self.rank}, before its first level")
+            self.raise_if_stopped(number, f"rank {self.member.rank}, before its first level")
             labels, counts = engine.launch(add_up)
             self._index, self._running = index, engine
         return _LaunchedTraversal(labels, counts, engine.lone_sources, engine.direction)
@@ -341,19 +340,16 @@ class CudaMember(MemberOnGpu):
             setup=outcome.reset_seconds,
         )
 
-    def _free(self) -> None:
-        import cupy
-
+    def free(self) -> None:
+        """See ``MemberPart``."""
         # If the worker closes during a run, the leader may be reading this rank's adjacency lists.
         shared = any(engine.shared for engine in self._engines)
         for engine in self._engines:
             engine.close()
-        for part in self.parts:
-            part.free()
         self._engines = []
         self._graph = self._summary = self._unread = None
         if not shared:
-            cupy.get_default_memory_pool().free_all_blocks()
+            device_memory.release_pool()
 
 
 def on_device(partition: Partition) -> DeviceGraph:
