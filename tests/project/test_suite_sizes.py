@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.suites import run_suite
 
+pytestmark = pytest.mark.full
+
 # Values of the axes; "d" and 3 have the mark "full" themselves.
 NAMES, NUMBERS, FLAGS = "abcd", (1, 2, 3), (False, True)
 SUITE = """
