@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.suites import run_suite
 
+pytestmark = pytest.mark.full
+
 # Values of the axes; "d" and 3 have the mark "full" themselves.
 NAMES, NUMBERS, FLAGS = "abcd", (1, 2, 3), (False, True)
 SUITE = """
@@ -23,6 +25,11 @@ def flag(request):
 @pytest.mark.parametrize("number", [1, 2, pytest.param(3, marks=FULL)])
 @pytest.mark.parametrize("name", ["a", "b", "c", pytest.param("d", marks=FULL)])
 def test_rows(flag, name, number):
+    pass
+
+@pytest.mark.parametrize("number", [1, 2, pytest.param(3, marks=FULL)])
+@pytest.mark.parametrize("name", ["a", "b", "c", pytest.param("d", marks=FULL)])
+def test_short_rows(flag, name, number):
     pass
 
 @FULL
@@ -84,7 +91,8 @@ def test_every_test_is_of_one_size(selected: dict[str, set[str]]) -> None:
     assert sum(map(len, selected.values())) == len(set.union(*selected.values()))
     full_rows = {(name, str(number)) for name, number in product(NAMES, NUMBERS)}
     every = {(str(flag), *row) for flag, row in product(FLAGS, full_rows)}
-    assert set.union(*(rows(names, "test_rows") for names in selected.values())) == every
+    for test in ("test_rows", "test_short_rows"):
+        assert set.union(*(rows(names, test) for names in selected.values())) == every
     assert set.union(*(rows(names, "test_full_rows") for names in selected.values())) == full_rows
     assert [size for size, names in selected.items() if "test_long" in names] == ["third"]
 
@@ -93,6 +101,8 @@ def test_a_diagonal_has_each_value_of_each_axis(selected: dict[str, set[str]]) -
     first, second = (rows(selected[size], "test_rows") for size in ("first", "second"))
     assert values_of_axes(first) == [{"False", "True"}, set("abc"), set("12")]
     assert len(first) == 3
+    assert rows(selected["first"], "test_short_rows") == first
+    assert rows(selected["third"], "test_short_rows") == set()
     # Rows of the first diagonal that are on the second one run once.
     assert values_of_axes(first | second) == [{"False", "True"}, set(NAMES), set("123")]
     assert len(second) <= 4

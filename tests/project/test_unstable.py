@@ -8,6 +8,8 @@ import pytest
 from tests.support.suites import run_suite
 from tests.support.unstable import MOST
 
+pytestmark = pytest.mark.full
+
 SPREAD = pytest.mark.parametrize("spread", [("-n", "2", "--dist", "worksteal"), ()], ids=["xdist", "one-process"])
 
 # ``calls`` counts its calls over all processes.

@@ -175,6 +175,7 @@ def wait_until_none(left: Callable[[], object]) -> None:
     assert not left()
 
 
+@pytest.mark.full
 def test_loads_and_unloads_leave_nothing(own: distributed.Client, tmp_path: Path) -> None:
     load_one_after_another(own, tmp_path, range(len(LOADS)))
     # From the first loads stay the span of dbfs and the prefixes of its tasks.

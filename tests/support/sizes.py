@@ -5,9 +5,10 @@ where the command names neither tests nor marks. The second size
 (``make test-all``) adds the tests with the mark ``full``. The third size (``make test-long``) is the tests with the
 mark ``long``.
 
-Of a parametrised test with the mark ``matrix`` the first size runs a diagonal: as many rows as the longest axis has
-values, while shorter axes start over, so that every value of every axis occurs. This diagonal leaves out values that
-have the mark ``full`` themselves. The second size runs another diagonal, of all values; all other rows are ``long``.
+Of a test with several axes the first size runs a diagonal: as many rows as the longest axis has values, while shorter
+axes start over, so that every value of every axis occurs. This diagonal leaves out values that have the mark ``full``
+themselves. The second size runs all other rows; of a test with the mark ``matrix``, whose rows take long, another
+diagonal of all values, and its other rows are ``long``.
 """
 
 from collections import defaultdict
@@ -46,22 +47,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def mark_sizes(items: Sequence[pytest.Item]) -> None:
-    """Mark the rows of matrices by their sizes. Every ``long`` test is ``full`` as well: no part of the first size."""
-    matrices: dict[object, list[pytest.Function]] = defaultdict(list)
+    """Mark the rows of tests by their sizes. Every ``long`` test is ``full`` as well: no part of the first size."""
+    tests: dict[object, list[pytest.Function]] = defaultdict(list)
     for item in items:
         if has(item, "long"):
             item.add_marker("full")
-        elif isinstance(item, pytest.Function) and has(item, "matrix"):
-            # Rows that need a GPU have diagonals of their own, as elsewhere they are skipped.
-            matrices[item.parent, item.originalname, has(item, "gpu")].append(item)
-    for rows in matrices.values():
+        elif isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            # Rows that need a GPU have diagonals of their own, as elsewhere they are left out.
+            tests[item.parent, item.originalname, has(item, "gpu")].append(item)
+    for rows in tests.values():
         points = [coordinates(row) for row in rows]
         first = diagonal([point for row, point in zip(rows, points, strict=True) if not has(row, "full")], shift=0)
         second = diagonal(points, shift=1)
         for row, point in zip(rows, points, strict=True):
             if has(row, "full") or point not in first:
                 row.add_marker("full")
-                if point not in second:
+                if has(row, "matrix") and point not in second:
                     row.add_marker("long")
 
 

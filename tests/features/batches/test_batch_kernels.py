@@ -121,6 +121,7 @@ def test_any_batch_has_scipys_distances(backend: Backend, batch: dict[str, Any])
     assert_right(**batch, levels=levels_on(backend), backend="cuda", staged=True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 2, 4])
 @pytest.mark.parametrize("direction", ["auto", "bottom-up", "top-down"])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
@@ -132,6 +133,7 @@ def test_ranks_that_map_words(monkeypatch: pytest.MonkeyPatch, p: int, direction
     assert_right(graphs.random(300, 900, 3), sources, p, entries=1024, small_frontiers=True, **options)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("together", [True, False], ids=["shared", "alone"])
 def test_a_path_is_right_together_and_one_by_one(
@@ -158,6 +160,7 @@ def test_looks_at_edges_are_counted(backend: Backend) -> None:
     assert_looks_are_counted(levels=levels_on(backend), backend="cuda", staged=True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 def test_sweeps_have_the_dependencies_of_their_definition(backend: Backend, p: int, directed: bool) -> None:

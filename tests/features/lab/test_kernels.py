@@ -46,8 +46,10 @@ ROOMY = Tuning(
 """Few blocks, so that a block takes several tiles; small graphs have levels of every kind. Room for all duplicates."""
 PLAIN: Any = {"predecessors": False, "tuning": ROOMY}
 CULLING_ONES = [name for name in enact.ENACTORS if "culling" in STRATEGIES[name].options]
+# One of them in the first size.
+FIRST_CULLING = [CULLING_ONES[0], *(pytest.param(name, marks=pytest.mark.full) for name in CULLING_ONES[1:])]
 EXACT = [
-    pytest.param(name, gathering, marks=[] if gathering in ("warp", "scan+warp+cta") else pytest.mark.full)
+    pytest.param(name, gathering, marks=[] if gathering == "scan+warp+cta" else pytest.mark.full)
     for name in ("atomic-queue", "status-scan", "hierarchical", "device-loop", "child-kernels")
     for gathering in GATHERING
 ]
@@ -116,6 +118,7 @@ def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
         assert dict(run.counters)["expanded"] == run.reached
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("policy", ["atomic-queue:gathering=serial", "child-kernels:gathering=serial"])
 @pytest.mark.parametrize("storage", ["csr", "pages"])
 def test_a_block_appends_what_its_threads_kept_at_once(policy: str, storage: str) -> None:
@@ -132,6 +135,7 @@ def test_a_block_appends_what_its_threads_kept_at_once(policy: str, storage: str
         assert (np.flatnonzero(np.diff(ids) != 1).size <= 3) == whole
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("options", ["", ":classes=3", ":sorting=pass", ":classes=3,sorting=pass", ":storage=pages"])
 @pytest.mark.parametrize("degrees", [(3, 40), (100, 299)])
 def test_every_class_walks_its_lists(degrees: tuple[int, int], options: str) -> None:
@@ -191,6 +195,7 @@ def test_small_graphs(strategy: str) -> None:
     traverse((n, src, dst), 40, strategy, directed=True, predecessors=False)
 
 
+@pytest.mark.full
 @given(
     strategy=st.sampled_from(list(enact.ENACTORS)),
     n=st.integers(1, 200),
@@ -214,7 +219,7 @@ def test_random_graphs_in_random_orders(
     traverse(arrays, data.draw(st.integers(0, n - 1)), text, directed=directed, seed=seed)
 
 
-@pytest.mark.parametrize("strategy", CULLING_ONES)
+@pytest.mark.parametrize("strategy", FIRST_CULLING)
 def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
     """Of many threads that find one vertex at a time, all keep it: an error says so, and culling avoids it."""
     # A level has a quarter of the vertices, and a third of the edges.
@@ -231,7 +236,7 @@ def test_duplicates_without_culling_fill_the_queue(strategy: str) -> None:
     assert counters["warp_culled"] + counters["history_culled"] > 0
 
 
-@pytest.mark.parametrize("strategy", CULLING_ONES)
+@pytest.mark.parametrize("strategy", FIRST_CULLING)
 def test_claims_leave_no_duplicates(strategy: str) -> None:
     """Duplicates pass the culling, but an atomic operation lets one of them go on."""
     culled = 0
@@ -245,7 +250,7 @@ def test_claims_leave_no_duplicates(strategy: str) -> None:
     assert culled > 0
 
 
-@pytest.mark.parametrize("strategy", CULLING_ONES)
+@pytest.mark.parametrize("strategy", FIRST_CULLING)
 def test_culling_without_atomics_leaves_hardly_an_edge_to_be_looked_at_twice(strategy: str) -> None:
     """Merrill 2012, section 4.2: a factor below 1.05 where frontiers are larger than the threads that run at once."""
     run = traverse(graphs.random(1000, 15_000, 3), 0, strategy, accesses_a_turn=2, predecessors=False)
@@ -293,6 +298,7 @@ def test_the_frontiers_of_merrills_first_figure() -> None:
     assert [ids for kernel, ids in written if kernel == "contract"] == [[1, 3], [2, 4], [5, 7], [6, 8]]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("gathering", GATHERING)
 @pytest.mark.parametrize("tiles", [*TILES[:3], pytest.param("oversubscribe", marks=pytest.mark.full)])
 def test_what_a_block_writes_keeps_the_order_of_its_input(gathering: str, tiles: str) -> None:

@@ -73,7 +73,7 @@ def check(graph: dbfs.Graph, arrays: graphs.Arrays, strategy: str, *, directed: 
         np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [source]))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 6, 9])
+@pytest.mark.parametrize("ranks", [*(pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 4, 9)), 6])
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 999), edges=st.integers(0, 900), directed=st.booleans())
 def test_a_scan_along_the_rows(nine: distributed.Client, ranks: int, seed: int, edges: int, directed: bool) -> None:
@@ -82,7 +82,7 @@ def test_a_scan_along_the_rows(nine: distributed.Client, ranks: int, seed: int, 
         check(graph, arrays, "row-scan", directed=directed, predecessors=True)
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 9])
+@pytest.mark.parametrize("ranks", [*(pytest.param(ranks, marks=pytest.mark.full) for ranks in (2, 4)), 9])
 def test_the_first_finder_of_a_row_keeps_the_parent(nine: distributed.Client, ranks: int) -> None:
     arrays = n, src, dst = graphs.random(600, 6000, 4)
     matrix = oracle.adjacency(n, src, dst, directed=False)
@@ -225,6 +225,7 @@ def test_an_owner_is_a_byte() -> None:
 
 
 @needs_compiler
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("directed", [False, True])
 def test_a_gang_in_a_row_against_scipy(monkeypatch: pytest.MonkeyPatch, ranks: int, directed: bool) -> None:

@@ -34,6 +34,7 @@ VERSIONS = [
     "degree-classes:classes=3,sorting=pass,storage=pages",
     "degree-classes:storage=pages",
 ]
+SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2)))
 ROWS = 150
 # A row with all others is long enough for a block, for the grid, and for a kernel of its own.
 TUNING = Tuning(threads=THREADS, most_blocks=3, grid_degree=100, child_degree=80)
@@ -100,7 +101,7 @@ def gpu(_seed: int) -> Device:
     return Gpu(Tuning().threads, policy_constants(parse("degree-classes")))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "device", [lambda seed: EmulatedGpu(seed, accesses_a_turn=1), pytest.param(gpu, marks=needs_gpu("cupy"))]
 )
@@ -112,7 +113,7 @@ def test_batches_change_rows_in_place(device: Callable[[int], Device], seed: int
     assert (held(pages).size, pages.free) == (0, pages.pool.shape[0])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_pool_grows_and_its_rows_come_back_as_a_csr(seed: int) -> None:
     pages, there = changed(EmulatedGpu(seed), seed)
     for more in (1, 1000):

@@ -147,6 +147,7 @@ def living(n: int, edges: list[Edge], directed: bool = False, sources: tuple[int
     return Living(n, both, directed, list(sources))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("few", [0, 4, 1024])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", ["grid", "path", "hub", "dense random", "self-loops and duplicates"])

@@ -124,7 +124,8 @@ def test_a_killed_saver_leaves_the_old_graph(client: distributed.Client, graph: 
     assert_whole(path, N)
 
 
-@pytest.mark.parametrize("there", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.full
+@pytest.mark.parametrize("there", [False, True])
 def test_a_save_killed_at_any_step(interrupted: Interrupted, tmp_path: Path, there: bool) -> None:
     """The folder has the old graph or the new one, and the next save leaves nothing of the killed one."""
     answers: list[str] = []
@@ -141,7 +142,8 @@ def test_a_save_killed_at_any_step(interrupted: Interrupted, tmp_path: Path, the
     assert len(answers) > 20
 
 
-@pytest.mark.parametrize("there", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.full
+@pytest.mark.parametrize("there", [False, True])
 def test_a_save_that_is_taken_for_dead_at_any_step(interrupted: Interrupted, tmp_path: Path, there: bool) -> None:
     """The folder has the graph of a save that ended without an error, and nothing else."""
     answers: list[str] = []

@@ -105,9 +105,15 @@ LAUNCHING = lab_source("device_launches")
 LAUNCHING_KERNELS = {f"dbfs_lab_{name}" for name in ("device_loop", "device_level", "child_kernels", "large_list")}
 
 
-def path_of(source: object) -> str | None:
-    """Return the id of a row's source."""
-    return source.path if isinstance(source, Source) else None
+# The first size compiles one source of the laboratory, since those compile for the longest.
+SOURCE_ROWS = [
+    pytest.param(
+        source,
+        marks=pytest.mark.full if "/lab/" in source.path and source != lab_source("pages") else [],
+        id=source.path,
+    )
+    for source in SMALL_KERNELS
+]
 
 
 @dataclass(frozen=True)
@@ -165,7 +171,7 @@ def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant)
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("source", SMALL_KERNELS, ids=path_of)
+@pytest.mark.parametrize("source", SOURCE_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_small_kernels_keep_to_their_registers(arch: str, source: Source) -> None:
     cubin, log = compiled(source, arch)
