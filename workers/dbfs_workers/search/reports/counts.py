@@ -62,6 +62,7 @@ class Row(ctypes.Structure):
         culled: received vertices that had been visited already, by this rank or by another's bin.
         discovered: vertices labelled.
         bytes_sent: bytes of the bins, or of the bitmap slices, for other ranks.
+        largest_frontier: the largest ``frontier`` of a level and a rank: over the mean, how uneven the work is.
         search, exchange, contract: seconds: see ``TIME_FIELDS``.
         received: vertices that peers binned for this rank.
         levels: number of levels.
@@ -77,6 +78,7 @@ class Row(ctypes.Structure):
     culled: Total
     discovered: Total
     bytes_sent: Total
+    largest_frontier: Largest
     search: float
     exchange: float
     contract: float
@@ -108,6 +110,7 @@ EXPECTED: Final = {
     "own": {"discovered": 1, "culled": 1, "sent": -1},
     "filtered": {"edges": 1, "own": -1, "sent": -1},
     "bytes_sent": {"sent": 4},
+    "largest_frontier": {"frontier": 1},
 }
 """Expected value of a count: a sum of others, each times a factor. As expected, it takes no room in a report.
 
