@@ -27,9 +27,10 @@ from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import RankEdges
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import own_rows
-from dbfs_workers.search.reports.crossings import STOP, Start, of_ranks
+from dbfs_workers.search.reports.crossings import STOP, Start, place
 
 _TOP_DOWN, _LED = compiling.Optional(*kernels.TOP_DOWN), compiling.Optional(*kernels.LED)
+_WANTED = place(Start, "led")
 
 
 class RankScratch(Frontier, Protocol):
@@ -112,7 +113,7 @@ class RankLevels(ABC, Generic[S]):
         led, missing = STOP if stops else self._led_size(), work.count_missing_targets()
         own = Start(state.reached, partition.m_local, missing, max_degree=scratch.max_degree, led=led)
         start = exchange.cross(0, "start", own, sliced=False)
-        wanted = [rank.led for rank in of_ranks(Start, exchange.gathered)]
+        wanted: list[int] = exchange.gathered[:, _WANTED].tolist()
         if wanted[0] == STOP:
             return False
         state.frontier, state.unexplored_edges, state.missing_targets = start.vertices, start.edges, start.missing
