@@ -43,6 +43,7 @@ class LevelReport:
     culled: int
     discovered: int
     bytes_sent: int
+    largest_frontier: int
     seconds: float
     phase_seconds: tuple[dict[str, float], ...]
 

@@ -4,6 +4,12 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "workers/dbfs_workers/search/reports/counts.py",
+        "    largest_frontier: Largest\n",
+        "    largest_frontier: Total\n",
+        ("tests/workers/test_steppers.py::test_a_toy_has_scipys_labels",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/levels/rank_levels.py",
         "exchange.on_one_host and _LED.ready():",
         "exchange.on_one_host:",

@@ -4,6 +4,18 @@ from tests.support.planting import Fault
 
 FAULTS = (
     Fault(
+        "dbfs/networkx/centrality.py",
+        "values[u, v] / len(original[u][v])",
+        "values[u, v]",
+        ("tests/networkx/test_networkx_functions.py::test_a_graph_of_each_type",),
+    ),
+    Fault(
+        "dbfs/networkx/centrality.py",
+        "G.loaded(Way.BACKWARD).bfs(G.vertices(group)",
+        "G.loaded().bfs(G.vertices(group)",
+        ("tests/networkx/test_networkx_functions.py::test_a_graph_of_each_type",),
+    ),
+    Fault(
         "dbfs/features/batches/batch.py",
         "            require_one_version(graph, outcomes[0].version, outcomes[-1].version)\n",
         "",

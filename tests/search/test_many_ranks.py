@@ -18,6 +18,7 @@ from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankRun
+from dbfs_workers.search.reports.crossings import Nothing
 from tests.support import graphs, oracle
 from tests.support.exchanges import connect, shared_memory
 from tests.support.gang import PATIENCE, Answer, levels_of, partitions, spec
@@ -116,6 +117,6 @@ def test_an_abort_names_any_rank_and_a_run_any_number() -> None:
     first.begin("run", number, time.monotonic() + PATIENCE)
     other.abort(number, Cause.FAILED, "no memory")
     with pytest.raises(RunAbortedError, match=f"rank 0, level 3, test: rank {last} failed first: no memory"):
-        first.cross(3, "test", (0, 0, 0, 0, 0), sliced=False)
+        first.cross(3, "test", Nothing(), sliced=False)
     first.close()
     other.close()

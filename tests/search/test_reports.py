@@ -1,6 +1,8 @@
 """Reports travel packed and come out as they were."""
 
+import itertools
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,7 +24,10 @@ from dbfs_workers.search.reports import (
     RankReport,
     RankRun,
     RunSummary,
+    join,
 )
+from dbfs_workers.search.reports.counts import Largest, Total
+from dbfs_workers.search.reports.crossings import Nothing, joined, largest_bits, of_ranks, place
 
 LABELS = RankLabels(np.zeros(0, np.int32), None)
 LEVELS = st.integers(0, 200)
@@ -68,6 +73,34 @@ def test_the_ends_of_a_type(low: int, high: int, order: str) -> None:
     np.testing.assert_array_equal(found.counts, counts)
 
 
+@given(st.data())
+def test_a_largest_count_is_not_added_up(data: st.DataObject) -> None:
+    """Of ranks, and of stretches of levels; the other counts are sums."""
+    ranks, levels = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30))
+    tables = data.draw(arrays.arrays(np.int64, (ranks, levels, 3), elements=st.integers(-99, 99)))
+    of_ranks = join(tables, places=(1,))[0]
+    for level in range(levels):
+        expected = [sum(tables[:, level, 0]), max(tables[:, level, 1]), sum(tables[:, level, 2])]
+        assert of_ranks[level].tolist() == expected
+    firsts = sorted({0, *data.draw(st.sets(st.integers(0, levels - 1)))})
+    stretches = [tables[0, first:end] for first, end in itertools.pairwise([*firsts, levels])]
+    expected_of = [[sum(of[:, 0]), max(of[:, 1]), sum(of[:, 2])] for of in stretches]
+    assert join(tables[0], firsts, places=(1,)).tolist() == expected_of
+
+
+class Both(NamedTuple):
+    added: Total
+    highest: Largest
+
+
+def test_records_of_ranks_are_joined_by_their_rules() -> None:
+    gathered = np.array([[3, -5, 9, 9, 9], [4, -7, 9, 9, 9]])
+    assert joined(Both, gathered) == Both(7, -5)
+    assert joined(Nothing, gathered) == Nothing()
+    assert of_ranks(Both, gathered) == [Both(3, -5), Both(4, -7)]
+    assert (place(Both, "highest"), largest_bits(Both)) == (1, 2)
+
+
 def frontier_of_a_grid(levels: int) -> np.ndarray:
     """One rank's counts where a frontier grows and shrinks by a few vertices per level, as GPUs report them."""
     rng = np.random.default_rng(1)
@@ -86,6 +119,7 @@ def frontier_of_a_grid(levels: int) -> np.ndarray:
         "culled": culled,
         "discovered": discovered,
         "bytes_sent": 4 * sent,
+        "largest_frontier": frontier,
     }
     return np.stack([columns[name] for name in COUNT_FIELDS], axis=1)
 
@@ -119,8 +153,9 @@ def test_tables_of_more_levels_than_rows_are_summed(levels: int, rows: int) -> N
     counts = np.ones((levels, len(COUNT_FIELDS)), np.int64)
     records = CountedLevels.of(counts, no_seconds(counts))
     assert (len(records), records.counts.shape, len(records.seconds)) == (levels, (rows, len(COUNT_FIELDS)), rows)
-    assert (records.counts.sum(axis=0) == levels).all()
-    assert (records.counts[0] == -(-levels // rows)).all()
+    for name, column in zip(COUNT_FIELDS, records.counts.T, strict=True):
+        largest = name == "largest_frontier"
+        assert (column.sum(), column[0]) == ((rows, 1) if largest else (levels, -(-levels // rows)))
 
 
 def test_counts_by_source_travel_in_the_smallest_type_and_leave_no_trace() -> None:

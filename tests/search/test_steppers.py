@@ -15,6 +15,7 @@ from dbfs_workers.search.levels.state import TOP_DOWN, State, end_level
 from dbfs_workers.search.levels.stepper import StripeWork
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import Found
 from tests.support import graphs
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.exchanges import shared_memory
@@ -43,9 +44,10 @@ class Toy:
                 exchange.bin_rows[place], exchange.bin_parents[place] = entry
             exchange.bin_ends[owner] = len(of_owner)
         row.own, row.sent = len(own), sum(map(len, found))
-        counts = (row.own + row.sent, row.edges, int(work.knows_witness(state)), 0, 0)
-        state.found, state.inspected, knowing, *_ = exchange.cross(state.level, "toy", counts, sliced=False)
-        state.measured = state.measured or knowing > 0
+        counts = Found(row.own + row.sent, row.edges, knowing=work.knows_witness(state))
+        found_by_all = exchange.cross(state.level, "toy", counts, sliced=False)
+        state.found, state.inspected = found_by_all.vertices, found_by_all.edges
+        state.measured = state.measured or found_by_all.knowing > 0
         for locals_, parents in exchange.incoming():
             row.received += locals_.size
             entries = zip(locals_.tolist(), (locals_ if parents is None else parents).tolist(), strict=True)

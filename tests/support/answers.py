@@ -6,6 +6,7 @@ import numpy as np
 
 from dbfs_workers.base.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports import COUNT_FIELDS
 from tests.support import oracle
 from tests.support.gang import Answer, spec
 from tests.support.graphs import Arrays
@@ -39,5 +40,8 @@ def assert_scipys(
         counts = answer.counts()
         np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
         np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
+        by_rank = [dict(zip(COUNT_FIELDS, run.counts.T, strict=True)) for run in answer.ranks]
+        largest = np.max([of_rank["frontier"] for of_rank in by_rank], axis=0)
+        np.testing.assert_array_equal(counts["largest_frontier"], largest)
         if traversal.direction != "auto":
             assert (counts["bottom_up"] == stripe.p * (traversal.direction == "bottom-up")).all()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,22 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from dbfs_workers.search.reports import COUNT_FIELDS, join
+from dbfs_workers.search.reports.counts import Largest, Total
 from tests.support.partitions import build
 from tests.support.processes import context
 
 PATIENCE = 60.0
 """Seconds that the test waits for an answer of a rank."""
+
+
+class Told(NamedTuple):
+    """What the ranks tell each other at a crossing of a test, of either rule."""
+
+    ranks: Total
+    ids: Total
+    calls: Total
+    highest: Largest
+    lowest: Largest
 
 
 class Worker:
@@ -99,10 +110,10 @@ class Worker:
             for run, of, above in zip(runs, labels, parents, strict=True)
         ]
 
-    def cross(self, number: int, times: int, seconds: float, run_id: str) -> list[list[int]]:
+    def cross(self, number: int, times: int, seconds: float, run_id: str) -> list[Told]:
         self.exchange.begin(run_id, number, time.monotonic() + seconds)
         rank = self.exchange.rank
-        return [self.exchange.cross(i, "test", (1, rank, i, 0, -rank), sliced=False) for i in range(times)]
+        return [self.exchange.cross(i, "test", Told(1, rank, i, rank, -rank), sliced=False) for i in range(times)]
 
     def fail(self, number: int) -> None:
         """Break inside a run: the rank's state is unusable."""

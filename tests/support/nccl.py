@@ -36,7 +36,7 @@ from dbfs_workers.search.cuda.communicator import (
     Transfer,
 )
 from dbfs_workers.search.exchange.nccl import NcclExchange
-from dbfs_workers.search.exchange.protocol import COUNTS, Abort
+from dbfs_workers.search.exchange.protocol import Abort
 from dbfs_workers.search.exchange.transport import AbortMessages
 from dbfs_workers.search.levels import loop
 from dbfs_workers.search.levels.traversals import Watch
@@ -44,6 +44,7 @@ from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import COUNTS, Measured
 from tests.support.gang import PATIENCE, Answer, levels_of
 
 
@@ -324,7 +325,7 @@ class NumpyMessages:
         for header in (*self.outgoing[:, :HEADER], self.incoming[self._rank, :HEADER]):
             header[:] = 0
             header[: RUN + 1] = tag
-            header[FIRST_COUNT : FIRST_COUNT + COUNTS] = found, degrees, 0, 0, searched
+            header[FIRST_COUNT : FIRST_COUNT + COUNTS] = Measured(found, degrees, searched=searched)
 
     def _contract(self, rows: Any, parents: Any | None, scratch: Scratch, labels: RankLabels, distance: int) -> None:
         queue = scratch.next_queue[self._queued :]

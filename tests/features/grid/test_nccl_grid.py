@@ -14,6 +14,7 @@ from dbfs_workers.search.cuda.communicator import HEADER, INLINE
 from dbfs_workers.search.exchange import nccl_groups
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import Nothing
 from tests.support import graphs, grids, oracle
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import PATIENCE, spec
@@ -62,7 +63,7 @@ def test_a_message_arrives_at_one_crossing(size: int) -> None:
             exchange.carrier.begin("run", 1, time.monotonic() + PATIENCE)
         sender.post_words(1, np.arange(size, dtype=np.uint32))
         for arrives in (size, 0):
-            gang.on_ranks(lambda rank: gang.exchanges[rank].cross(0, "fold", (0, 0, 0, 0, 0)))
+            gang.on_ranks(lambda rank: gang.exchanges[rank].cross(0, "fold", Nothing()))
             np.testing.assert_array_equal(receiver.words(0), np.arange(arrives))
 
 
@@ -106,7 +107,7 @@ def test_the_end_of_a_run_ends_the_wait_of_all_ranks(cause: Cause, error: type[E
         for exchange in gang.exchanges:
             exchange.carrier.begin("run", 1, time.monotonic() + PATIENCE)
         gang.number = 1
-        waiting = [gang.pool.submit(exchange.cross, 7, "fold", (0, 0, 0, 0, 0)) for exchange in others]
+        waiting = [gang.pool.submit(exchange.cross, 7, "fold", Nothing()) for exchange in others]
         first.carrier.abort(1, cause, "lost rank 0" if cause is Cause.LOST else "enough", 0)
         for rank, future in enumerate(waiting, 1):
             raised = future.exception(PATIENCE)
@@ -121,5 +122,5 @@ def test_a_silent_rank_ends_the_run_at_the_deadline() -> None:
             exchange.carrier.begin("run", 1, time.monotonic() + 0.1)
         gang.number = 1
         with pytest.raises(DeadlineExceededError, match="rank 1, level 4, expand: the deadline passed at the barrier"):
-            gang.exchanges[1].cross(4, "expand", (0, 0, 0, 0, 0))
+            gang.exchanges[1].cross(4, "expand", Nothing())
         assert_serves_when_connected_anew(gang)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.search.cuda.communicator import FIRST_END, HALTED, INLINE, QUEUED, STATE, Tag
 from dbfs_workers.search.cuda.messages import queues
+from dbfs_workers.search.cuda.words import Progress, SearchSum, TopDownSum
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
@@ -54,10 +55,10 @@ class EmulatedMessages(NumpyMessages):
 
     def reset(self) -> None:
         super().reset()
-        self._sums = np.zeros((1 + self._stripe.p, _LINE), np.uint64)
+        self._sums = np.zeros((TopDownSum.ENDS + self._stripe.p, _LINE), np.uint64)
         self._sent_before = np.zeros(self._stripe.p, np.uint64)
-        self._search_sums = np.zeros((3, _LINE), np.uint64)
-        self._progress = np.zeros(2, np.uint64)
+        self._search_sums = np.zeros((len(SearchSum), _LINE), np.uint64)
+        self._progress = np.zeros(len(Progress), np.uint64)
 
     def most_ahead(self, max_degree: int) -> int:
         return _THREADS
@@ -79,7 +80,7 @@ class EmulatedMessages(NumpyMessages):
         stripe, size = self._stripe, scratch.frontier.size
 
         def small_level() -> bool:
-            assert ahead or self._sums[1 + self._rank, 0] == 0
+            assert ahead or self._sums[TopDownSum.ENDS + self._rank, 0] == 0
             partition = scratch.partition
             frontier, discovered = (scratch.queues[queue] for queue in queues(scratch, ahead))
             self._is_expanded = 1
@@ -109,7 +110,7 @@ class EmulatedMessages(NumpyMessages):
                 ahead,
             )
             # The CPU's backend goes on from here in larger levels.
-            self._ends[:] = self._sums[1:, 0]
+            self._ends[:] = self._sums[TopDownSum.ENDS :, 0]
             self._ends[self._rank] = 0
             return True
 
@@ -119,9 +120,9 @@ class EmulatedMessages(NumpyMessages):
         super().expand(tag, scratch, labels, distance, bin_rows, bin_parents, edges, ahead)
         self._is_expanded = int(size > 0)
         # The sum of the edges stays from level to level, and so do the bins' ends.
-        self._sums[0, 0] = self._expanded
-        self._sums[1:, 0] = self._ends
-        self._sums[1 + self._rank, 0] = self._own
+        self._sums[TopDownSum.EDGES, 0] = self._expanded
+        self._sums[TopDownSum.ENDS :, 0] = self._ends
+        self._sums[TopDownSum.ENDS + self._rank, 0] = self._own
         common = stripe.n_local, self._rank, self._is_expanded, *tag, INLINE, self.outgoing
         self._run("pack_level", stripe.p, self._sums, self._sent_before, bin_rows, bin_parents, *common)
 
@@ -193,7 +194,7 @@ class EmulatedMessages(NumpyMessages):
         assert not self._search_sums.any()
 
     def queued(self) -> int:
-        self._sums[1 + self._rank, 0] = 0
+        self._sums[TopDownSum.ENDS + self._rank, 0] = 0
         return super().queued()
 
     def _run(self, kernel: str, blocks: int, *arguments: Any) -> None:

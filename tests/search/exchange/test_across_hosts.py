@@ -27,7 +27,7 @@ from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.partition import Partition
 from tests.support import oracle
-from tests.support.gang import PATIENCE, Gang, partitions, spec, started
+from tests.support.gang import PATIENCE, Gang, Told, partitions, spec, started
 from tests.support.graphs import Arrays, random
 
 pytestmark = pytest.mark.alone
@@ -115,11 +115,11 @@ def test_python_goes_on_with_frames_that_the_kernel_leaves(four: Gang) -> None:
         np.testing.assert_array_equal(answer.distances(parts[0].stripe), expected)
 
 
-def test_counts_are_summed_over_hosts(four: Gang) -> None:
+def test_counts_are_joined_over_hosts(four: Gang) -> None:
     four.load(path(4))
     number = four.next_number()
     for sums in [call.result() for call in four.everywhere("cross", number, 3, PATIENCE, "run")]:
-        assert sums == [[4, 6, 4 * i, 0, -6] for i in range(3)]
+        assert sums == [Told(4, 6, 4 * i, 3, 0) for i in range(3)]
 
 
 def test_an_end_of_a_run_reaches_the_other_hosts(four: Gang) -> None:

@@ -8,10 +8,10 @@ import pytest
 from dbfs_workers.search.exchange.kernels import envoy as kernels
 from dbfs_workers.search.exchange.kernels import stream as frames
 from dbfs_workers.search.exchange.kernels.barrier import End
-from dbfs_workers.search.exchange.protocol import COUNTS
 from dbfs_workers.search.exchange.segment import Segment
 from dbfs_workers.search.exchange.stream import LENGTH
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import COUNTS
 
 RUN, CROSSING = 5, 9
 SIZE = frames.HEADER_WORDS + COUNTS + 1

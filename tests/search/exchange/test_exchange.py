@@ -24,8 +24,9 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.exchange.segment import Segment, SegmentHandle, nbytes
 from dbfs_workers.search.exchange.shared_memory import Offer, SharedMemoryExchange
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import Nothing
 from tests.support.exchanges import shared_memory
-from tests.support.gang import PATIENCE, Gang, partitions, spec, started
+from tests.support.gang import PATIENCE, Gang, Told, partitions, spec, started
 from tests.support.gpus import on_gpu
 from tests.support.graphs import random
 
@@ -55,14 +56,14 @@ def assert_serves(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize("p", [*(pytest.param(p, marks=pytest.mark.full) for p in (1, 3, 4)), 2])
-def test_every_crossing_sums_the_counts_of_all_ranks(p: int) -> None:
+def test_every_crossing_joins_the_counts_of_all_ranks(p: int) -> None:
     with started(p) as gang:
         gang.join(Stripe(100, p))
         # Run numbers are below 2^31.
         for number in (1, 2**31 - 1):
             for answered in gang.everywhere("cross", number, 2000, PATIENCE, "run"):
                 total = p * (p - 1) // 2
-                assert answered.result() == [[p, total, p * i, 0, -total] for i in range(2000)]
+                assert answered.result() == [Told(p, total, p * i, p - 1, 0) for i in range(2000)]
         assert gang.disconnect() == [False] * p
 
 
@@ -309,10 +310,10 @@ def alone() -> Iterator[SharedMemoryExchange]:
 
 def test_a_deadline_ends_a_crossing_that_all_ranks_reach(alone: SharedMemoryExchange) -> None:
     alone.begin("run", 1, time.monotonic() + PATIENCE)
-    assert alone.cross(0, "test", (1, 2, 3, 4, 5), sliced=False) == [1, 2, 3, 4, 5]
+    assert alone.cross(0, "test", Told(1, 2, 3, 4, 5), sliced=False) == Told(1, 2, 3, 4, 5)
     alone.begin("late", 2, time.monotonic() - 1)
     with pytest.raises(DeadlineExceededError, match="at the barrier"):
-        alone.cross(0, "test", (1, 2, 3, 4, 5), sliced=False)
+        alone.cross(0, "test", Nothing(), sliced=False)
 
 
 def test_the_first_of_two_aborts_is_the_cause(alone: SharedMemoryExchange) -> None:
@@ -320,7 +321,7 @@ def test_the_first_of_two_aborts_is_the_cause(alone: SharedMemoryExchange) -> No
     alone.abort(1, Cause.CANCELLED, "its client is gone")
     alone.abort(1, Cause.FAILED, "too late to be the cause")
     with pytest.raises(RunCancelledError, match="cancelled: its client is gone"):
-        alone.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
+        alone.cross(0, "test", Nothing(), sliced=False)
 
 
 def test_a_look_finds_an_abort_and_the_deadline(alone: SharedMemoryExchange) -> None:
@@ -339,7 +340,7 @@ def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come() -> None:
     exchange.begin("run", 1, time.monotonic() + 3)
     other.abort(1, Cause.CANCELLED, "enough")
     with pytest.raises(RunCancelledError, match="cancelled: enough$"):
-        exchange.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
+        exchange.cross(0, "test", Nothing(), sliced=False)
     other.close()
     exchange.close()
 
@@ -348,5 +349,5 @@ def test_a_crossing_empties_the_bins(alone: SharedMemoryExchange) -> None:
     alone.begin("run", 1, time.monotonic() + PATIENCE)
     for size in (3, 0, 5):
         alone.bin_ends[0] = size
-        alone.cross(0, "test", (0, 0, 0, 0, 0), sliced=False)
+        alone.cross(0, "test", Nothing(), sliced=False)
         assert (alone.bin_ends.tolist(), alone.log_end) == ([0], size)

@@ -20,6 +20,7 @@ from dbfs_workers.search.cuda.communicator import MOST_AHEAD
 from dbfs_workers.search.exchange import nccl_groups
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import Nothing
 from tests.support import graphs
 from tests.support.answers import assert_scipys, every_spec
 from tests.support.gang import PATIENCE, partitions, spec
@@ -150,9 +151,9 @@ def test_a_silent_rank_ends_the_run_at_the_deadline() -> None:
             exchange.begin("run", 1, time.monotonic() + 0.1)
         gang.number = 1
         with pytest.raises(DeadlineExceededError, match="rank 1, level 4, test: the deadline passed at the barrier"):
-            gang.exchanges[1].cross(4, "test", (0, 0, 0, 0, 0), sliced=True)
+            gang.exchanges[1].cross(4, "test", Nothing(), sliced=True)
         with pytest.raises(DeadlineExceededError, match="rank 2, level 4, test: the deadline passed"):
-            gang.exchanges[2].cross(4, "test", (0, 0, 0, 0, 0), sliced=True)
+            gang.exchanges[2].cross(4, "test", Nothing(), sliced=True)
         assert_serves_when_formed_anew(gang)
 
 
@@ -189,7 +190,7 @@ def test_a_run_needs_a_new_communicator_after_a_failed_one() -> None:
         errors(waiting)
         gang.exchanges[1].begin("next", gang.number + 1, time.monotonic() + PATIENCE)
         with pytest.raises(RunAbortedError, match="its communicator has ended with an earlier run"):
-            gang.exchanges[1].cross(0, "start", (0, 0, 0, 0, 0), sliced=False)
+            gang.exchanges[1].cross(0, "start", Nothing(), sliced=False)
 
 
 def test_ranks_in_different_runs_notice() -> None:
@@ -198,8 +199,7 @@ def test_ranks_in_different_runs_notice() -> None:
         for rank, exchange in enumerate(gang.exchanges):
             exchange.begin(f"run {rank}", 1, time.monotonic() + PATIENCE)
         crossings = [
-            gang.threads.submit(exchange.cross, 0, "start", (0, 0, 0, 0, 0), sliced=False)
-            for exchange in gang.exchanges
+            gang.threads.submit(exchange.cross, 0, "start", Nothing(), sliced=False) for exchange in gang.exchanges
         ]
         for rank, raised in enumerate(errors(crossings)):
             assert isinstance(raised, StaleRunError)

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from dbfs_workers.base.kernel_packages import PACKAGE
+from dbfs_workers.search.cuda import words
 from dbfs_workers.search.cuda.source import included
 
 COMPILER: Final = shutil.which("g++") or ""
@@ -23,6 +24,8 @@ _OPTIONS: Final = (
     *("-std=c++17", "-O1", "-shared", "-fPIC", "-w"),
     *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-stack-protector"),
 )
+# NVRTC's front end has an intrinsic for the address of a field; a C++ compiler has ``offsetof``.
+_NVRTC_OFFSET: Final = "((u64)__INTADDR__(&((type*)0)->field))"
 _FOLDERS: Final = (Path(__file__).parent, PACKAGE)
 
 
@@ -31,6 +34,12 @@ def kept() -> Path:
     folder = Path(tempfile.gettempdir()) / f"dbfs-tests-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def for_cpu(header: str) -> str:
+    """Return a header that ``structs.header`` made for NVRTC as one for this compiler."""
+    assert _NVRTC_OFFSET in header
+    return header.replace(_NVRTC_OFFSET, "offsetof(type, field)")
 
 
 def compiled(*files: str, made: Mapping[str, str] | None = None, options: tuple[str, ...] = ()) -> Path:
@@ -68,4 +77,5 @@ def emulated(name: str, *blank: str) -> ctypes.PyDLL:
 
     With the interpreter locked: the emulator runs one grid at a time.
     """
-    return ctypes.PyDLL(str(compiled(f"{name}.cpp", made=dict.fromkeys(blank, ""))))
+    made = {words.HEADER_NAME: for_cpu(words.HEADER), **dict.fromkeys(blank, "")}
+    return ctypes.PyDLL(str(compiled(f"{name}.cpp", made=made)))

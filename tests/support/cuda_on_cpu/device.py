@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from dbfs_workers.features.lab import layout as lab_layout
 from dbfs_workers.features.lab.device import CHAIN
 from dbfs_workers.features.lab.kernels.sources import SOURCES
-from tests.support.cuda_on_cpu.compiler import compiled
+from tests.support.cuda_on_cpu.compiler import compiled, for_cpu
 
 THREADS: Final = 64
 """Threads of a block: two warps, so that blocks have more than one, and tests take little time."""
-# NVRTC's front end has an intrinsic for the address of a field; a C++ compiler has ``offsetof``.
-_NVRTC_OFFSET: Final = "((u64)__INTADDR__(&((type*)0)->field))"
 
 _RUN: Final = """
 extern "C" const char* run_grid(void* kernel, const dbfs::LabArguments* arguments, unsigned blocks, unsigned threads,
@@ -39,14 +37,12 @@ class EmulatedError(RuntimeError):
 @cache
 def library() -> ctypes.CDLL:
     """Return the laboratory's kernels, and those of ``faulty.cu``, compiled for this CPU."""
-    assert _NVRTC_OFFSET in lab_layout.HEADER
-    layout = lab_layout.HEADER.replace(_NVRTC_OFFSET, "offsetof(type, field)")
     built = compiled(
         "cuda_on_cpu.h",
         *(source.path for source in SOURCES),
         "faulty.cu",
         "run_grid.h",
-        made={lab_layout.HEADER_NAME: layout, "run_grid.h": _RUN},
+        made={lab_layout.HEADER_NAME: for_cpu(lab_layout.HEADER), "run_grid.h": _RUN},
         options=(f"-DDBFS_LAB_THREADS={THREADS}",),
     )
     loaded = ctypes.CDLL(str(built))

@@ -8,6 +8,7 @@ from dbfs_workers.features.batches.words import BatchWords
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import Sum
 
 _PHASE: Final = "copies of all rows"
 
@@ -31,7 +32,7 @@ def copied_rows(
         Other errors as for ``Exchange.cross``.
     """
     stripe, p = partition.stripe, exchange.p
-    edges = exchange.cross(0, _PHASE, (partition.m_local, 0, 0, 0, 0), sliced=False)[0]
+    edges = exchange.cross(0, _PHASE, Sum(partition.m_local), sliced=False).total
     ids, lists = stripe.p * stripe.n_local, 2 if partition.in_edges else 1
     needed = lists * (4 * edges + 8 * ids) * (p > 1) + beside
     if needed > (free := free_bytes()):

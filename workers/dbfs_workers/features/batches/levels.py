@@ -42,6 +42,7 @@ from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
 from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.counts import Total
 
 # Sources with small frontiers: the largest share of all vertices that a frontier of theirs has, in the order of trial,
 # and the largest share of all edges that these frontiers have together.
@@ -62,6 +63,24 @@ class BatchWork(RankWork):
     def count_missing_targets(self) -> int:
         """Return 0."""
         return 0
+
+
+class Settled(NamedTuple):
+    """The crossing with a frontier of a batch, after which the next level begins: see ``reports.crossings``.
+
+    Attributes:
+        vertices: vertices of the frontier.
+        edges: the sum of their degrees.
+        bits: their bits, one for each source.
+        bit_edges: for each bit its vertex's degree.
+        edges_inspected: edges that the level inspected which has made the frontier.
+    """
+
+    vertices: Total
+    edges: Total
+    bits: Total
+    bit_edges: Total
+    edges_inspected: Total
 
 
 class Placement(NamedTuple):
@@ -241,7 +260,7 @@ class BatchLevels(RankLevels[BatchScratch]):
         ids: NDArray[np.int64] = stripe.internal(np.array(spec.sources)[self._own])
         return replace(spec, sources=tuple(ids.tolist()))
 
-    def _averages(self, sums: list[int]) -> list[int]:
+    def _averages(self, sums: Iterable[int]) -> list[int]:
         """Return sums over all ranks; on copies of all rows, the sums divided by the number of ranks, rounded up."""
         p = self._exchange.p if self.scratch is not self._striped.scratch else 1
         return [-(-each // p) for each in sums]
@@ -286,24 +305,24 @@ class BatchLevels(RankLevels[BatchScratch]):
         self._operators.note(scratch, distance, kept)
         row.own = settled.rows
         row.contract += elapsed(state)
-        counts = (settled.rows, settled.degrees, settled.bits, settled.bit_degrees, row.edges)
+        counts = Settled(settled.rows, settled.degrees, settled.bits, settled.bit_degrees, row.edges)
         totals = self._exchange.cross(state.level, "batch", counts, sliced=False)
-        sums, self._pairs = self._averages(totals), self._pairs - totals[2]
+        sums, self._pairs = Settled._make(self._averages(totals)), self._pairs - totals.bits
         scratch.advance()
         if distance:
-            state.found, state.inspected = sums[0], sums[4]
+            state.found, state.inspected = sums.vertices, sums.edges_inspected
             end_level(state, row, settled.rows)
         else:
             state.size = settled.rows
         row.exchange += elapsed(state)
-        take_sums(state, sums[0], sums[1], 0)
-        self._source_edges = sums[3]
-        self._vertices += sums[0]
-        self._bits += sums[2]
+        take_sums(state, sums.vertices, sums.edges, 0)
+        self._source_edges = sums.bit_edges
+        self._vertices += sums.vertices
+        self._bits += sums.bits
         if not self._pairs:
             state.frontier = 0
         if self._adaptive:
-            state.bottom_up = bottom_up_pays_batch(state, self._edges, sums[4])
+            state.bottom_up = bottom_up_pays_batch(state, self._edges, sums.edges_inspected)
         if not over(state) and not self._shares(state):
             self._shared, state.frontier = False, 0
         return settled.bits, settled.bit_degrees

@@ -24,6 +24,7 @@ from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.state import State
 from dbfs_workers.search.partition.partition import Partition, array_module
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import Sum
 
 _PHASE: Final = "sweeps over paths"
 
@@ -119,4 +120,4 @@ class PathSweeps:
 
     def _cross(self, number: int) -> int:
         """Return the sum of a number of each rank."""
-        return self._exchange.cross(self._state.level, _PHASE, (number, 0, 0, 0, 0), sliced=False)[0]
+        return self._exchange.cross(self._state.level, _PHASE, Sum(number), sliced=False).total

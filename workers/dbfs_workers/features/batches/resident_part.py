@@ -18,6 +18,7 @@ from dbfs_workers.search.members.resident import ResidentRunner
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankProgress, RankRun
+from dbfs_workers.search.reports.crossings import Most
 
 if TYPE_CHECKING:
     from dbfs_workers.features.batches.levels import BatchLevels
@@ -138,7 +139,7 @@ class ResidentBatches(MemberPart):
             self._runner.member.require_room(partition.stripe, specs)
         except NoRoomForLabelsError:
             wanted = True
-        if self.barrier.cross(0, "memory of a batch", (int(wanted), 0, 0, 0, 0), sliced=False)[0]:
+        if self.barrier.cross(0, "memory of a batch", Most(wanted), sliced=False).most:
             levels.close()
             self.levels = None
 

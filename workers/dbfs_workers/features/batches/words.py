@@ -18,6 +18,7 @@ from dbfs_workers.search.levels.state import State
 from dbfs_workers.search.levels.stepper import elapsed
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.crossings import Nothing, Sum
 
 _PHASE = "words of a batch"
 
@@ -109,12 +110,11 @@ class PackedWords:
                 row.bytes_sent += 8 * end
             left = sum(ends.values()) - sum(following.values())
             row.contract += elapsed(state)
-            sums = exchange.cross(state.level, _PHASE, (0, 0, 0, left, 0), sliced=False)
+            unfinished = exchange.cross(state.level, _PHASE, Sum(left), sliced=False).total > 0
             row.exchange += elapsed(state)
             for rows, parents in exchange.incoming():
                 assert parents is not None
                 operators.unpack(width, rows, parents, bits, words)
-            unfinished = sums[3] > 0
 
     def swap(self, level: int, parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
         exchange, rank, xp = self._exchange, self._exchange.rank, self._scratch.xp
@@ -130,7 +130,7 @@ class PackedWords:
                 exchange.bin_rows[place], exchange.bin_parents[place] = xp.split(some, 2)
                 exchange.bin_ends[peer] = some.size // 2
             left = max(0, *(halves.size // 2 - begin - entries for halves in sent))
-            unfinished = exchange.cross(level, _PHASE, (left, 0, 0, 0, 0), sliced=False)[0] > 0
+            unfinished = exchange.cross(level, _PHASE, Sum(left), sliced=False).total > 0
             senders = [halves for halves in received if halves.size > 2 * begin]
             for halves, (low, high) in zip(senders, exchange.incoming(), strict=True):
                 assert high is not None
@@ -155,7 +155,7 @@ class PackedWords:
         """Empty the bins of a GPU, which keep their entries until then."""
         if self._scratch.xp is not np:
             self._exchange.reset(True)
-            self._exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+            self._exchange.cross(level, _PHASE, Nothing(), sliced=False)
 
 
 class MappedMemory:
@@ -183,7 +183,7 @@ class MappedMemory:
         for peer in peers:
             exchange.bin_rows[peer * entries : peer * entries + offer.size] = offer
             exchange.bin_ends[peer] = offer.size
-        exchange.cross(level, "memory of a batch", (0, 0, 0, 0, 0), sliced=False)
+        exchange.cross(level, "memory of a batch", Nothing(), sliced=False)
         for peer, (offered, _) in zip(peers, exchange.incoming(), strict=True):
             what = f"rank {exchange.rank} can't map the GPU memory of rank {peer}"
             handles = offered.reshape(len(self._own), -1)
@@ -226,7 +226,7 @@ class MappedWords:
             self._memory.connect(exchange, state.level)
         stream.synchronize()
         row.contract += elapsed(state)
-        exchange.cross(state.level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        exchange.cross(state.level, _PHASE, Nothing(), sliced=False)
         row.exchange += elapsed(state)
         # The arrays were allocated as ``live``, ``marked``, ``front`` and ``found``.
         pair = int(scratch.turned == everywhere)
@@ -249,14 +249,14 @@ class MappedWords:
             exchange.bin_rows[first : first + words.size] = words
             exchange.bin_ends[peer] = words.size
         xp.cuda.get_current_stream().synchronize()
-        exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        exchange.cross(level, _PHASE, Nothing(), sliced=False)
         for peer, (offered, _) in zip(peers, exchange.incoming(), strict=True):
             handle, offset = offered[:-2].tobytes(), int.from_bytes(offered[-2:].tobytes(), "little")
             found[peer] = xp.empty_like(like[peer])
             if handle:
                 with device_memory.mapped(handle) as address:
                     device_memory.copy_from(address + offset, found[peer])
-        exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        exchange.cross(level, _PHASE, Nothing(), sliced=False)
         return found
 
     def add_up(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -265,13 +265,13 @@ class MappedWords:
         for peer in _peers(exchange):
             exchange.bin_rows[peer * entries : peer * entries + halves.size] = halves
             exchange.bin_ends[peer] = halves.size
-        exchange.cross(level, _PHASE, (0, 0, 0, 0, 0), sliced=False)
+        exchange.cross(level, _PHASE, Nothing(), sliced=False)
         return counts + sum(offered.copy().view(np.int64) for offered, _ in exchange.incoming())
 
     def close(self) -> None:
         self._scratch.release()
         self._memory.unmap()
-        self._exchange.cross(0, "memory of a batch", (0, 0, 0, 0, 0), sliced=False)
+        self._exchange.cross(0, "memory of a batch", Nothing(), sliced=False)
         self._memory.free()
 
 

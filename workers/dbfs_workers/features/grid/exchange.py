@@ -18,6 +18,7 @@ from dbfs_workers.features.grid.operators import GridOperators
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.exchange.protocol import GangExchange
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import C
 
 ID_BYTES = 4
 """Bytes of a local id, of a parent, and of a word of a bitmap."""
@@ -107,10 +108,6 @@ class GridExchange:
         assert self.carrier.p == 1
         return self.backend.xp.empty(words, np.uint32), {}
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
-        """Cross with all ranks; return the sums of the counts. Arguments and errors as of ``Exchange.cross``."""
+    def cross(self, level: int, phase: str, counts: C) -> C:
+        """Cross with all ranks; return the counts of all. Arguments and errors as of ``Exchange.cross``."""
         return self.carrier.cross(level, phase, counts, sliced=False)
-
-    def largest(self, count: int) -> int:
-        """Return the largest of a count among the ranks, at the last crossing."""
-        return int(self.carrier.gathered[:, count].max())

@@ -23,6 +23,7 @@ from dbfs_workers.search.exchange.nccl import NcclExchange
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import C, Nothing
 
 
 class NcclGridExchange(GridExchange):
@@ -123,7 +124,7 @@ class MappedGridExchange(GridExchange):
         words: NDArray[np.uint32] = device_memory.array_at(at, size, np.uint32, self)
         return words
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int]) -> list[int]:
+    def cross(self, level: int, phase: str, counts: C) -> C:
         self.backend.xp.cuda.get_current_stream().synchronize()
         return super().cross(level, phase, counts)
 
@@ -143,7 +144,7 @@ class MappedGridExchange(GridExchange):
                 part = np.s_[first : first + self.entries]
                 for peer in peers:
                     self.post_words(peer, xp.asarray(handle[part]))
-                self.cross(0, "lend", (0, 0, 0, 0, 0))
+                self.cross(0, "lend", Nothing())
                 for peer, of_peer in peers.items():
                     of_peer[part] = on_host(self.words(peer))
             self._lent[name] = opened = {}

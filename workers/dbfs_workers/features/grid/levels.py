@@ -42,6 +42,7 @@ from dbfs_workers.search.levels.state import (
 from dbfs_workers.search.levels.stepper import RankWork, elapsed
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.crossings import Found, Measured, Most, Nothing
 
 
 @dataclass
@@ -84,9 +85,9 @@ class Expand:
             for peer, _ in work.row_peers():
                 messages.post_words(peer, scratch.own_visited)
         bytes_sent = messages.post(work.column_peers(), scratch.frontier)
-        counts = (scratch.frontier.size, state.degrees, work.count_missing_targets(), 0, 0)
-        frontier, edges, missing, _, _ = messages.cross(state.level, "expand", counts)
-        take_sums(state, frontier, edges, missing)
+        counts = Measured(scratch.frontier.size, state.degrees, work.count_missing_targets())
+        measured = messages.cross(state.level, "expand", counts)
+        take_sums(state, measured.vertices, measured.edges, measured.missing)
         table.last().exchange += elapsed(state)
         row = table.last() if over(state) else table.row()
         row.bytes_sent += bytes_sent
@@ -113,9 +114,9 @@ class Fold:
         row.edges, found = self._search(bottom_up=state.bottom_up)
         row.search += elapsed(state)
         ends = [rows.size for rows in found]
-        sums = self._send(state, row, found, (sum(ends), row.edges, 0, 0, 0))
+        of_all = self._send(state, row, found, Found(sum(ends), row.edges))
         row.exchange += elapsed(state)
-        state.found, state.inspected = sums[:2]
+        state.found, state.inspected = of_all.vertices, of_all.edges
         discovered, degrees, received = self._contract(state, found[scratch.column])
         row.contract += elapsed(state)
         row.own, row.sent, row.received = ends[scratch.column], sum(ends) - ends[scratch.column], received
@@ -147,10 +148,8 @@ class Fold:
         work = self.working
         return work.operators.top_down(work.scratch, self.frontiers(), predecessors=predecessors)
 
-    def _send(
-        self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]
-    ) -> list[int]:
-        """Send along the row what this rank found, and cross; return the sums of the counts."""
+    def _send(self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: Found) -> Found:
+        """Send along the row what this rank found, and cross; return the counts of all ranks."""
         for peer, column in self.working.row_peers():
             row.bytes_sent += self.working.messages.post([peer], found[column])
         row.search += elapsed(state)
@@ -209,7 +208,7 @@ class Fold:
         found_by, peers = work.operators.rows_by_finder(scratch, work.labels), work.row_peers()
         bytes_sent = sum(messages.post([peer], found_by[c]) for peer, c in peers)
         most = max((found_by[c].size for _, c in peers), default=0)
-        messages.cross(level, "ask for parents", (most, 0, 0, 0, 0))
+        answers_of_any = messages.cross(level, "ask for parents", Most(most)).most
         # All levels are over, so the lists of found vertices are free for the answers.
         answers: dict[int, NDArray[np.uint32]] = {}
         for peer, c in peers:
@@ -218,10 +217,10 @@ class Fold:
             of_peer = scratch.parents[c * n_local : (c + 1) * n_local]
             answers[peer] = scratch.xp.take(of_peer, asked, out=scratch.found[part])
             bytes_sent += answers[peer].nbytes
-        for first in range(0, messages.largest(0), messages.entries):
+        for first in range(0, answers_of_any, messages.entries):
             for peer, _ in peers:
                 messages.post_words(peer, answers[peer][first : first + messages.entries])
-            messages.cross(level, "answer with parents", (most, 0, 0, 0, 0))
+            messages.cross(level, "answer with parents", Nothing())
             for peer, c in peers:
                 predecessors[found_by[c][first : first + messages.entries]] = messages.words(peer)
         own = found_by[scratch.column]

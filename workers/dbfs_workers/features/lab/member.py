@@ -12,6 +12,7 @@ from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.reports import RankRun
+from dbfs_workers.search.reports.crossings import Nothing
 
 
 class BaselineTraversal:
@@ -44,7 +45,7 @@ class BaselineTraversal:
     def _enter(self, level: int, frontier: int) -> None:
         self.level = level
         self.reached += frontier
-        self._exchange.cross(level, "strategy", (frontier, 0, 0, 0, 0), sliced=False)
+        self._exchange.cross(level, "strategy", Nothing(), sliced=False)
 
 
 def traverse_on_gpu(

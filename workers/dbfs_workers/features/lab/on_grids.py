@@ -20,6 +20,7 @@ from dbfs_workers.search.levels.state import State
 from dbfs_workers.search.levels.stepper import elapsed
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.crossings import Found, Nothing
 
 
 @dataclass
@@ -40,16 +41,14 @@ class RowScan(Fold):
         self.mark_frontier(bits)
         return self.working.operators.enlist(scratch, bits, predecessors=predecessors)
 
-    def _send(
-        self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]
-    ) -> list[int]:
+    def _send(self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: Found) -> Found:
         scratch, messages = self.working.scratch, self.working.messages
         words, column = scratch.stripe.words_local, scratch.column
         bits = scratch.xp.empty(len(found) * words, np.uint32)
         for owner, rows in enumerate(found):
             messages.backend.mark(rows, bits[owner * words : (owner + 1) * words])
         self._kept = scratch.xp.empty((len(found), bits.size), np.uint32)
-        sums: list[int] = []
+        of_all = counts
         # A message has room for so many words.
         for first in range(0, bits.size, messages.entries):
             part = np.s_[first : first + messages.entries]
@@ -60,7 +59,7 @@ class RowScan(Fold):
             for peer, _ in self.working.row_peers():
                 messages.post_words(peer, bits[part])
                 row.bytes_sent += bits[part].nbytes
-            sums = messages.cross(state.level, "union", counts)
+            of_all = messages.cross(state.level, "union", counts)
             self._kept[column][part] = bits[part]
             for peer, of_peer in self.working.row_peers():
                 self._kept[of_peer][part] = messages.words(peer)
@@ -70,7 +69,7 @@ class RowScan(Fold):
                 if owner != column:
                     part = np.s_[owner * words : (owner + 1) * words]
                     scratch.visited[part] |= self._kept[of_peer][part]
-        return sums
+        return of_all
 
     def _scan(self, state: State, row: Row, bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return what the ranks of the columns before this one found, given what this one found."""
@@ -81,7 +80,7 @@ class RowScan(Fold):
             if sender == column:
                 messages.post_words(rank + 1, before | bits)
                 row.bytes_sent += ID_BYTES * bits.size
-            messages.cross(state.level, "scan", (0, 0, 0, 0, 0))
+            messages.cross(state.level, "scan", Nothing())
             if sender + 1 == column:
                 before[:] = messages.words(rank - 1)
         return before
@@ -126,9 +125,7 @@ class SortedBins(Fold):
     def _search(self, *, bottom_up: bool) -> tuple[int, list[NDArray[np.uint32]]]:  # noqa: ARG002
         return self.bins.sort(self.working.scratch.frontier)
 
-    def _send(
-        self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: tuple[int, int, int, int, int]
-    ) -> list[int]:
+    def _send(self, state: State, row: Row, found: list[NDArray[np.uint32]], counts: Found) -> Found:
         """Cross; the peers read the bins where these are."""
         words = 1 if self.working.labels.predecessors is None else 2
         row.bytes_sent += ID_BYTES * words * sum(found[column].size for _, column in self.working.row_peers())

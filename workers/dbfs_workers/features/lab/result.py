@@ -51,6 +51,7 @@ def rank_run(
     rows, new = np.zeros(len(levels), ROW), discovered[1 : len(levels) + 1]
     for counted, field in (("frontier", "frontier"), ("edges", "edges"), ("kept", "own"), ("seconds", "search")):
         rows[field] = [getattr(level, counted) for level in levels]
+    rows["largest_frontier"] = rows["frontier"]
     rows["filtered"], rows["culled"], rows["discovered"] = rows["edges"] - rows["own"], rows["own"] - new, new
     return RankRun(
         labels=labels,

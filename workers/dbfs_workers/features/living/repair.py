@@ -19,7 +19,7 @@ new traversal instead.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.labels import UNREACHED, ChangedRows, RankLabels
 from dbfs_workers.search.partition.partition import Partition, Rows, require_present
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.search.reports.counts import Largest, Total
 
 # Edges that a rank looks at in the time of one change: it reads the change from its log and sends it to the other end.
 # A repair with too many changes does not begin. Measured on a busy machine: 0.5 microseconds each (40,000 edges of a
@@ -50,6 +51,22 @@ _ROUND_EDGES: Final = 20_000
 _LONGEST: Final = 2_000_000
 
 _PHASES: Final = {round_kernels.DOUBT: "doubt", round_kernels.BORDER: "border", round_kernels.SEARCH: "search"}
+
+
+class Earlier(NamedTuple):
+    """The crossing before a repair: see ``reports.crossings``.
+
+    Attributes:
+        lacking: 1 if the rank has nothing to repair.
+        nanoseconds: duration of a new traversal on the rank, as far as is known.
+        reading: edges that could be looked at while the rank reads its changes.
+        depth: the largest distance of the rank's labels.
+    """
+
+    lacking: Largest
+    nanoseconds: Total
+    reading: Total
+    depth: Total
 
 
 @dataclass(frozen=True)
@@ -143,8 +160,8 @@ class RepairLoop:
         reading = 0 if earlier is None else _CHANGE_EDGES * (earlier.logged or 0)
         depth = 0 if earlier is None else earlier.depth
         state["looked"] = reading
-        lacking, nanoseconds, reading, depth, _ = self._exchange.cross(
-            self.level, "start", (int(not ready), nanoseconds, reading, depth, 0), sliced=False
+        lacking, nanoseconds, reading, depth = self._exchange.cross(
+            self.level, "start", Earlier(not ready, nanoseconds, reading, depth), sliced=False
         )
         started = time.perf_counter()
         if earlier is None:
@@ -217,7 +234,7 @@ class RepairLoop:
                 status, peer = round_kernels.rounds(
                     *arrays, candidates, limits, exchange.kernel_arguments, exchange.frames, _LONGEST, state
                 )
-                exchange.follow(int(state["crossing"]), status, peer, int(state["rounds"]), phase)
+                exchange.follow(int(state["crossing"]), status, peer, int(state["rounds"]), phase, round_kernels.Round)
             self.level = int(state["rounds"])
         return int(state["outcome"])
 

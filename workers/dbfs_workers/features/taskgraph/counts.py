@@ -16,5 +16,5 @@ class LevelCounts(Row):
     """
 
     def __init__(self, frontier: int) -> None:
-        super().__init__(frontier=frontier, levels=1)
+        super().__init__(frontier=frontier, largest_frontier=frontier, levels=1)
         self.seconds = dict.fromkeys(PHASES, 0.0)

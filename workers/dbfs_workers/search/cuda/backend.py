@@ -26,6 +26,7 @@ from dbfs_workers.search.cuda.launch_sizes import (
     blocks_for,
 )
 from dbfs_workers.search.cuda.module import load
+from dbfs_workers.search.cuda.words import SearchSum, TopDownSum
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr, Partition
 from dbfs_workers.search.partition.scratch import Scratch
@@ -162,8 +163,8 @@ class CudaBackend:
         """Reads 4 bytes and probes one bit an edge, reads 60 bytes a vertex and writes 24; writes only discoveries."""
         partition, frontier, first_id = scratch.partition, scratch.frontier, np.uint32(scratch.first_id)
         starts, ends = self.frontier_edges(partition.row_offsets, frontier)
-        before = np.zeros((1 + bins.bin_ends.size, LINE_WORDS), np.uint64)
-        before[1:, 0] = bins.bin_ends
+        before = np.zeros((TopDownSum.ENDS + bins.bin_ends.size, LINE_WORDS), np.uint64)
+        before[TopDownSum.ENDS :, 0] = bins.bin_ends
         sums = self.to_device(before)
         self._launch(
             "top_down",
@@ -186,7 +187,8 @@ class CudaBackend:
             scratch.next_queue,
             sums,
         )
-        inspected, *counts = sums.get()[:, 0].astype(np.int64).tolist()
+        found = sums.get()[:, 0].astype(np.int64).tolist()
+        inspected, counts = found[TopDownSum.EDGES], found[TopDownSum.ENDS :]
         own = counts[partition.rank]
         counts[partition.rank] = 0
         sent = sum(counts) - int(bins.bin_ends.sum())
@@ -198,7 +200,7 @@ class CudaBackend:
         """Reads 16 bytes of offsets a row, and 4 bytes and one bit an edge up to the row's first parent."""
         parents = scratch.partition.parents
         assert parents is not None
-        sums = self.xp.zeros((3, LINE_WORDS), np.uint64)
+        sums = self.xp.zeros((len(SearchSum), LINE_WORDS), np.uint64)
         self._launch(
             "bottom_up",
             -(-scratch.own_visited.size // SEARCH_WORDS) * WARP,
@@ -215,8 +217,8 @@ class CudaBackend:
             scratch.next_queue,
             sums,
         )
-        inspected, found, degrees = sums.get()[:, 0].tolist()
-        return inspected, found, degrees
+        found = sums.get()[:, 0].tolist()
+        return found[SearchSum.SEARCHED], found[SearchSum.VERTICES], found[SearchSum.EDGES]
 
     def mark(self, rows: Any, bits: Any) -> None:
         """Reads 4 bytes a vertex, writes one bit a row of the rank."""

@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
+from dbfs_workers.search.reports.crossings import COUNTS, Found, place
 
 INLINE: Final = 1024
 """Entries of a bin that go with the header. NCCL takes 18 us for 128 bytes over NVLink, and 19 for 16 KB."""
 
-# Words of a header. The counts are those of a crossing (``exchange.protocol``). Of a level they are the vertices found,
-# the edges expanded and, in place of the fourth, LARGE: 1 if any bin of the sender is too large for its message. START
-# is the first place of the entries in the sender's bins.
+# Words of a header; ``words.py`` has them for kernels. The counts are those of a record of ``reports.crossings``. Of a
+# level they are the vertices and edges of ``Found`` and, in the place of ``unfinished``, LARGE: 1 if any bin of the
+# sender is too large for its message. START is the first place of the entries in the sender's bins.
 NUMBER, CROSSING, RUN, SIZE, FIRST_COUNT = range(5)
-LARGE: Final = FIRST_COUNT + 3
-START: Final = 9
+LARGE: Final = FIRST_COUNT + place(Found, "unfinished")
+START: Final = FIRST_COUNT + COUNTS
 HEADER: Final = 16
 
 # Words of a level's result: the rank's own discoveries, all its vertices that are queued, the edges that it expanded;

@@ -22,6 +22,7 @@ from dbfs_workers.search.cuda.launch_sizes import (
     blocks_for,
 )
 from dbfs_workers.search.cuda.module import Launches, load
+from dbfs_workers.search.cuda.words import Progress, SearchSum, TopDownSum
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
@@ -56,14 +57,13 @@ class CudaMessages:
         self.incoming = pinned(stripe.p * (HEADER + INLINE)).reshape(stripe.p, HEADER + INLINE)
         words = FIRST_END + 3 * stripe.p
         self.results = pinned(MOST_AHEAD * words).reshape(MOST_AHEAD, words)
-        # See ``ProgressWord`` in ``messages.cu``.
-        self._progress_words = cupy.zeros(2, np.uint64)
+        self._progress_words = cupy.zeros(len(Progress), np.uint64)
         # The ends of the bins now (``_sums``), and at the last crossing (``_sent``).
-        self._sums = cupy.zeros((1 + stripe.p, LINE_WORDS), np.uint64)
+        self._sums = cupy.zeros((TopDownSum.ENDS + stripe.p, LINE_WORDS), np.uint64)
         self._sent = cupy.zeros(stripe.p, np.uint64)
-        self._own = self._sums[1 + rank, :1]
+        self._own = self._sums[TopDownSum.ENDS + rank, :1]
         # Sums of a bottom-up level; zeros between two levels.
-        self._search_sums = cupy.zeros((3, LINE_WORDS), np.uint64)
+        self._search_sums = cupy.zeros((len(SearchSum), LINE_WORDS), np.uint64)
         self._expanded = 0
         # Looked up here, since a look-up at every launch costs time.
         self._messages_place, self._progress_place = _place(self.outgoing), _place(self._progress_words)

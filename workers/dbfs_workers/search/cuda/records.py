@@ -260,6 +260,7 @@ class KernelLevels:
             "culled": kept - discovered,
             "discovered": discovered,
             "bytes_sent": bytes_sent,
+            "largest_frontier": frontier,
         }
         table = np.empty((mode.size, len(COUNT_FIELDS)), np.int64, order="F")
         for at, name in enumerate(COUNT_FIELDS):

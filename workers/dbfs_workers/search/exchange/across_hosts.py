@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +39,12 @@ from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.kernels import barrier, envoy
 from dbfs_workers.search.exchange.kernels.stream import header_words
 from dbfs_workers.search.exchange.link import Crossing, Link
-from dbfs_workers.search.exchange.protocol import COUNTS, Cause
+from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.exchange.segment import RUN, Segment
 from dbfs_workers.search.exchange.shared_memory import Offer, SharedMemoryExchange
 from dbfs_workers.search.exchange.stream import buffer_words, wait_for_any
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import C, largest_bits
 
 logger = logging.getLogger(__name__)
 
@@ -158,18 +159,17 @@ class EnvoyExchange(SharedMemoryExchange):
                     line = self._lines[host]
             link.open(line)
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
+    def cross(self, level: int, phase: str, counts: C, *, sliced: bool) -> C:
         """See ``Exchange.cross``."""
         self._crossing += 1
-        self._record[1 : 1 + COUNTS] = counts
+        self._record[1 : 1 + len(counts)], self._largest = (*counts,), largest_bits(type(counts))
         with self.in_kernel():
             self._cross(level, phase, sliced=sliced)
-        sums: list[int] = self._sums.tolist()
-        return sums
+        return type(counts)._make(self._sums[: len(counts)].tolist())
 
-    def follow(self, crossing: int, status: int, peer: int, level: int, phase: str) -> None:
+    def follow(self, crossing: int, status: int, peer: int, level: int, phase: str, kind: type[NamedTuple]) -> None:
         """See ``SharedMemoryExchange.follow``. The kernel has left an envoy's crossing to this method."""
-        self._crossing = crossing
+        self._crossing, self._largest = crossing, largest_bits(kind)
         if status == barrier.TO_CROSS:
             self._cross(level, phase, sliced=False)
         else:
@@ -178,7 +178,7 @@ class EnvoyExchange(SharedMemoryExchange):
     def _cross(self, level: int, phase: str, *, sliced: bool) -> None:
         assert self._kernel is not None
         tag = self._number << 32 | self._crossing
-        status, peer = self._kernel(tag, int(self._predecessors), int(sliced))
+        status, peer = self._kernel(tag, int(self._predecessors), int(sliced), self._largest)
         self._finish(status, peer, level, phase, sliced=sliced)
 
     @contextlib.contextmanager

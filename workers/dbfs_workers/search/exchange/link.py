@@ -27,9 +27,10 @@ from dbfs_workers.search.exchange.kernels.stream import (
     RANK,
     header_words,
 )
-from dbfs_workers.search.exchange.protocol import COUNTS, Abort, Cause
+from dbfs_workers.search.exchange.protocol import Abort, Cause
 from dbfs_workers.search.exchange.segment import MESSAGE_BYTES
 from dbfs_workers.search.exchange.stream import LENGTH, Stream
+from dbfs_workers.search.reports.crossings import COUNTS
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,12 @@ from dbfs_workers.search.cuda.communicator import (
 )
 from dbfs_workers.search.cuda.messages import CudaMessages
 from dbfs_workers.search.exchange.nccl_groups import NcclGroups
-from dbfs_workers.search.exchange.protocol import COUNTS, CrossedBy, require_later
+from dbfs_workers.search.exchange.protocol import CrossedBy, require_later
 from dbfs_workers.search.exchange.transport import Send
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import COUNTS, C, Measured, joined
 
 # The state of a result that the GPU has not written yet.
 _UNSEEN: Final = -1
@@ -186,14 +187,14 @@ class NcclExchange(NcclGroups):
         own: NDArray[np.uint32] = self._slices[self.rank]
         return own
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
+    def cross(self, level: int, phase: str, counts: C, *, sliced: bool) -> C:
         """See ``Exchange.cross``."""
         self._follow_levels()
         tag = self._next_tag()
         headers, sizes = self._headers, self.bin_ends - self._sent
         headers[:, :SIZE] = tag
         headers[:, SIZE], headers[:, START] = sizes, self._bins + self._sent
-        headers[:, FIRST_COUNT : FIRST_COUNT + COUNTS] = counts
+        headers[:, FIRST_COUNT : FIRST_COUNT + len(counts)] = counts
         self._messages.pack(headers, self.bin_rows, self._parents)
         self._start(self._first(sliced=sliced), level, phase)
         self._wait(level, phase)
@@ -211,8 +212,7 @@ class NcclExchange(NcclGroups):
             self._sent[:] = self.bin_ends
         else:
             self.bin_ends[:] = 0
-        sums: list[int] = self.gathered.sum(axis=0).tolist()
-        return sums
+        return joined(type(counts), self.gathered)
 
     def most_ahead(self, max_degree: int) -> int:
         """See ``communicator.Messages``."""
@@ -293,7 +293,7 @@ class NcclExchange(NcclGroups):
 
     def cross_search(
         self, level: int, phase: str, scratch: Scratch, labels: RankLabels
-    ) -> tuple[list[int], list[int], float]:
+    ) -> tuple[Measured, Measured, float]:
         """Run a bottom-up level and its crossing, with slices. Leaves the next frontier in ``scratch.next_queue``.
 
         Args:
@@ -303,7 +303,7 @@ class NcclExchange(NcclGroups):
             labels: this rank's labels.
 
         Returns:
-            The rank's own counts of the crossing, their sums over all ranks, and when the level was queued, in seconds
+            The rank's own counts of the crossing, those of all ranks, and when the level was queued, in seconds
             of ``time.perf_counter()``.
 
         Errors as for ``Exchange.cross``.
@@ -312,21 +312,20 @@ class NcclExchange(NcclGroups):
         self._messages.search(tag, self.slice(), scratch, labels, level + 1)
         return self._cross_found(tag, level, phase)
 
-    def cross_measured(self, level: int, phase: str, scratch: Scratch) -> tuple[list[int], list[int], float]:
+    def cross_measured(self, level: int, phase: str, scratch: Scratch) -> tuple[Measured, Measured, float]:
         """Cross with the slice, size and degrees of the frontier; else as ``cross_search``."""
         tag = self._next_tag()
         self._messages.measure(tag, self.slice(), scratch)
         return self._cross_found(tag, level, phase)
 
-    def _cross_found(self, tag: Tag, level: int, phase: str) -> tuple[list[int], list[int], float]:
+    def _cross_found(self, tag: Tag, level: int, phase: str) -> tuple[Measured, Measured, float]:
         self._start(self._first(sliced=True), level, phase)
         queued_at = time.perf_counter()
         self._wait(level, phase)
-        own = self._messages.incoming[self.rank, FIRST_COUNT : FIRST_COUNT + COUNTS].tolist()
-        self._gather(tag, tuple(own), level, phase)
+        own = Measured._make(self._messages.incoming[self.rank, FIRST_COUNT : FIRST_COUNT + COUNTS].tolist())
+        self._gather(tag, own, level, phase)
         self._incoming = {}
-        sums: list[int] = self.gathered.sum(axis=0).tolist()
-        return own, sums, queued_at
+        return own, joined(Measured, self.gathered), queued_at
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
         """See ``Exchange.incoming``."""
@@ -370,7 +369,7 @@ class NcclExchange(NcclGroups):
             self.bin_ends[:] = self._sent[:] = self._level_ends
             self._level_ends = None
 
-    def _gather(self, tag: Tag, counts: tuple[int, ...], level: int, phase: str) -> None:
+    def _gather(self, tag: Tag, counts: NamedTuple, level: int, phase: str) -> None:
         """Read the counts of all ranks.
 
         Raises:
@@ -379,7 +378,7 @@ class NcclExchange(NcclGroups):
         if self._strangers(tag):
             raise self._stale(tag, level, phase)
         self.gathered[:] = self._messages.incoming[:, FIRST_COUNT : FIRST_COUNT + COUNTS]
-        self.gathered[self.rank] = counts
+        self.gathered[self.rank, : len(counts)] = counts
 
     def _strangers(self, tag: Tag) -> list[int]:
         """Return the peers whose last messages are of another crossing."""

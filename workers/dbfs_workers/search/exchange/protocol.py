@@ -2,7 +2,8 @@
 
 Between two crossings of the barrier a rank works alone. In a top-down level it appends to its bins (``bin_*``); in a
 bottom-up level it writes its slice of the frontier's bitmap (``slice``). Then the rank crosses the barrier. A crossing
-sums the counts of all ranks. It makes the bins and slices of all ranks readable until the next crossing.
+joins the counts of all ranks (``reports.crossings``), and makes the bins and slices of all ranks readable until the
+next crossing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +22,11 @@ from dbfs_workers.base.errors import (
     StaleRunError,
     WorkerLostError,
 )
+from dbfs_workers.search.reports.crossings import C
 
 if TYPE_CHECKING:
     from dbfs_workers.search.backend import Backend
     from dbfs_workers.search.partition.stripe import Stripe
-
-COUNTS = 5
-"""Number of counts that a rank adds to a crossing. The level loop defines what each of them counts."""
 
 
 class Cause(IntEnum):
@@ -76,7 +75,7 @@ class Exchange(Protocol):
         bin_parents: uint32[p * entries], the internal id of each entry's parent; unused without predecessors.
         bin_ends: int64[p], the number of entries in each bin. Zero after a crossing if bins have fewer than ``n_local``
             entries; else they may stay and grow from ``reset`` on, since a rank sends a remote vertex once only.
-        gathered: int64[p, COUNTS], the counts of the last crossing by rank.
+        gathered: int64[p, COUNTS], the counts of the last crossing by rank: see ``reports.crossings.of_ranks``.
     """
 
     crossed_by: CrossedBy
@@ -111,13 +110,13 @@ class Exchange(Protocol):
         """Return uint32[words_local], the buffer for this rank's slice of the frontier at the next crossing."""
         ...
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
-        """Publish the counts and the new entries of the bins, wait for all ranks, and return the summed counts.
+    def cross(self, level: int, phase: str, counts: C, *, sliced: bool) -> C:
+        """Publish the counts and the new entries of the bins, wait for all ranks, and return the joined counts.
 
         Args:
             level: the level, named in errors.
             phase: the phase, named in errors.
-            counts: this rank's counts.
+            counts: this rank's counts; all ranks give the same record.
             sliced: whether this rank wrote its slice. The value must be the same on all ranks.
 
         Raises:

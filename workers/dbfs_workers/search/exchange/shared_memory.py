@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,12 @@ from dbfs_workers.search.exchange import staged
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.kernels import barrier as kernels
 from dbfs_workers.search.exchange.kernels.envoy import Frames
-from dbfs_workers.search.exchange.protocol import COUNTS, Abort, Cause, CrossedBy, Exchange, abort_error, require_later
+from dbfs_workers.search.exchange.protocol import Abort, Cause, CrossedBy, Exchange, abort_error, require_later
 from dbfs_workers.search.exchange.segment import ABORT, RUN, Segment, SegmentHandle, bin_entries
 from dbfs_workers.search.exchange.staged import StagedExchange
 from dbfs_workers.search.partition.shared_rows import HostRows
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import COUNTS, C, largest_bits
 
 TIMEOUT = np.array([0, 2_000_000], np.int64)
 """The longest sleep before a rank looks for an abort: seconds, nanoseconds."""
@@ -106,6 +108,8 @@ class SharedMemoryExchange:
         self._sums = gathered[self.p, 1 : 1 + COUNTS]
         self._ends = gathered[: self.p, 1 + COUNTS]
         self._backoff = np.zeros(5, np.int64)
+        # Of the record that crosses: see ``crossings.largest_bits``.
+        self._largest = 0
         self.frames = Frames.none()
         self._predecessors = False
         self._shown_rows: Token | None = None
@@ -210,33 +214,34 @@ class SharedMemoryExchange:
         """See ``Exchange.slice``."""
         return self._slices[(self._crossing + 1) & 1][self.rank]
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:  # noqa: ARG002
+    def cross(self, level: int, phase: str, counts: C, *, sliced: bool) -> C:  # noqa: ARG002
         """See ``Exchange.cross``. ``sliced`` is unused: a slice is written to shared memory in the first place."""
         self._crossing += 1
-        self._record[1 : 1 + COUNTS] = counts
-        tag = self._number << 32 | self._crossing
-        segment = self.segment
+        # NumPy takes longer over a named tuple than over a plain one.
+        self._record[1 : 1 + len(counts)] = (*counts,)
+        self._largest = largest_bits(type(counts))
         if self.p == 1:
-            status, peer = self._cross_alone()
-        else:
-            status, peer = kernels.cross(
-                segment.words,
-                segment.stride,
-                self._record,
-                self.bin_ends,
-                tag,
-                self.rank,
-                self._gathered,
-                TIMEOUT,
-                self._backoff,
-            )
+            self._finish(*self._cross_alone(), level, phase)
+            return counts
+        segment = self.segment
+        status, peer = kernels.cross(
+            segment.words,
+            segment.stride,
+            self._record,
+            self.bin_ends,
+            self._number << 32 | self._crossing,
+            self.rank,
+            self._gathered,
+            TIMEOUT,
+            self._backoff,
+            self._largest,
+        )
         self._finish(status, peer, level, phase)
-        sums: list[int] = self._sums.tolist()
-        return sums
+        return type(counts)._make(self._sums[: len(counts)].tolist())
 
     def _cross_alone(self) -> tuple[int, int]:
         """Do what ``kernels.barrier.cross`` does, as the only rank, which waits for no other."""
-        self.gathered[0] = self._sums[:] = self._record[1 : 1 + COUNTS]
+        self.gathered[0] = self._record[1:]
         self._ends[0], self.bin_ends[0] = self.bin_ends[0], 0
         aborted = self._abort_word() >> kernels.RUN_SHIFT == self._number
         return (kernels.ABORTED if aborted else kernels.CROSSED), self.p
@@ -276,7 +281,7 @@ class SharedMemoryExchange:
             for rank in self.segment.dead_ranks():
                 raise self._lost(where, rank)
 
-    def follow(self, crossing: int, status: int, peer: int, level: int, phase: str) -> None:
+    def follow(self, crossing: int, status: int, peer: int, level: int, phase: str, kind: type[NamedTuple]) -> None:
         """Go on after a kernel that crossed by itself, with ``kernel_arguments``.
 
         Args:
@@ -284,10 +289,11 @@ class SharedMemoryExchange:
             status, peer: what ``kernels.barrier.cross`` returned there.
             level: the level, named in errors.
             phase: the phase, named in errors.
+            kind: the record that crosses.
 
         Errors as for ``cross``.
         """
-        self._crossing = crossing
+        self._crossing, self._largest = crossing, largest_bits(kind)
         self._finish(status, peer, level, phase)
 
     def incoming(self) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint32] | None]]:
@@ -373,6 +379,7 @@ class SharedMemoryExchange:
             gathered,
             TIMEOUT,
             self._backoff,
+            self._largest,
         )
         return status, peer
 

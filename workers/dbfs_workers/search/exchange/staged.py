@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.exchange.protocol import Cause, CrossedBy, Exchange
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.search.reports.crossings import C
 
 
 def nbytes(stripe: Stripe) -> int:
@@ -60,7 +61,7 @@ class StagedExchange:
         """See ``Exchange.slice``."""
         return self._slice
 
-    def cross(self, level: int, phase: str, counts: tuple[int, int, int, int, int], *, sliced: bool) -> list[int]:
+    def cross(self, level: int, phase: str, counts: C, *, sliced: bool) -> C:
         """See ``Exchange.cross``."""
         host = self._host
         for owner, end in enumerate(self.bin_ends.tolist()):

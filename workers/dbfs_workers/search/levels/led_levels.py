@@ -32,6 +32,7 @@ from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.partition import Csr
 from dbfs_workers.search.partition.shared_rows import KIND
 from dbfs_workers.search.reports import TIME_FIELDS
+from dbfs_workers.search.reports.crossings import Led, of_ranks
 
 # Most edges of a level that is led, estimated by the largest degree: a level of hubs is no small one.
 _MOST_EDGES = 1 << 16
@@ -105,13 +106,13 @@ class LedLevels:
             self._lead(state, table)
             # The levels, and the state of the traversal that all ranks have in common.
             edges = state.expanded_edges, state.unexplored_edges
-            counts = (state.level - first, state.frontier, *edges, int(state.measured))
+            counts = Led(state.level - first, state.frontier, *edges, measured=state.measured)
         else:
             # The levels take long, and the leader needs a core.
             exchange.park()
-            counts = (scratch.frontier.size, 0, 0, 0, 0)
+            counts = Led(vertices=scratch.frontier.size)
         exchange.cross(first, _PHASE, counts, sliced=False)
-        levels, found, state.expanded_edges, state.unexplored_edges, measured = exchange.gathered[0].tolist()
+        levels, found, state.expanded_edges, state.unexplored_edges, measured = of_ranks(Led, exchange.gathered)[0]
         state.measured = measured > 0
         if not self.leads:
             state.level += levels
@@ -132,7 +133,7 @@ class LedLevels:
         """Run levels for all ranks. There are none if the rows of the ranks can't be copied."""
         exchange, scratch, segment = self._exchange, self._working.scratch, self._exchange.segment
         first = state.level
-        arrived = exchange.await_peers(first, _PHASE)
+        arrived = of_ranks(Led, exchange.await_peers(first, _PHASE))
         try:
             adjacency, copied = self._host_rows()
         except ExchangeUnavailableError:
@@ -181,7 +182,7 @@ class LedLevels:
             tokens.append(token)
         return exchange.host_rows.copied(tokens, self._free_bytes)
 
-    def _joined(self, state: State, arrived: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    def _joined(self, state: State, arrived: Sequence[Led]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Join the ranks' frontiers and visited bits; return two queues, the first one with the frontier."""
         exchange, scratch = self._exchange, self._working.scratch
         stripe = scratch.partition.stripe
@@ -190,7 +191,7 @@ class LedLevels:
         end = 0
         parity = (exchange.crossing + 1) & 1
         for rank in range(exchange.p):
-            size = scratch.frontier.size if rank == exchange.rank else int(arrived[rank, 0])
+            size = scratch.frontier.size if rank == exchange.rank else arrived[rank].vertices
             first = np.uint32(rank * stripe.n_local)
             np.add(exchange.segment.rows(rank, parity)[:size], first, out=even[end : end + size])
             end += size

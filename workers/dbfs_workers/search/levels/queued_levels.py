@@ -9,7 +9,6 @@ make a bottom-up level pay. A bottom-up level, and the measurement of a frontier
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbfs_workers.search.cuda.communicator import MOST_AHEAD
@@ -19,6 +18,7 @@ from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import TOP_DOWN, State, choose, choose_direction, end_level, over
 from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, Absorb, BottomUp, Measure, StripeWork
 from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.crossings import Measured
 
 # Levels between two looks at the run by another thread.
 _MOST_LEVELS = 64
@@ -83,14 +83,14 @@ class QueuedBottomUp(BottomUp):
 
     exchange: NcclExchange
 
-    def _search(self, state: State, row: Row) -> tuple[Sequence[int], list[int]]:
+    def _search(self, state: State, row: Row) -> tuple[Measured, Measured]:
         if state.targets:
             return super()._search(state, row)
         work = self.working
-        own, sums, queued_at = self.exchange.cross_search(state.level, "bottom-up", work.scratch, work.labels)
+        own, measured, queued_at = self.exchange.cross_search(state.level, "bottom-up", work.scratch, work.labels)
         before, state.ended = state.ended, int(queued_at * 1e9)
         row.search += (state.ended - before) * 1e-9
-        return own, sums
+        return own, measured
 
 
 @dataclass
@@ -99,11 +99,10 @@ class QueuedMeasure(Measure):
 
     exchange: NcclExchange
 
-    def _cross(self, state: State, *, sliced: bool) -> tuple[int, list[int]]:
+    def _cross(self, state: State, *, sliced: bool) -> tuple[Measured, Measured]:
         if state.targets:
             return super()._cross(state, sliced=sliced)
-        own, sums, _ = self.exchange.cross_measured(state.level, "measure", self.working.scratch)
-        return own[1], sums
+        return self.exchange.cross_measured(state.level, "measure", self.working.scratch)[:2]
 
 
 @dataclass

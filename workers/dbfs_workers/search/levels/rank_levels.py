@@ -25,12 +25,10 @@ from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import RankEdges
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.partition.stripe import own_rows
+from dbfs_workers.search.reports.crossings import STOP, Start, place
 
 _TOP_DOWN, _LED = compiling.Optional(*kernels.TOP_DOWN), compiling.Optional(*kernels.LED)
-# Places among the counts of the first crossing.
-_MAX_DEGREE, _WANTED = 3, 4
-# In the place of ``_MAX_DEGREE``, from rank 0: the run stops before this traversal.
-_STOP = -1
+_WANTED = place(Start, "led")
 
 
 class RankScratch(Frontier, Protocol):
@@ -110,16 +108,15 @@ class RankLevels(ABC, Generic[S]):
         exchange.reset(spec.predecessors and self._parents_in_bins)
         scratch.start(spec, labels)
         state.reached = scratch.frontier.size
-        largest = _STOP if stops else scratch.max_degree
-        counts = (state.reached, partition.m_local, work.count_missing_targets(), largest, self._led_size())
-        sums = exchange.cross(0, "start", counts, sliced=False)
-        # Functions of NumPy take some microseconds on their first call after the levels.
-        ranks = exchange.gathered.tolist()
-        if ranks[0][_MAX_DEGREE] == _STOP:
+        led, missing = STOP if stops else self._led_size(), work.count_missing_targets()
+        own = Start(state.reached, partition.m_local, missing, max_degree=scratch.max_degree, led=led)
+        start = exchange.cross(0, "start", own, sliced=False)
+        wanted: list[int] = exchange.gathered[:, _WANTED].tolist()
+        if wanted[0] == STOP:
             return False
-        state.frontier, state.unexplored_edges, state.missing_targets, _, _ = sums
-        state.max_degree = max([rank[_MAX_DEGREE] for rank in ranks])
-        self._agree(state, [rank[_WANTED] for rank in ranks])
+        state.frontier, state.unexplored_edges, state.missing_targets = start.vertices, start.edges, start.missing
+        state.max_degree = start.max_degree
+        self._agree(state, wanted)
         if state.missing_targets:
             watch_target(state, work.first_witness(spec))
         return True

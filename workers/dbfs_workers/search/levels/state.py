@@ -217,7 +217,7 @@ def end_level(state: State, row: Row, queued: int) -> None:
     """
     row.levels = 1
     row.bottom_up = state.bottom_up
-    row.frontier = state.size
+    row.frontier = row.largest_frontier = state.size
     row.filtered = row.edges - row.own - row.sent
     row.culled = row.own + row.received - queued
     row.discovered = queued

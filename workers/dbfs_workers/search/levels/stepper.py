@@ -6,7 +6,6 @@ runs the first two as one. If a rank's bins are too small, all ranks take the le
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,12 +20,10 @@ from dbfs_workers.search.levels.state import CONTRACT, EXPAND, State, end_level,
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 from dbfs_workers.search.reports import Row
+from dbfs_workers.search.reports.crossings import Found, Measured
 
 TOP_DOWN_PHASE = "top-down"
 """The phase of top-down levels, for errors."""
-
-# Place among the counts of a crossing: the internal id of a target without a label, plus 1; 0 for none.
-_PLACE = 3
 
 
 class Stepper(Protocol):
@@ -104,10 +101,11 @@ class StripeWork(RankWork):
         first = self.exchange.rank * self.scratch.partition.stripe.n_local
         return missing.size, first + int(missing[0]) + 1 if missing.size else 0
 
-    def watch(self, state: State) -> None:
-        """Choose a witness by the last crossing, for which the ranks gave what ``missing_targets`` returned."""
-        if state.missing_targets and state.witness >= 0:
-            watch_target(state, max(self.exchange.gathered[:, _PLACE].tolist()) - 1)
+    def take(self, state: State, measured: Measured) -> None:
+        """Take the counts of a crossing with the exact size of the frontier, and choose a witness by them."""
+        take_sums(state, measured.vertices, measured.edges, measured.missing)
+        if measured.missing and state.witness >= 0:
+            watch_target(state, measured.witness - 1)
 
 
 @dataclass
@@ -141,13 +139,14 @@ class TopDown:
         row.own += own
         row.sent += sent
         row.search += elapsed(state)
-        counts = (own + sent, edges, int(work.knows_witness(state)), int(unfinished), 0)
-        sums = work.exchange.cross(level, TOP_DOWN_PHASE, counts, sliced=False)
+        # By place, since names take half a microsecond, a sixth of a crossing of one rank.
+        counts = Found(own + sent, edges, work.knows_witness(state), unfinished)
+        found = work.exchange.cross(level, TOP_DOWN_PHASE, counts, sliced=False)
         row.exchange += elapsed(state)
-        state.found += sums[0]
-        state.inspected += sums[1]
-        state.measured = state.measured or sums[2] > 0
-        state.unfinished = sums[3] > 0
+        state.found += found.vertices
+        state.inspected += found.edges
+        state.measured = state.measured or found.knowing > 0
+        state.unfinished = found.unfinished > 0
         state.phase = CONTRACT
 
     def _contract(self, state: State, row: Row) -> None:
@@ -180,25 +179,23 @@ class BottomUp:
         row = table.row()
         row.bytes_sent += exchange.slice().nbytes * (exchange.p - 1)
         state.size = scratch.frontier.size
-        own, sums = self._search(state, row)
-        discovered, degrees, _, _, row.edges = own
-        frontier, edges, missing, _, state.inspected = sums
-        row.own = discovered
-        scratch.advance(discovered)
-        end_level(state, row, discovered)
-        state.degrees = degrees
+        own, measured = self._search(state, row)
+        row.edges, state.inspected = own.searched, measured.searched
+        row.own = own.vertices
+        scratch.advance(own.vertices)
+        end_level(state, row, own.vertices)
+        state.degrees = own.edges
         state.sliced = True
-        take_sums(state, frontier, edges, missing)
-        self.working.watch(state)
+        self.working.take(state, measured)
         row.exchange += elapsed(state)
         table.add()
 
-    def _search(self, state: State, row: Row) -> tuple[Sequence[int], list[int]]:
-        """Search, and cross; return the own counts of the crossing, and their sums."""
+    def _search(self, state: State, row: Row) -> tuple[Measured, Measured]:
+        """Search, and cross; return the own counts of the crossing, and those of all ranks."""
         work, found_bits = self.working, self.working.exchange.slice()
         searched, discovered, degrees = work.backend.bottom_up(work.scratch, work.labels, state.level + 1, found_bits)
         row.search += elapsed(state)
-        own = (discovered, degrees, *work.missing_targets(state), searched)
+        own = Measured(discovered, degrees, *work.missing_targets(state), searched=searched)
         return own, work.exchange.cross(state.level, "bottom-up", own, sliced=True)
 
 
@@ -214,24 +211,22 @@ class Measure:
     def run(self, state: State, table: LevelTable) -> None:
         """Cross. The time and the bytes count for the level before; those before the first level count for it."""
         work, sliced = self.working, state.adaptive or state.bottom_up
-        state.degrees, sums = self._cross(state, sliced=sliced)
-        state.sliced = sliced
-        frontier, edges, missing, _, _ = sums
-        take_sums(state, frontier, edges, missing)
-        work.watch(state)
+        own, measured = self._cross(state, sliced=sliced)
+        state.degrees, state.sliced = own.edges, sliced
+        work.take(state, measured)
         row = table.last()
         if sliced:
             row.bytes_sent += work.exchange.slice().nbytes * (work.exchange.p - 1)
         row.exchange += elapsed(state)
 
-    def _cross(self, state: State, *, sliced: bool) -> tuple[int, list[int]]:
-        """Return the sum of the degrees of this rank's part of the frontier, and the sums of the crossing."""
+    def _cross(self, state: State, *, sliced: bool) -> tuple[Measured, Measured]:
+        """Cross; return the own counts of the crossing, and those of all ranks."""
         work, scratch = self.working, self.working.scratch
         degrees = work.backend.edge_count(scratch.partition, scratch.frontier)
         if sliced:
             work.backend.mark(scratch.frontier, work.exchange.slice())
-        counts = (scratch.frontier.size, degrees, *work.missing_targets(state), 0)
-        return degrees, work.exchange.cross(state.level, "measure", counts, sliced=sliced)
+        own = Measured(scratch.frontier.size, degrees, *work.missing_targets(state))
+        return own, work.exchange.cross(state.level, "measure", own, sliced=sliced)
 
 
 @dataclass

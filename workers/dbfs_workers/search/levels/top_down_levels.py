@@ -7,6 +7,7 @@ from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import CROSS, State
 from dbfs_workers.search.levels.stepper import TOP_DOWN_PHASE, StripeWork
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
+from dbfs_workers.search.reports.crossings import Found
 
 
 class TopDownLevels:
@@ -39,7 +40,7 @@ class TopDownLevels:
         while unfinished:
             with exchange.in_kernel():
                 status, peer = kernels.top_down_levels(self._memory, labels, exchange.kernel_arguments, record, rows)
-                exchange.follow(state.crossing, status, peer, state.level, TOP_DOWN_PHASE)
+                exchange.follow(state.crossing, status, peer, state.level, TOP_DOWN_PHASE, Found)
             table.add(state.done)
             rows = rows[state.done :]
             unfinished = state.phase == CROSS

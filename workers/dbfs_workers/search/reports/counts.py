@@ -62,6 +62,7 @@ class Row(ctypes.Structure):
         culled: received vertices that had been visited already, by this rank or by another's bin.
         discovered: vertices labelled.
         bytes_sent: bytes of the bins, or of the bitmap slices, for other ranks.
+        largest_frontier: the largest ``frontier`` of a level and a rank: over the mean, how uneven the work is.
         search, exchange, contract: seconds: see ``TIME_FIELDS``.
         received: vertices that peers binned for this rank.
         levels: number of levels.
@@ -77,6 +78,7 @@ class Row(ctypes.Structure):
     culled: Total
     discovered: Total
     bytes_sent: Total
+    largest_frontier: Largest
     search: float
     exchange: float
     contract: float
@@ -99,6 +101,21 @@ bins. The host waits once a level for a GPU's batch, so that ``contract`` has mo
 
 LARGEST: Final = largest(Row)
 """Columns of the counts that are joined by ``Rule.LARGEST``."""
+
+NEXT_FRONTIER: Final = "next frontier"
+"""Name of an extra column for ``EXPECTED``: the frontier of the next level."""
+
+EXPECTED: Final = {
+    "discovered": {NEXT_FRONTIER: 1},
+    "own": {"discovered": 1, "culled": 1, "sent": -1},
+    "filtered": {"edges": 1, "own": -1, "sent": -1},
+    "bytes_sent": {"sent": 4},
+    "largest_frontier": {"frontier": 1},
+}
+"""Expected value of a count: a sum of others, each times a factor. As expected, it takes no room in a report.
+
+Unpacking goes from top to bottom, so a count may depend on keys above its own only. An expectation need not hold: a
+bottom-up level sends slices, and a CPU drops received vertices that it had visited."""
 
 _COUNTED: Final = len(COUNT_FIELDS)
 _TIMED: Final = _COUNTED + len(TIME_FIELDS)

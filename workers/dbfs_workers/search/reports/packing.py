@@ -19,7 +19,16 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.search.reports.counts import COUNT_FIELDS, LARGEST, TIME_FIELDS, N, Tables, join
+from dbfs_workers.search.reports.counts import (
+    COUNT_FIELDS,
+    EXPECTED,
+    LARGEST,
+    NEXT_FRONTIER,
+    TIME_FIELDS,
+    N,
+    Tables,
+    join,
+)
 
 MOST_ROWS: Final = 4096
 """Most rows of a traversal's tables. With as many levels or fewer, each level has a row."""
@@ -29,18 +38,6 @@ _LEAST_ROWS: Final = 64
 # Bytes of a row in such tables, and what follows the tables. Pickles end with a period.
 _ROW_BYTES: Final = 8 * (len(COUNT_FIELDS) + len(TIME_FIELDS))
 _TABLES: Final = b"\0"
-
-# Name of an extra column that is not stored: the frontier of the next level.
-_NEXT_FRONTIER: Final = "next frontier"
-# Expected value of a column of counts: a sum of other columns, each times a factor. Unpacking goes from top to bottom,
-# so a column may depend on keys above its own only. An expectation need not hold: a bottom-up level sends slices, and a
-# CPU drops received vertices that it had visited.
-_EXPECTED: Final = {
-    "discovered": {_NEXT_FRONTIER: 1},
-    "own": {"discovered": 1, "culled": 1, "sent": -1},
-    "filtered": {"edges": 1, "own": -1, "sent": -1},
-    "bytes_sent": {"sent": 4},
-}
 
 
 def levels_a_row(levels: int) -> int:
@@ -84,14 +81,14 @@ class PackedTables:
         """Pack tables of at least one row, which stand for so many levels."""
         rows = len(counts)
         columns = dict(zip(COUNT_FIELDS, counts.T, strict=True))
-        columns[_NEXT_FRONTIER] = _next_frontier(columns["frontier"])
+        columns[NEXT_FRONTIER] = _next_frontier(columns["frontier"])
         # Two arrays serve all columns: a worker's allocator returns freed memory to the system at once, and each new
         # array would get its memory again page by page.
         difference, step = np.empty((2, rows), np.int64)
         steps = {}
         for name in COUNT_FIELDS:
             difference[:] = columns[name]
-            for other, factor in _EXPECTED.get(name, {}).items():
+            for other, factor in EXPECTED.get(name, {}).items():
                 difference -= columns[other] if factor == 1 else np.multiply(columns[other], factor, out=step)
             step[0] = difference[0]
             np.subtract(difference[1:], difference[:-1], out=step[1:])
@@ -105,8 +102,8 @@ class PackedTables:
         """Return the tables: the counts exactly, the seconds as they were in single precision."""
         steps = {name: np.broadcast_to(step, self.rows) for name, step in self.steps.items()}
         counts = {name: np.cumsum(step, dtype=np.int64) for name, step in steps.items()}
-        counts[_NEXT_FRONTIER] = _next_frontier(counts["frontier"])
-        for name, others in _EXPECTED.items():
+        counts[NEXT_FRONTIER] = _next_frontier(counts["frontier"])
+        for name, others in EXPECTED.items():
             for other, factor in others.items():
                 counts[name] += factor * counts[other]
         seconds = [np.broadcast_to(times, self.rows).astype(np.float64) for times in self.times]

@@ -37,12 +37,14 @@ from dbfs_workers.features.living.kernels.repair import (
     take_offers,
 )
 from dbfs_workers.features.living.kernels.repair_limits import LIMITS, ahead_of_doubt, ahead_of_search, too_much
-from dbfs_workers.features.living.kernels.repair_search import FAR, begin_level, count_left, expand, nearest
+from dbfs_workers.features.living.kernels.repair_search import begin_level, count_left, expand, nearest
 from dbfs_workers.search.cpu.kernels.phases import BINS, Bins
-from dbfs_workers.search.exchange.kernels.barrier import CROSSED, END, cross
+from dbfs_workers.search.exchange.kernels.barrier import CROSSED, END, cross, place_of_bin
 from dbfs_workers.search.exchange.kernels.envoy import FRAMES
 from dbfs_workers.search.exchange.kernels.envoy import cross as cross_hosts
 from dbfs_workers.search.partition.kernels.rows import ROWS
+from dbfs_workers.search.reports.counts import Largest, Total
+from dbfs_workers.search.reports.crossings import largest_bits, place
 
 DOUBT, BORDER, SEARCH = 0, 1, 2
 """Phases. The ranks go on from doubt to the border by themselves."""
@@ -50,13 +52,29 @@ DOUBT, BORDER, SEARCH = 0, 1, 2
 GOING_ON, DONE, TOO_MUCH = 0, 1, 2
 """Outcomes of a call."""
 
-# Counts of a rank at a crossing, behind the digest in its record.
-_LEFT = 1  # what is left to deal with
-_LOOKED = 2  # edges looked at
-_PASSED = 3  # the time since the repair started
-# In the phase of doubt, the rows in doubt of a blind rank; at the border, the lost rows; in the search, the level's.
-_ROWS = 4
-_NEAREST = 5  # the nearest level that follows
+
+class Round(NamedTuple):
+    """The crossing of a round: see ``reports.crossings``.
+
+    Attributes:
+        left: what is left to deal with.
+        looked: edges looked at.
+        passed: the time since the repair started.
+        rows: in the phase of doubt, the rows in doubt of a blind rank; at the border, the lost rows; in the search, the
+            level's.
+        nearest: the nearest level that follows, negated, so that the largest of all ranks has the nearest one.
+    """
+
+    left: Total
+    looked: Total
+    passed: Total
+    rows: Total
+    nearest: Largest
+
+
+# Their places in a rank's record, behind the run's digest.
+_LEFT, _LOOKED, _PASSED, _ROWS, _NEAREST = (1 + place(Round, name) for name in Round._fields)
+_LARGEST = largest_bits(Round)
 
 _ROUND_EDGES: Final = 50
 """Edges that could be looked at in the time of a round: about 3 microseconds."""
@@ -294,9 +312,9 @@ def take(answers, labels, bins, end, state):
         received = end.gathered[source * width + width - 1]
         if received == 0:
             continue
-        at = source * end.body_words + ((state.crossing & 1) * p + end.rank) * end.entries
+        at = place_of_bin(source, end.rank, 0, state.crossing, end.body_words, end.entries, p)
         entries = end.bodies[at : at + received]
-        at += 2 * p * end.entries
+        at = place_of_bin(source, end.rank, 1, state.crossing, end.body_words, end.entries, p)
         senders = end.bodies[at : at + received]
         if state.phase == SEARCH:
             take_offers(entries, senders, 0, received, labels, state)
@@ -349,7 +367,7 @@ def search_round(rows, labels, candidates, bins, end, state):
     take(True, labels, bins, end, state)
     begin_level(candidates, labels, state)
     end.record[_ROWS] = expand(rows, labels, bins, state)
-    end.record[_NEAREST] = nearest(candidates, labels, bins, state)
+    end.record[_NEAREST] = -nearest(candidates, labels, bins, state)
     end.record[_LEFT] = count_left(candidates, bins, state)
 
 
@@ -366,9 +384,7 @@ def decide(limits, end, state):
         state.any_lost = sums[_ROWS] > 0
     else:
         if sums[_ROWS] == 0:
-            state.next_level = FAR
-            for source in range(p):
-                state.next_level = min(state.next_level, end.gathered[source * width + _NEAREST])
+            state.next_level = -sums[_NEAREST]
         if state.first_level >= 0:
             progress = looked - state.searched_from
             ahead = ahead_of_search(progress, state.first_level, state.next_level, state.depth)
@@ -425,8 +441,9 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
     begun = monotonic_ns(clock)
     while True:
         if state.awaited == 0:
-            at = end.rank * end.body_words + ((state.crossing + 1) & 1) * size
-            bins = Bins(end.bodies[at : at + size], end.bodies[at + 2 * size : at + 3 * size], end.bin_ends)
+            at = place_of_bin(end.rank, 0, 0, state.crossing + 1, end.body_words, end.entries, p)
+            above = place_of_bin(end.rank, 0, 1, state.crossing + 1, end.body_words, end.entries, p)
+            bins = Bins(end.bodies[at : at + size], end.bodies[above : above + size], end.bin_ends)
             record[_ROWS] = record[_NEAREST] = 0
             if state.phase == DOUBT:
                 doubt_round(rows, parents, labels, changes, bins, end, state)
@@ -441,7 +458,7 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
             state.awaited = 1
             tag = state.number << 32 | state.crossing
             if end.envoy:
-                status, peer = cross_hosts(end, frames, tag, 1, 0)
+                status, peer = cross_hosts(end, frames, tag, 1, 0, _LARGEST)
             else:
                 status, peer = cross(
                     end.words,
@@ -453,6 +470,7 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
                     end.gathered,
                     end.timeout,
                     end.backoff,
+                    _LARGEST,
                 )
             if status != CROSSED:
                 return status, peer

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda import layout, words
 from dbfs_workers.search.cuda.source import Source
 
 _LAYOUT: Final = ((layout.HEADER_NAME, layout.HEADER),)
+_PHASES: Final = (*_LAYOUT, (words.HEADER_NAME, words.HEADER))
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def with_types(path: str, *, first: bool = False) -> Source:
 
     That header needs values for the options of ``resident.cu``. No code of other sources depends on the values.
     """
-    return Source(path, Variant(gang=True, predecessors=True).defines, _LAYOUT, first=first)
+    return Source(path, Variant(gang=True, predecessors=True).defines, _PHASES, first=first)
 
 
 FACTS: Final = Source("search/cuda/kernels/resident/facts.cu", generated=_LAYOUT, first=True)

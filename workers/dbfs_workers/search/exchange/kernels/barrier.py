@@ -81,6 +81,15 @@ RUN_SHIFT, CAUSE_SHIFT = 32, 24
 RANK_MASK = (1 << CAUSE_SHIFT) - 1
 
 
+@kernel(int64, int64, int64, int64, int64, int64, int64, int64)
+def place_of_bin(source, owner, part, tag, body_words, entries, p):
+    """Return the place in the bodies of the rows (part 0), or the parents (part 1), of a bin of a crossing.
+
+    The bins of a rank for all owners lie one behind another, from owner 0 on. ``tag`` may be the crossing alone.
+    """
+    return source * body_words + ((2 * part + (tag & 1)) * p + owner) * entries
+
+
 @kernel(void, INT64)
 def give_way(backoff):
     """Yield the core once; where another program kept it, have the next crossings sleep instead."""
@@ -146,12 +155,12 @@ def wait_for_rank(words, stride, record, tag, rank, peer, gathered, timeout, bac
     return status
 
 
-@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64)
-def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
+@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, int64, int64, int64, INT64, READ_INT64, INT64, int64)
+def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff, largest):
     """Wait for the ranks from ``first`` on, and copy their records into ``gathered``.
 
     ``gathered`` is int64[(p + 1) * (record.size + 1)]: by rank its record, and the end of its bin for this rank. The
-    last row has the sums.
+    last row has the counts of all ranks, joined.
 
     Args:
         words: int64, the head of the segment.
@@ -163,6 +172,7 @@ def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
         gathered: see above.
         timeout: int64[2], seconds and nanoseconds: the longest single sleep.
         backoff: int64[5], the rank's memory of its waits; zeros at first.
+        largest: bits of the counts of which the largest is wanted, and not the sum: see ``crossings.largest_bits``.
 
     Returns:
         (CROSSED, p): all ranks arrived.
@@ -190,11 +200,12 @@ def wait(words, stride, record, tag, rank, first, gathered, timeout, backoff):
     # The ranks of a cancelled run may all arrive. Without this check the run would go on to the next level.
     if load_acquire(words, ABORT) >> RUN_SHIFT == tag >> 32:
         return ABORTED, p
-    for i in range(size):
-        total = 0
-        for peer in range(p):
-            total += gathered[peer * width + i]
-        gathered[p * width + i] = total
+    for i in range(1, size):
+        joined = gathered[i]
+        for peer in range(1, p):
+            count = gathered[peer * width + i]
+            joined = max(joined, count) if largest >> (i - 1) & 1 else joined + count
+        gathered[p * width + i] = joined
     return CROSSED, p
 
 
@@ -221,8 +232,8 @@ def publish(words, stride, record, bin_ends, tag, rank):
     arrive(words, stride, tag, rank)
 
 
-@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64)
-def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff):
+@kernel(types.UniTuple(int64, 2), INT64, int64, READ_INT64, INT64, int64, int64, INT64, READ_INT64, INT64, int64)
+def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff, largest):
     """Publish this rank's record and the ends of its bins, empty the bins, and ``wait`` for all ranks.
 
     Arguments are those of ``wait``. ``bin_ends``, int64[p], is published and then zero. The ranks that sleep until this
@@ -231,7 +242,7 @@ def cross(words, stride, record, bin_ends, tag, rank, gathered, timeout, backoff
     if backoff[NO_YIELD]:
         backoff[NO_YIELD] -= 1
     publish(words, stride, record, bin_ends, tag, rank)
-    return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff)
+    return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff, largest)
 
 
 @kernel(types.boolean, INT64, int64)

@@ -32,6 +32,7 @@ from dbfs_workers.search.exchange.kernels.barrier import (
     NO_YIELD,
     RUN_SHIFT,
     give_way,
+    place_of_bin,
     publish,
     wait,
     wait_for_rank,
@@ -47,9 +48,9 @@ from dbfs_workers.search.exchange.kernels.stream import (
     count_new,
     deliver,
 )
-from dbfs_workers.search.exchange.protocol import COUNTS
 from dbfs_workers.search.exchange.segment import ABORT, RUN
 from dbfs_workers.search.exchange.stream import LENGTH
+from dbfs_workers.search.reports.crossings import COUNTS
 
 HANDED_OVER: Final = 5
 """Beside the results of ``kernels.barrier.wait``: Python has to finish the crossing."""
@@ -92,12 +93,6 @@ _SLEEP_MS = 5
 
 # States of a frame.
 _NOT_YET, _DONE, _UNUSUAL = 0, 1, 2
-
-
-@kernel(int64, int64, int64, int64, int64, int64, int64, int64)
-def place_of_bin(source, owner, part, tag, body_words, entries, p):
-    """Return the place in the bodies of the rows (part 0), or the parents (part 1), of a bin of a crossing."""
-    return source * body_words + ((2 * part + (tag & 1)) * p + owner) * entries
 
 
 @kernel(int64, END, FRAMES, int64, int64, int64)
@@ -193,8 +188,8 @@ def receive_frame(end, frames, tag, predecessors, link):
     return _DONE
 
 
-@kernel(types.UniTuple(int64, 2), END, FRAMES, int64, int64, int64)
-def cross(end, frames, tag, predecessors, sliced):
+@kernel(types.UniTuple(int64, 2), END, FRAMES, int64, int64, int64, int64)
+def cross(end, frames, tag, predecessors, sliced, largest):
     """Cross as any rank does, and exchange frames with other hosts.
 
     Args:
@@ -203,6 +198,7 @@ def cross(end, frames, tag, predecessors, sliced):
         tag: this crossing.
         predecessors: 1 if the entries of bins have parents, else 0.
         sliced: 1 if the frames carry slices.
+        largest: see ``kernels.barrier.wait``.
 
     Returns:
         What ``kernels.barrier.wait`` returns; or (HANDED_OVER, rank) if Python has to finish the crossing.
@@ -251,4 +247,4 @@ def cross(end, frames, tag, predecessors, sliced):
             if slept > _SLEEPS:
                 return HANDED_OVER, rank
             wait_for_readable(polled, _SLEEP_MS)
-    return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff)
+    return wait(words, stride, record, tag, rank, 0, gathered, timeout, backoff, largest)

@@ -7,8 +7,8 @@ for each sending rank its counts and, for each receiving rank, the entries of it
 
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, void
 from dbfs_workers.search.exchange.kernels.barrier import arrive
-from dbfs_workers.search.exchange.protocol import COUNTS
 from dbfs_workers.search.exchange.segment import ENDS, RECORDS, RUN
+from dbfs_workers.search.reports.crossings import COUNTS
 
 # Word 0 is the payload's length: see ``stream``.
 KIND, NUMBER, CROSSING, DIGEST = 1, 2, 3, 4

@@ -17,7 +17,7 @@ from dbfs_workers.base.jit import INT64, UINT32, int64, kernel, named, void
 from dbfs_workers.search.cpu.kernels.phases import LABELS, Bins, contract
 from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.cpu.kernels.team import is_large
-from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross
+from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross, place_of_bin
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
 from dbfs_workers.search.levels.state import (
     CONTRACT,
@@ -31,6 +31,7 @@ from dbfs_workers.search.levels.state import (
 )
 from dbfs_workers.search.partition.kernels import rows as row_kernels
 from dbfs_workers.search.partition.partition import Rows
+from dbfs_workers.search.reports.crossings import Found, largest_bits, place
 
 LEVELS: Final = 64
 """Most levels of one call. Progress is shown between calls."""
@@ -38,8 +39,11 @@ LEVELS: Final = 64
 # A call ends after the level in which this time has passed: nanoseconds.
 _LONGEST = 2_000_000
 
-# Places among a rank's counts of a crossing, after the run's digest.
-_FOUND, _INSPECTED, _WITNESS, _UNFINISHED, _UNUSED = 1, 2, 3, 4, 5
+# Places in a rank's record, behind the run's digest.
+_FOUND, _INSPECTED, _WITNESS, _UNFINISHED = (
+    1 + place(Found, name) for name in ("vertices", "edges", "knowing", "unfinished")
+)
+_LARGEST = largest_bits(Found)
 
 
 class Memory(NamedTuple):
@@ -93,9 +97,11 @@ def expand(memory, labels, end, state, row):
     frontier = queue[: state.size]
     if resume[1] == 0 and is_large(rows.starts, rows.ends, frontier, resume[0], state.max_degree, state.shared_edges):
         return False
-    size = end.bin_ends.size * end.entries
-    at = end.rank * end.body_words + ((state.crossing + 1) & 1) * size
-    bins = Bins(end.bodies[at : at + size], end.bodies[at + 2 * size : at + 3 * size], end.bin_ends)
+    p, crossing = end.bin_ends.size, state.crossing + 1
+    size = p * end.entries
+    at = place_of_bin(end.rank, 0, 0, crossing, end.body_words, end.entries, p)
+    above = place_of_bin(end.rank, 0, 1, crossing, end.body_words, end.entries, p)
+    bins = Bins(end.bodies[at : at + size], end.bodies[above : above + size], end.bin_ends)
     first = end.rank * rows.starts.size
     edges, own, sent = top_down(
         rows, frontier, resume, first, memory.visited, bins, state.level + 1, labels, next_queue[state.queued :]
@@ -108,7 +114,6 @@ def expand(memory, labels, end, state, row):
     record[_FOUND], record[_INSPECTED] = own + sent, edges
     record[_UNFINISHED] = resume[0] < frontier.size
     record[_WITNESS] = knows_witness(memory.visited, state)
-    record[_UNUSED] = 0
     row.search += elapsed(end, state)
     state.phase = CROSS
     return True
@@ -121,7 +126,18 @@ def exchange(end, state):
     if end.envoy:
         return TO_CROSS, end.rank
     tag = state.number << 32 | state.crossing
-    return cross(end.words, end.stride, end.record, end.bin_ends, tag, end.rank, end.gathered, end.timeout, end.backoff)
+    return cross(
+        end.words,
+        end.stride,
+        end.record,
+        end.bin_ends,
+        tag,
+        end.rank,
+        end.gathered,
+        end.timeout,
+        end.backoff,
+        _LARGEST,
+    )
 
 
 @kernel(types.boolean, END, STATE, ROW)
@@ -146,15 +162,15 @@ def contract_bins(memory, labels, end, state, row):
     """Contract the bins of the peers: label what is new in them, and queue it."""
     p, width = end.bin_ends.size, end.record.size + 1
     next_queue = memory.even_queue if state.queue else memory.odd_queue
-    size = p * end.entries
     for source in range(p):
         received = end.gathered[source * width + width - 1]
         if received:
             row.received += received
-            at = source * end.body_words + (state.crossing & 1) * size + end.rank * end.entries
+            at = place_of_bin(source, end.rank, 0, state.crossing, end.body_words, end.entries, p)
+            above = place_of_bin(source, end.rank, 1, state.crossing, end.body_words, end.entries, p)
             state.queued += contract(
                 end.bodies[at : at + received],
-                end.bodies[at + 2 * size : at + 2 * size + received],
+                end.bodies[above : above + received],
                 memory.own_visited,
                 state.level + 1,
                 labels.distances,

@@ -4,13 +4,9 @@
 #include "search/cuda/kernels/phases/edges.cuh"
 #include "search/cuda/kernels/phases/reserve.cuh"
 #include "search/cuda/kernels/phases/search_words.cuh"
+#include "generated/words.cuh"
 
 namespace dbfs {
-
-// Sums of a level, each on a cache line of its own (`Line`). From kBinEnds on there is one for each owner: the vertices
-// in its bin, or this rank's own discoveries.
-enum TopDownSum : u32 { kTopDownEdges = 0, kBinEnds };
-enum BottomUpSum : u32 { kBottomUpEdges = 0, kFound, kDegrees };
 
 constexpr u32 kNoOwner = 0xffffffffu;
 
@@ -30,7 +26,7 @@ extern "C" __global__ void dbfs_top_down(const u32* rows, const i64* starts, con
     const u32 owner = won ? neighbour / n_local : dbfs::kNoOwner;
     const u32 same = __match_any_sync(dbfs::kAll, owner);
     if (!won) return;
-    const u64 at = dbfs::reserve(&sums[dbfs::kBinEnds + owner].value, same);
+    const u64 at = dbfs::reserve(&sums[dbfs::kTopDownEnds + owner].value, same);
     const u32 found = neighbour - owner * n_local;
     if (owner == rank) {
       distances[found] = distance;
@@ -80,7 +76,7 @@ extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_c
     }
     const u32 total = __shfl_sync(kAll, before, kLanes - 1);
     if (!total) continue;
-    u64 at = lane == 0 ? atomicAdd(&sums[kFound].value, (u64)total) : 0;
+    u64 at = lane == 0 ? atomicAdd(&sums[kSearchVertices].value, (u64)total) : 0;
     at = __shfl_sync(kAll, at, 0);
     before -= __popc(bits);
     for (u32 k = 0; k < kSearchWords; ++k) {
@@ -91,8 +87,8 @@ extern "C" __global__ void dbfs_bottom_up(const i64* in_offsets, const u32* in_c
       degrees += __ldg(&out_offsets[row + 1]) - __ldg(&out_offsets[row]);
     }
   }
-  add_sum(&sums[kBottomUpEdges].value, inspected);
-  add_sum(&sums[kDegrees].value, degrees);
+  add_sum(&sums[kSearchSearched].value, inspected);
+  add_sum(&sums[kSearchEdges].value, degrees);
 }
 
 // mark: sets the bits of a queue's rows in a bitmap that the host has cleared. A thread takes a row: reads 4 bytes,

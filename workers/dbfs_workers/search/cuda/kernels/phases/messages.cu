@@ -8,41 +8,9 @@
 // levels send empty messages and change nothing. All ranks halt at the same level, by sums that all of them have.
 #include "search/cuda/kernels/common/search.cuh"
 #include "search/cuda/kernels/phases/reserve.cuh"
+#include "generated/words.cuh"
 
 namespace dbfs {
-
-constexpr u32 kHeaderWords = 16;
-// Words of a header: see cuda/communicator.py.
-enum HeaderWord : u32 {
-  kHeaderNumber = 0,
-  kHeaderCrossing,
-  kHeaderRun,
-  kHeaderSize,
-  kHeaderFound,
-  kHeaderEdges,
-  kHeaderMissing,
-  kHeaderExtra,
-  kHeaderSearched,
-  kHeaderStart
-};
-// Words of a result: see cuda/communicator.py.
-enum ResultWord : u32 {
-  kResultOwn = 0,
-  kResultQueued,
-  kResultEdges,
-  kResultFound,
-  kResultExpanded,
-  kResultReceived,
-  kResultState,
-  kResultEnds
-};
-// Bits of a result's state.
-constexpr i64 kLargeBins = 1, kOtherCrossing = 2, kHalted = 4;
-// Words of a queue's progress: the vertices of the next frontier, and whether the queue is halted.
-enum ProgressWord : u32 { kProgressSize = 0, kProgressHalted };
-// Sums of a level: see search/cuda/kernels/phases/levels.cu.
-enum MessageSum : u32 { kSumEdges = 0, kSumEnds };
-enum SearchSum : u32 { kSumSearched = 0, kSumFound, kSumDegrees };
 
 __device__ __forceinline__ u64* header_of(u64* messages, u32 peer, u32 entries) {
   return messages + (u64)peer * (kHeaderWords + entries);
@@ -87,9 +55,9 @@ __device__ __forceinline__ void write_header(u64* header, Tag tag, u64 size, u64
   header[kHeaderCrossing] = tag.crossing;
   header[kHeaderRun] = tag.run;
   header[kHeaderSize] = size;
-  header[kHeaderFound] = found;
+  header[kHeaderVertices] = found;
   header[kHeaderEdges] = edges;
-  header[kHeaderExtra] = large;
+  header[kHeaderLarge] = large;
   header[kHeaderSearched] = searched;
   header[kHeaderMissing] = header[kHeaderStart] = 0;
 }
@@ -100,12 +68,12 @@ __device__ __forceinline__ void pack_sums(const Line* sums, u64 edges, const u64
                                           const u32* bin_parents, u32 n_local, u32 rank, u32 ranks, u32 peer, Tag tag,
                                           u32 entries, u64* messages) {
   u64* header = header_of(messages, peer, entries);
-  const u64 start = sent[peer], size = sums[kSumEnds + peer].value - start;
+  const u64 start = sent[peer], size = sums[kTopDownEnds + peer].value - start;
   if (threadIdx.x == 0) {
-    u64 found = sums[kSumEnds + rank].value, large = 0;
+    u64 found = sums[kTopDownEnds + rank].value, large = 0;
     for (u32 other = 0; other < ranks; ++other) {
       if (other == rank) continue;
-      const u64 sending = sums[kSumEnds + other].value - sent[other];
+      const u64 sending = sums[kTopDownEnds + other].value - sent[other];
       found += sending;
       large |= sending > entries;
     }
@@ -123,7 +91,7 @@ extern "C" __global__ void dbfs_pack_level(const dbfs::Line* sums, const u64* se
                                            i64 crossing, i64 run, u32 entries, u64* messages) {
   using namespace dbfs;
   if (blockIdx.x == rank) return;
-  pack_sums(sums, expanded ? sums[kSumEdges].value : 0, sent, bin_rows, bin_parents, n_local, rank, gridDim.x,
+  pack_sums(sums, expanded ? sums[kTopDownEdges].value : 0, sent, bin_rows, bin_parents, n_local, rank, gridDim.x,
             blockIdx.x, Tag{number, crossing, run}, entries, messages);
 }
 
@@ -182,7 +150,7 @@ extern "C" __global__ void dbfs_small_level(const i64* offsets, const u32* front
     const u32 neighbour = columns[starts[low] + (edge - before)];
     if (!claim_unseen(visited, neighbour)) continue;
     const u32 owner = neighbour / n_local, found = neighbour - owner * n_local, parent = rank * n_local + row;
-    const u64 at = reserve(&sums[kSumEnds + owner].value, __match_any_sync(__activemask(), owner));
+    const u64 at = reserve(&sums[kTopDownEnds + owner].value, __match_any_sync(__activemask(), owner));
     if (owner == rank) {
       distances[found] = distance;
       if (predecessors) predecessors[found] = parent;
@@ -194,7 +162,7 @@ extern "C" __global__ void dbfs_small_level(const i64* offsets, const u32* front
     }
   }
   // The contraction takes the edges from here.
-  if (i == 0) sums[kSumEdges].value = total;
+  if (i == 0) sums[kTopDownEdges].value = total;
   __syncthreads();
   for (u32 peer = 0; peer < ranks; ++peer) {
     if (peer == rank) continue;
@@ -217,8 +185,8 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
     if (threadIdx.x == 0) result[kResultState] = kHalted;
     return;
   }
-  u64* queued = &sums[kSumEnds + rank].value;
-  const u64 own = *queued, edges = expanded ? sums[kSumEdges].value : 0;
+  u64* queued = &sums[kTopDownEnds + rank].value;
+  const u64 own = *queued, edges = expanded ? sums[kTopDownEdges].value : 0;
   __syncthreads();
   u64 found = own, all_edges = edges, received = 0;
   i64 state = 0;
@@ -231,11 +199,11 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
       state |= kOtherCrossing;
       continue;
     }
-    const u64 size = header[kHeaderSize], sending = sums[kSumEnds + peer].value - sent[peer];
-    found += header[kHeaderFound] + sending;
+    const u64 size = header[kHeaderSize], sending = sums[kTopDownEnds + peer].value - sent[peer];
+    found += header[kHeaderVertices] + sending;
     all_edges += header[kHeaderEdges];
     received += size;
-    if (sending > entries || header[kHeaderExtra]) state |= kLargeBins;
+    if (sending > entries || header[kHeaderLarge]) state |= kLargeBins;
     if (size > entries) {
       follow = true;
       continue;
@@ -264,10 +232,10 @@ extern "C" __global__ void dbfs_contract_messages(const u64* messages, dbfs::Lin
   }
   for (u32 peer = threadIdx.x; peer < ranks; peer += blockDim.x) {
     if (peer == rank) continue;
-    const u64 end = sums[kSumEnds + peer].value;
-    result[kResultEnds + peer] = end;
-    result[kResultEnds + ranks + peer] = end - sent[peer];
-    result[kResultEnds + 2 * ranks + peer] = messages[(u64)peer * (kHeaderWords + entries) + kHeaderSize];
+    const u64 end = sums[kTopDownEnds + peer].value;
+    result[kResultFirstEnd + peer] = end;
+    result[kResultFirstEnd + ranks + peer] = end - sent[peer];
+    result[kResultFirstEnd + 2 * ranks + peer] = messages[(u64)peer * (kHeaderWords + entries) + kHeaderSize];
     sent[peer] = end;
   }
 }
@@ -294,8 +262,8 @@ extern "C" __global__ void dbfs_measure(const i64* offsets, const u32* rows, u32
     degrees += __ldg(&offsets[row + 1]) - __ldg(&offsets[row]);
     set_bit(bits, row);
   }
-  add_sum(&sums[kSumDegrees].value, degrees);
-  if (first == 0) sums[kSumFound].value = size;
+  add_sum(&sums[kSearchEdges].value, degrees);
+  if (first == 0) sums[kSearchVertices].value = size;
 }
 
 // pack_found: the headers behind `bottom_up` or `measure`, for the peers and, at `own`, for the host. One block. Clears
@@ -303,11 +271,11 @@ extern "C" __global__ void dbfs_measure(const i64* offsets, const u32* rows, u32
 extern "C" __global__ void dbfs_pack_found(dbfs::Line* sums, u32 ranks, i64 number, i64 crossing, i64 run, u32 entries,
                                            u64* messages, u64* own) {
   using namespace dbfs;
-  const u64 found = sums[kSumFound].value, degrees = sums[kSumDegrees].value, searched = sums[kSumSearched].value;
+  const u64 found = sums[kSearchVertices].value, degrees = sums[kSearchEdges].value, searched = sums[kSearchSearched].value;
   for (u32 peer = threadIdx.x; peer <= ranks; peer += blockDim.x) {
     u64* header = peer < ranks ? header_of(messages, peer, entries) : own;
     write_header(header, Tag{number, crossing, run}, 0, found, degrees, 0, searched);
   }
   __syncthreads();
-  if (threadIdx.x <= kSumDegrees) sums[threadIdx.x].value = 0;
+  if (threadIdx.x < kSearchSums) sums[threadIdx.x].value = 0;
 }
