@@ -5,7 +5,6 @@ Therefore every wait here has a deadline, and checks at intervals that all worke
 """
 
 import asyncio
-import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -95,6 +94,34 @@ def _argument(argument: Any) -> Any:
     return argument
 
 
+def _started_anew(client: distributed.Client) -> SchedulerLostError:
+    return SchedulerLostError(
+        f"the scheduler at {scheduler_of(client).address} was started anew since the graph was loaded: its graphs, "
+        "their results and the runs under way are lost. Load the graph again; or open it by its name, dbfs.open(name), "
+        "if the scheduler's catalog lists it (dbfs.service.catalog)"
+    )
+
+
+def require_same_scheduler(client: distributed.Client, before: str | None) -> None:
+    """Ask which scheduler answers: one that was started anew may do so before the client has noticed that.
+
+    Raises:
+        SchedulerLostError: it is not the one of before, which has the id ``before``.
+    """
+
+    async def asked() -> str:
+        found: str = (await asyncio.wait_for(scheduler_of(client).identity(n_workers=0), _ANSWER_SECONDS))["id"]
+        return found
+
+    try:
+        now = sync(client, asked)
+    except (OSError, TimeoutError):
+        return
+    # The error is an OSError itself.
+    if now != before:
+        raise _started_anew(client)
+
+
 class Gang:
     """The workers of one graph in rank order.
 
@@ -121,32 +148,8 @@ class Gang:
         now = scheduler_id(self._client)
         # A closed client has no scheduler. What uses the client says that it is closed.
         if None not in (now, self._scheduler) and now != self._scheduler:
-            raise self._started_anew()
+            raise _started_anew(self._client)
         return self._client
-
-    def _started_anew(self) -> SchedulerLostError:
-        return SchedulerLostError(
-            f"the scheduler at {scheduler_of(self._client).address} was started anew since the graph was loaded: its "
-            "graphs, their results and the runs under way are lost. Load the graph again; or open it by its name, "
-            "dbfs.open(name), if the scheduler's catalog lists it (dbfs.service.catalog)"
-        )
-
-    def require_same_scheduler(self) -> None:
-        """Ask which scheduler answers: one that was started anew may do so before the client has noticed that.
-
-        Raises:
-            SchedulerLostError: it is not the one of before.
-        """
-
-        async def asked() -> Mapping[str, Any]:
-            identity: Mapping[str, Any] = await asyncio.wait_for(
-                scheduler_of(self._client).identity(n_workers=0), _ANSWER_SECONDS
-            )
-            return identity
-
-        with contextlib.suppress(OSError, TimeoutError):
-            if sync(self._client, asked)["id"] != self._scheduler:
-                raise self._started_anew()
 
     def is_of(self, client: distributed.Client) -> bool:
         """Return whether this is a gang of a client and of the scheduler that the client has now."""

@@ -15,7 +15,7 @@ from dbfs.base.progress import ProgressOption, run_reporter
 from dbfs.base.records import RunProgress
 from dbfs.cluster.awaiting import require_open
 from dbfs.cluster.deadline import of_call
-from dbfs.errors import GraphNotFoundError, InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
+from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
 from dbfs.graph.striped import LabelsOnWorkers, StripedGraph
 from dbfs.service.client import ServiceClient
 from dbfs_workers.base.spec import DIRECTIONS, Purpose, RunSpec, TraversalSpec
@@ -97,9 +97,6 @@ def finished(
     except RunCancelledError:
         # The scheduler cancels the runs of a client that closes, and its answer may come before the client's loop ends.
         require_open(graph.gang.client)
-        raise
-    except GraphNotFoundError:
-        graph.gang.require_same_scheduler()
         raise
     except WorkerLostError as error:
         if why := ServiceClient.of(graph.gang.client).why_lost(graph.record.graph_id):

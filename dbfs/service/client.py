@@ -35,13 +35,14 @@ from dbfs.cluster.awaiting import (
 )
 from dbfs.cluster.connect import current_client
 from dbfs.cluster.deadline import bounded, limit, of_call
-from dbfs.cluster.gang import require_connected, scheduler_id, scheduler_lost, versions_of
+from dbfs.cluster.gang import require_connected, require_same_scheduler, scheduler_id, scheduler_lost, versions_of
 from dbfs.cluster.lookout import note_service
 from dbfs.cluster.own_process import is_inherited
 from dbfs.errors import (
     ClientError,
     DbfsError,
     DeadlineExceededError,
+    GraphNotFoundError,
     LateError,
     OutcomeUnknownError,
     SchedulerLostError,
@@ -177,7 +178,7 @@ class ServiceClient:
             Exception: the handler raised it.
         """
         scheduler = scheduler_of(self.client)
-        return rpc.unpack(scheduler.address, message, self._answer(message))
+        return self._unpack(scheduler.address, message, self._answer(message))
 
     def call_update(self, message: SchedulerMessage[A], batch_id: str) -> A:
         """Send a message that changes a graph, and wait for the answer. Other errors as for ``call``.
@@ -193,7 +194,7 @@ class ServiceClient:
                 f"{error}; graph.version shows then whether the change was made. "
                 f"The same batch with batch_id={batch_id!r} is made once, however often it is sent"
             ) from error
-        return rpc.unpack(scheduler.address, message, answer)
+        return self._unpack(scheduler.address, message, answer)
 
     def _answer(self, message: SchedulerMessage[Any]) -> rpc.Envelope | None:
         """Send a message and return the answer, unread; errors as for ``call``."""
@@ -235,7 +236,14 @@ class ServiceClient:
             raise LateError(f"run {run_id}: {late(scheduler.address, deadline.seconds)}") from error
         except OSError as error:
             raise scheduler_lost(client) from error
-        return rpc.unpack(scheduler.address, message, answer)
+        return self._unpack(scheduler.address, message, answer)
+
+    def _unpack(self, address: str, message: SchedulerMessage[A], answer: rpc.Envelope | None) -> A:
+        try:
+            return rpc.unpack(address, message, answer)
+        except (GraphNotFoundError, VersionMismatchError):
+            require_same_scheduler(self.client, self._scheduler)
+            raise
 
     @contextlib.contextmanager
     def cancelling(self, run_id: str) -> Iterator[None]:

@@ -26,6 +26,8 @@ from dbfs.cli import main
 from dbfs.cluster.gang import joined_workers, scheduler_id
 from dbfs.errors import GraphNotFoundError, NoWorkersError, SchedulerLostError
 from dbfs.features.catalog import catalog
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import OpenGraph
 from tests.support import oracle
 from tests.support.waiting import PATIENCE, eventually
 
@@ -227,6 +229,18 @@ def test_an_old_handle_tells_a_new_scheduler_which_a_client_has_installed(
         assert dbfs.load("path:n=7", client=client, name="web").bfs(0, validate=True).depth == 6
         assert dbfs.open("web", client=client).bfs(6, validate=True).depth == 6
         assert "No handler" not in caplog.text
+
+
+def test_a_new_scheduler_may_answer_before_the_client_has_noticed_it(client: distributed.Client) -> None:
+    service = ServiceClient.of(client)
+    with pytest.raises(GraphNotFoundError, match="nowhere"):
+        service.call(OpenGraph("nowhere"))
+    answering, service._scheduler = service._scheduler, "Scheduler-before"
+    try:
+        with pytest.raises(SchedulerLostError, match="was started anew since the graph was loaded"):
+            service.call(OpenGraph("nowhere"))
+    finally:
+        service._scheduler = answering
 
 
 def loading(address: str) -> list[int]:

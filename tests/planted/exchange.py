@@ -68,9 +68,9 @@ FAULTS = (
         ("tests/search/exchange/test_exchange.py::test_the_first_of_two_aborts_is_the_cause",),
     ),
     Fault(
-        "workers/dbfs_workers/search/exchange/kernels/envoy.py",
-        " or frame[CROSSING] != tag & 0xFFFFFFFF:",
-        ":",
+        "workers/dbfs_workers/search/exchange/kernels/stream.py",
+        " and header[CROSSING] == tag & 0xFFFFFFFF)",
+        ")",
         ("tests/search/exchange/test_envoy_kernels.py::test_only_the_frame_of_this_crossing_is_taken",),
     ),
     Fault(
@@ -88,14 +88,14 @@ FAULTS = (
         ("tests/search/exchange/test_across_hosts.py::test_an_end_of_a_run_reaches_the_other_hosts",),
     ),
     Fault(
-        "workers/dbfs_workers/search/exchange/kernels/envoy.py",
-        "frame[KIND] != CROSSED_KIND or ",
+        "workers/dbfs_workers/search/exchange/kernels/stream.py",
+        "header[KIND] == CROSSED and ",
         "",
         ("tests/search/exchange/test_envoy_kernels.py::test_only_the_frame_of_this_crossing_is_taken",),
     ),
     Fault(
-        "workers/dbfs_workers/search/exchange/kernels/envoy.py",
-        "frame[NUMBER] != tag >> 32 or ",
+        "workers/dbfs_workers/search/exchange/kernels/stream.py",
+        "header[NUMBER] == tag >> 32 and ",
         "",
         ("tests/search/exchange/test_envoy_kernels.py::test_only_the_frame_of_this_crossing_is_taken",),
     ),

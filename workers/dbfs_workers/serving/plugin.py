@@ -95,7 +95,7 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self,
         memory_share: float,
         features: Sequence[type[WorkerFeature]],
-        loop_parts: "Callable[[LoopRunner], list[MemberPart]]",
+        loop_parts: Callable[[LoopRunner], list[MemberPart]],
         resident_parts: "Callable[[ResidentRunner], list[MemberPart]]",
     ) -> None:
         self._memory_share = memory_share

@@ -38,9 +38,9 @@ from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.kernels import barrier, envoy
 from dbfs_workers.search.exchange.kernels.stream import header_words
-from dbfs_workers.search.exchange.link import Crossing, Link
+from dbfs_workers.search.exchange.link import Link
 from dbfs_workers.search.exchange.protocol import Cause
-from dbfs_workers.search.exchange.segment import RUN, Segment
+from dbfs_workers.search.exchange.segment import Segment
 from dbfs_workers.search.exchange.shared_memory import Offer, SharedMemoryExchange
 from dbfs_workers.search.exchange.stream import buffer_words, wait_for_any
 from dbfs_workers.search.partition.stripe import Stripe
@@ -247,8 +247,7 @@ class EnvoyExchange(SharedMemoryExchange):
             # The kernel adds sums behind the last rank's row. Nobody reads these sums; the next rank's record replaces
             # them.
             self._await_ranks(rank, self._gathered[: (rank + 2) * (self._record.size + 1)], level, phase)
-        crossing = Crossing(self._number, self._crossing, int(self._record[RUN]), sliced)
-        self._swap_frames(crossing, level, phase)
+        self._swap_frames(level, phase, sliced=sliced)
         self._await_ranks(0, self._gathered, level, phase)
         self._choose_bins()
 
@@ -266,13 +265,13 @@ class EnvoyExchange(SharedMemoryExchange):
             except LineClosedError as error:
                 self._lose(link, error)
 
-    def _swap_frames(self, crossing: Crossing, level: int, phase: str) -> None:
+    def _swap_frames(self, level: int, phase: str, *, sliced: bool) -> None:
         """Send a frame to each other host, and publish the records of the frame that comes from there."""
-        segment = self.segment
+        segment, tag = self.segment, self._number << 32 | self._crossing
         links = list(self._links.values())
         for link in links:
             try:
-                link.send(crossing, segment.words, segment.stride)
+                link.send(tag, segment.words, segment.stride, sliced=sliced)
             except LineClosedError as error:
                 self._lose(link, error)
         checked = time.monotonic()
@@ -283,7 +282,7 @@ class EnvoyExchange(SharedMemoryExchange):
                     # A link that has crossed may still bring the end of the run, while others are waited for.
                     ready = self._look_for_abort(link)
                     if ready and not link.crossed:
-                        link.receive(crossing, segment.words, segment.stride)
+                        link.receive(tag, segment.words, segment.stride, sliced=sliced)
                         ready = False
                     stream = link.live()
                     if not ready:

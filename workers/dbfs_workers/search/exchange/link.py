@@ -5,7 +5,6 @@ link's stream, and the entries of the other host's frames, written into the part
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,9 +17,6 @@ from dbfs_workers.search.exchange.kernels import stream as kernels
 from dbfs_workers.search.exchange.kernels.stream import (
     ABORTED,
     CAUSE,
-    CROSSED,
-    CROSSING,
-    DIGEST,
     HEADER_WORDS,
     KIND,
     NUMBER,
@@ -31,23 +27,6 @@ from dbfs_workers.search.exchange.protocol import Abort, Cause
 from dbfs_workers.search.exchange.segment import MESSAGE_BYTES
 from dbfs_workers.search.exchange.stream import LENGTH, Stream
 from dbfs_workers.search.reports.crossings import COUNTS
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """A crossing.
-
-    Attributes:
-        number: the gang's serial number of the run.
-        index: number of the crossing in its run, from 1.
-        digest: digest of the run's id.
-        sliced: whether the ranks send slices.
-    """
-
-    number: int
-    index: int
-    digest: int
-    sliced: bool
 
 
 class HostMemory(Protocol):
@@ -124,13 +103,14 @@ class Link:
             self.stream.close()
             self.stream = None
 
-    def send(self, crossing: Crossing, words: NDArray[np.int64], stride: int) -> None:
+    def send(self, tag: int, words: NDArray[np.int64], stride: int, *, sliced: bool) -> None:
         """Begin to send the frame of a crossing, or the rest that the kernel has left of it; ``stream.push`` goes on.
 
         Args:
-            crossing: the crossing.
+            tag: the crossing, as the ranks' records have it.
             words: the head of the segment. The records of this host's ranks are of this crossing.
             stride: words of a rank's part of the head.
+            sliced: whether the ranks send slices.
 
         Errors as for ``Stream.send``.
         """
@@ -142,13 +122,11 @@ class Link:
                 row[envoy.UNSENT] = 0
             return
         row[envoy.SENT] = 1
-        header[KIND], header[NUMBER], header[CROSSING] = CROSSED, crossing.number, crossing.index
-        header[DIGEST] = crossing.digest
         payload: list[NDArray[np.uint32]] = []
-        if kernels.compose(words, stride, crossing.index, self._own, self._others, header):
+        if kernels.compose(words, stride, tag, self._own, self._others, header):
             for source, owner, size in _bins(header, self._own, self._others):
                 payload += self._memory.binned(source, owner, size)
-        if crossing.sliced:
+        if sliced:
             payload += [self._memory.slice_of(rank) for rank in self._own.tolist()]
         self.live().send(header, payload)
 
@@ -163,15 +141,14 @@ class Link:
         message = abort.message.encode()[: MESSAGE_BYTES - 1].ljust(MESSAGE_BYTES, b"\0")
         stream.send(header, [np.frombuffer(message, np.uint32)])
 
-    def receive(self, crossing: Crossing, words: NDArray[np.int64], stride: int) -> None:
+    def receive(self, tag: int, words: NDArray[np.int64], stride: int, *, sliced: bool) -> None:
         """Receive what has come of the other host's frame. If it is complete, publish its records, and set ``crossed``.
 
         The frame at hand is not an abort: see ``receive_abort``.
 
         Args:
-            crossing: the crossing under way.
-            words: the head of the segment.
-            stride: words of a rank's part of the head.
+            tag: the crossing under way.
+            words, stride, sliced: as of ``send``.
 
         Errors as for ``Stream.complete``, and ``StaleRunError`` if the other host is in another run.
         """
@@ -180,12 +157,11 @@ class Link:
             return
         header = stream.header
         if not stream.taking:
-            if (header[KIND], header[NUMBER], header[CROSSING]) != (CROSSED, crossing.number, crossing.index):
+            if not kernels.is_of(header, tag):
                 raise StaleRunError(f"rank {self.envoy} is in another run")
-            stream.take(self._targets(header, crossing.sliced))
+            stream.take(self._targets(header, sliced))
         if not stream.complete():
             return
-        tag = crossing.number << 32 | crossing.index
         kernels.deliver(words, stride, header, self._others, self._own, tag)
         stream.next_frame()
         self._row[envoy.CAME] = 1

@@ -24,7 +24,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from dbfs_workers.base.intrinsics import load_acquire, receive_now, send_now, wait_for_readable
-from dbfs_workers.base.jit import INT64, int64, kernel, named
+from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, named, void
 from dbfs_workers.search.exchange.kernels.barrier import (
     ABORTED,
     CROSSED,
@@ -37,18 +37,8 @@ from dbfs_workers.search.exchange.kernels.barrier import (
     wait,
     wait_for_rank,
 )
-from dbfs_workers.search.exchange.kernels.stream import CROSSED as CROSSED_KIND
-from dbfs_workers.search.exchange.kernels.stream import (
-    CROSSING,
-    DIGEST,
-    HEADER_WORDS,
-    KIND,
-    NUMBER,
-    compose,
-    count_new,
-    deliver,
-)
-from dbfs_workers.search.exchange.segment import ABORT, RUN
+from dbfs_workers.search.exchange.kernels.stream import HEADER_WORDS, compose, count_new, deliver, is_of
+from dbfs_workers.search.exchange.segment import ABORT
 from dbfs_workers.search.exchange.stream import LENGTH
 from dbfs_workers.search.reports.crossings import COUNTS
 
@@ -95,6 +85,34 @@ _SLEEP_MS = 5
 _NOT_YET, _DONE, _UNUSUAL = 0, 1, 2
 
 
+@kernel(void, END, INT64, READ_INT64, READ_INT64, int64, int64, int64)
+def copy_entries(end, frame, senders, receivers, tag, predecessors, sends):
+    """Copy the entries of bins that a header announces: from the segment behind the header (``sends``), or back.
+
+    Args:
+        end, tag, predecessors: see ``cross``.
+        frame: the header, and room for the entries.
+        senders, receivers: the ranks that the header is about.
+        sends: 1 for the frame to send; 0 for one that has come.
+    """
+    width = COUNTS + receivers.size
+    payload = frame.view(np.uint32)[2 * (HEADER_WORDS + senders.size * width) :]
+    p = end.bin_ends.size
+    at = 0
+    for i in range(senders.size):
+        for j in range(receivers.size):
+            count = frame[HEADER_WORDS + i * width + COUNTS + j]
+            for part in range(1 + predecessors):
+                start = place_of_bin(senders[i], receivers[j], part, tag, end.body_words, end.entries, p)
+                if sends:
+                    for k in range(count):
+                        payload[at + k] = end.bodies[start + k]
+                else:
+                    for k in range(count):
+                        end.bodies[start + k] = payload[at + k]
+                at += count
+
+
 @kernel(int64, END, FRAMES, int64, int64, int64)
 def send_frame(end, frames, tag, predecessors, link):
     """Send this host's frame over a link. Return ``_DONE``, or ``_UNUSUAL`` if Python has to send it, or its end.
@@ -109,23 +127,13 @@ def send_frame(end, frames, tag, predecessors, link):
     size = HEADER_WORDS + own.size * (COUNTS + others.size)
     half = frames.words.size // (frames.polled.size * 2)
     frame = frames.words[2 * link * half : (2 * link + 1) * half]
-    new = compose(end.words, end.stride, tag & 0xFFFFFFFF, own, others, frame)
+    new = compose(end.words, end.stride, tag, own, others, frame)
     length = new * (8 if predecessors else 4)
     if 8 * size + length > LARGEST:
         return _UNUSUAL
-    frame[LENGTH], frame[KIND], frame[NUMBER] = length, CROSSED_KIND, tag >> 32
-    frame[CROSSING], frame[DIGEST] = tag & 0xFFFFFFFF, end.record[RUN]
+    frame[LENGTH] = length
     if new:
-        payload = frame.view(np.uint32)[2 * size :]
-        at_entry = 0
-        for i in range(own.size):
-            for j in range(others.size):
-                count = frame[HEADER_WORDS + i * (COUNTS + others.size) + COUNTS + j]
-                for part in range(1 + predecessors):
-                    start = place_of_bin(own[i], others[j], part, tag, end.body_words, end.entries, ranks.size)
-                    for k in range(count):
-                        payload[at_entry + k] = end.bodies[start + k]
-                    at_entry += count
+        copy_entries(end, frame, own, others, tag, predecessors, 1)
     sent = send_now(links[at + DESCRIPTOR], frame, 0, 8 * size + length)
     if sent < 0:
         return _UNUSUAL
@@ -158,7 +166,7 @@ def receive_frame(end, frames, tag, predecessors, link):
         links[at + FILLED] = filled
         if filled < 8 * size:
             return _NOT_YET
-    if frame[KIND] != CROSSED_KIND or frame[NUMBER] != tag >> 32 or frame[CROSSING] != tag & 0xFFFFFFFF:
+    if not is_of(frame, tag):
         return _UNUSUAL
     new = count_new(frame, others.size, own.size, end.entries)
     length = new * (8 if predecessors else 4)
@@ -168,16 +176,7 @@ def receive_frame(end, frames, tag, predecessors, link):
     if filled < whole:
         return _NOT_YET
     if new:
-        payload = frame.view(np.uint32)[2 * size :]
-        at_entry = 0
-        for i in range(others.size):
-            for j in range(own.size):
-                count = frame[HEADER_WORDS + i * (COUNTS + own.size) + COUNTS + j]
-                for part in range(1 + predecessors):
-                    start = place_of_bin(others[i], own[j], part, tag, end.body_words, end.entries, ranks.size)
-                    for k in range(count):
-                        end.bodies[start + k] = payload[at_entry + k]
-                    at_entry += count
+        copy_entries(end, frame, others, own, tag, predecessors, 0)
     deliver(end.words, end.stride, frame, others, own, tag)
     # What has come of the next frame. Frames are whole numbers of uint32 words, but a part may end anywhere.
     bytes_of = frame.view(np.uint8)

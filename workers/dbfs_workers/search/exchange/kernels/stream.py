@@ -25,22 +25,24 @@ def header_words(senders: int, receivers: int) -> int:
 
 
 @kernel(int64, INT64, int64, int64, READ_INT64, READ_INT64, INT64)
-def compose(words, stride, crossing, senders, receivers, header):
-    """Write the senders' counts and the entries of their bins for the receivers; return the number of entries.
+def compose(words, stride, tag, senders, receivers, header):
+    """Write the header of a crossing's frame, all but the payload's length; return the number of entries of bins.
 
     Args:
         words: the head of the segment.
         stride: words of a rank's part of the head.
-        crossing: number of the crossing.
+        tag: the crossing.
         senders: the ranks of this host, which have arrived.
         receivers: the ranks of the other host.
         header: int64[HEADER_WORDS + senders * (COUNTS + receivers)]
     """
     total = 0
     at = HEADER_WORDS
-    at_record = RECORDS + (crossing & 1) * ((stride - RECORDS) >> 1)
+    at_record = RECORDS + (tag & 1) * ((stride - RECORDS) >> 1)
+    header[KIND], header[NUMBER], header[CROSSING] = CROSSED, tag >> 32, tag & 0xFFFFFFFF
     for sender in senders:
         record = sender * stride + at_record
+        header[DIGEST] = words[record + RUN]
         for c in range(COUNTS):
             header[at + c] = words[record + 1 + c]
         at += COUNTS
@@ -50,6 +52,12 @@ def compose(words, stride, crossing, senders, receivers, header):
             total += entries
         at += receivers.size
     return total
+
+
+@kernel(int64, READ_INT64, int64)
+def is_of(header, tag):
+    """Return 1 if a header is that of the frame of a crossing; 0 if it is of another one, or of an abort."""
+    return int(header[KIND] == CROSSED and header[NUMBER] == tag >> 32 and header[CROSSING] == tag & 0xFFFFFFFF)
 
 
 @kernel(int64, READ_INT64, int64, int64, int64)
