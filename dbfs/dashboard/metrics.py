@@ -104,9 +104,8 @@ class Collector(PrometheusCollector):  # type: ignore[misc]  # distributed is un
         yield CounterMetricFamily(
             self.build_name("saved"), "Bytes of the files of all saves", value=notes.saved_bytes, unit="bytes"
         )
-        yield CounterMetricFamily(
-            self.build_name("queue_refusals"), "Runs for which the queue had no place", value=records.refusals.count
-        )
+        refused, why = records.queue.refusals.count, "Runs for which the queue had no place"
+        yield CounterMetricFamily(self.build_name("queue_refusals"), why, value=refused)
 
     def _under_way(self, records: Records) -> Iterator[Family]:
         running = [run for run in records.runs if run.started is not None]

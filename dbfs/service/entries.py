@@ -1,4 +1,4 @@
-"""Entries of the scheduler's service: a graph with its gang, and a run with its turn in the queue.
+"""Entries of the scheduler's service: a graph with its gang, and the kinds of runs.
 
 Also the choice of one error among those of a run's ranks.
 """
@@ -8,9 +8,10 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from dbfs.base.records import Formation, GraphRecord, GraphStatus, RunProgress, RunStatus, WorkerStatus
@@ -134,85 +135,44 @@ class GraphEntry:
         )
 
 
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(eq=False)
 class RunEntry:
-    """A run that waits or is under way. Times are seconds since the epoch.
+    """A run that waits or is under way: a ``QueuedRun``, a ``TaskRun`` or a ``DirectRun``. Times are since the epoch.
 
     Attributes:
         graph: the graph that is traversed.
         client: id of the client that waits for the run.
-        traversals: number of traversals.
-        deadline: seconds that the run may take, waiting included.
-        workers: addresses of the gang's workers.
-        ends: when these seconds are over, in seconds of ``time.monotonic()``.
-        behind: the runs that the run had to wait for, in words; empty if there was none.
+        run_id: the run's id.
+        traversals: number of traversals; 0 for an update.
+        update: kind of the update that the run makes; empty for traversals.
         queued: when the run was queued.
         started: when the run started; None while it waits.
-        turn: done when the run may start.
-        stopped: done with the error with which the run must end, if it must.
         number: the gang's serial number of the run; 0 until it starts.
+        before: number of traversals that earlier bursts have made.
         progress: the latest look at the ranks; None before the first.
         trail: looks at the traversal under way, oldest first: those that found a frontier.
-        noted: whether the run's client holds the turn: then the run did not wait in the queue, and rank 0 noted it.
-        of_tasks: whether the client submits the run's levels as Dask tasks.
-        ended: the end that the client of such a run tells; cancelled if the run is over without that.
-        applying: held while the ranks change the graph in such a run, which keeps the workers in any case.
-        update: kind of the update that the run makes; empty for traversals.
-        before: number of traversals that earlier bursts of a noted run have made.
     """
 
-    def __init__(self, graph: GraphEntry, client: str, run_id: str, traversals: int, deadline: float) -> None:
-        self.graph = graph
-        self.client = client
-        self.run_id = run_id
-        self.traversals = traversals
-        self.deadline = deadline
-        self.workers = frozenset(graph.record.addresses)
-        self.behind = ""
-        self.queued = time.time()
-        self.ends = time.monotonic() + deadline
-        self.started: float | None = None
-        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stopped: asyncio.Future[DbfsError] = asyncio.get_running_loop().create_future()
-        self.number = 0
-        self.progress: RunProgress | None = None
-        self.trail: deque[RunProgress] = deque(maxlen=_LOOKS_KEPT)
-        self.noted = False
-        self.of_tasks = False
-        self.ended: asyncio.Future[RunEnd] = asyncio.get_running_loop().create_future()
-        self.applying = asyncio.Lock()
-        self.update = ""
-        self.before = 0
+    graph: GraphEntry
+    client: str
+    run_id: str
+    traversals: int
+    update: str = field(default="", kw_only=True)
+    queued: float = field(default_factory=time.time, init=False)
+    started: float | None = field(default=None, init=False)
+    number: int = field(default=0, kw_only=True)
+    before: int = field(default=0, init=False)
+    progress: RunProgress | None = field(default=None, init=False)
+    trail: deque[RunProgress] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT), init=False)
 
-    @classmethod
-    def of_note(cls, graph: GraphEntry, client: str, run_id: str, traversals: int, began: float) -> "RunEntry":
-        """Return the entry of a run that rank 0 has noted; ``began`` is in seconds since the epoch."""
-        run = cls(graph, client, run_id, traversals, math.inf)
-        run.queued = run.started = began
-        run.noted = True
-        return run
-
-    def queue_behind(self, ahead: Sequence["RunEntry"]) -> None:
-        """Note the runs ahead, those that share a worker with this one."""
-        blocking = [other for other in ahead if other.workers & self.workers]
-        if blocking:
-            more = f" and {len(blocking) - 1:,} more" if len(blocking) > 1 else ""
-            self.behind = f"run {blocking[0].run_id}{more}"
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the deadline; at least a millisecond, since 0 is no timeout for some of its users."""
-        return max(1e-3, self.ends - time.monotonic())
-
-    def waited(self) -> str:
-        """Describe how long the run has waited, and behind which runs, for messages."""
-        waited = f"waited {format_seconds((self.started or time.time()) - self.queued)} in the queue"
-        return f"{waited} behind {self.behind}" if self.behind else waited
-
-    def times(self) -> str:
-        """Describe where the run's time went, for messages."""
-        if self.started is None:
-            return self.waited()
-        return f"{self.waited()}, ran {format_seconds(time.time() - self.started)}"
+    @cached_property
+    def workers(self) -> frozenset[str]:
+        """Addresses of the gang's workers."""
+        return frozenset(self.graph.record.addresses)
 
     def note(self, progress: RunProgress) -> None:
         """Keep the result of a look at the ranks, unless an earlier look came further."""
@@ -224,6 +184,80 @@ class RunEntry:
                 if self.trail and self.trail[-1].finished != progress.finished:
                     self.trail.clear()
                 self.trail.append(progress)
+
+    def status(self, waits_for: str) -> RunStatus:
+        """Return the run as ``dbfs.runs()`` lists it, given whom it waits for, in words."""
+        return RunStatus(
+            run_id=self.run_id,
+            graph=self.graph.record.name,
+            client=self.client,
+            traversals=self.traversals,
+            running=self.started is not None,
+            seconds=time.time() - (self.started or self.queued),
+            progress=self.progress,
+            update=self.update,
+            version=self.graph.record.version,
+            waits_for=waits_for,
+        )
+
+
+@dataclass(eq=False)
+class DirectRun(RunEntry):
+    """A run that its client sends to rank 0, in a turn that it holds: the run waits for none, and ends with its turn.
+
+    Attributes:
+        began: when rank 0 began the run.
+    """
+
+    began: float
+
+    def __post_init__(self) -> None:
+        self.queued = self.started = self.began
+
+
+@dataclass(eq=False)
+class QueuedRun(RunEntry):
+    """A run in the queue, which rank 0 leads when its turn has come. Other attributes as of ``RunEntry``.
+
+    Attributes:
+        deadline: seconds that the run may take, waiting included.
+        ends: when these seconds are over, in seconds of the event loop.
+        behind: the runs that the run had to wait for, in words; empty if there was none.
+        turn: done when the run may start.
+        stopped: done with the error with which the run must end, if it must.
+    """
+
+    deadline: float
+    ends: float = field(init=False)
+    behind: str = field(default="", init=False)
+    turn: asyncio.Future[None] = field(default_factory=_future, init=False)
+    stopped: asyncio.Future[DbfsError] = field(default_factory=_future, init=False)
+
+    def __post_init__(self) -> None:
+        self.ends = asyncio.get_running_loop().time() + self.deadline
+
+    def queue_behind(self, ahead: Iterable[RunEntry]) -> None:
+        """Note the runs ahead, those that share a worker with this one."""
+        blocking = [other for other in ahead if other.workers & self.workers]
+        if blocking:
+            more = f" and {len(blocking) - 1:,} more" if len(blocking) > 1 else ""
+            self.behind = f"run {blocking[0].run_id}{more}"
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline; at least a millisecond, since 0 is no timeout for some of its users."""
+        return max(1e-3, self.ends - self.turn.get_loop().time())
+
+    def waited(self) -> str:
+        """Describe how long the run has waited, and behind which runs, for messages."""
+        waited = f"waited {format_seconds((self.started or time.time()) - self.queued)} in the queue"
+        return f"{waited} behind {self.behind}" if self.behind else waited
+
+    def times(self) -> str:
+        """Describe where the run's time went, for messages."""
+        if self.started is None:
+            return self.waited()
+        return f"{self.waited()}, ran {format_seconds(time.time() - self.started)}"
 
     def stop(self, error: DbfsError) -> None:
         """Have the run end with an error, which names what happened only; the first error counts."""
@@ -241,20 +275,20 @@ class RunEntry:
             error, where = self.stopped.result(), "" if self.started else ", waiting for its turn"
             raise type(error)(f"run {self.run_id}{where}: {error}")
 
-    def status(self, waits_for: str) -> RunStatus:
-        """Return the run as ``dbfs.runs()`` lists it, given whom it waits for, in words."""
-        return RunStatus(
-            run_id=self.run_id,
-            graph=self.graph.record.name,
-            client=self.client,
-            traversals=self.traversals,
-            running=self.started is not None,
-            seconds=time.time() - (self.started or self.queued),
-            progress=self.progress,
-            update=self.update,
-            version=self.graph.record.version,
-            waits_for=waits_for,
-        )
+
+@dataclass(eq=False)
+class TaskRun(QueuedRun):
+    """A run whose levels its client submits as Dask tasks when its turn has come. Others as of ``QueuedRun``.
+
+    Attributes:
+        begun: done when the run holds its workers, with its wait in the queue in words; an error if it never does.
+        ended: the end that the client tells; cancelled if the run is over without that.
+        applying: held while the ranks change the graph in the run, which keeps the workers in any case.
+    """
+
+    begun: asyncio.Future[str] = field(default_factory=_future, init=False)
+    ended: asyncio.Future[RunEnd] = field(default_factory=_future, init=False)
+    applying: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
 
 def values_of(answers: Sequence[bytes]) -> list[Any]:

@@ -4,7 +4,8 @@ A feature's class travels with the service, from the client that installs dbfs t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import distributed
@@ -12,15 +13,13 @@ import distributed
 from dbfs.base.records import WorkerStatus
 from dbfs.cluster.worker_states import rank_order
 from dbfs.service.client_notes import ClientNotes
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.entries import GraphEntry, QueuedRun, RunEntry
 from dbfs.service.history import History
-from dbfs.service.log import Refusals
-from dbfs.service.messages import RunReply
+from dbfs.service.queue import RunQueue
+from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs.service.worker_watch import WorkerWatch
-from dbfs_workers.serving.rpc import PickledValue
-from dbfs_workers.serving.turns.requests import Work
 
 
 @dataclass(frozen=True)
@@ -29,20 +28,25 @@ class Records:
 
     Attributes:
         graphs: graphs by graph id, in the order of loading.
-        runs: runs that wait or are under way, in the order of arrival.
+        queue: runs that wait or are under way.
+        turns: runs under way that clients send in their turns.
         history: runs that are over.
-        refusals: runs for which the queue had no place.
         notes: what clients told.
         watch: the states of the workers.
     """
 
     scheduler: distributed.Scheduler
     graphs: Mapping[str, GraphEntry]
-    runs: Sequence[RunEntry]
+    queue: RunQueue
+    turns: Turns
     history: History
-    refusals: Refusals
     notes: ClientNotes
     watch: WorkerWatch
+
+    @property
+    def runs(self) -> list[RunEntry]:
+        """The runs that wait or are under way, in the order of arrival."""
+        return sorted([*self.queue.runs, *self.turns.runs], key=lambda run: run.queued)
 
     def blocking(self, workers: frozenset[str]) -> tuple[WorkerStatus, ...]:
         """Return the workers that keep a run from its end: late or paused ones of its own, or of a run before it."""
@@ -58,13 +62,15 @@ class ServiceView:
         records: its records.
         graph: returns a graph by its id, or raises ``GraphNotFoundError``.
         workers: calls to the workers.
-        turns: leads runs.
+        turn: queues a run and waits for its turn; the run is over when the context ends. Errors as for ``Enqueue``.
+        task_runs: runs of tasks whose turn has come.
     """
 
     records: Records
     graph: Callable[[str], GraphEntry]
     workers: WorkerCalls
-    turns: Turns
+    turn: Callable[[QueuedRun], AbstractAsyncContextManager[None]]
+    task_runs: TaskRuns
 
 
 class SchedulerFeature:
@@ -84,20 +90,10 @@ class SchedulerFeature:
 
 
 class GraphChanges(SchedulerFeature, ABC):
-    """The feature that changes graphs."""
+    """The feature that changes graphs. It handles ``EnqueueUpdate``."""
 
     @abstractmethod
-    async def apply(self, run: RunEntry, work: PickledValue[Work], batch_id: str) -> RunReply:
-        """Carry out an update whose turn has come; errors as for ``Enqueue``. What went wrong may be in the answer.
-
-        Args:
-            run: the update's run.
-            work: the ``Change`` to make.
-            batch_id: the update's id; empty for that of the run.
-        """
-
-    @abstractmethod
-    async def settle(self, run: RunEntry) -> None:
+    async def settle(self, run: QueuedRun) -> None:
         """Have all ranks commit the graph's latest version, before a run whose turn has come.
 
         Raises:

@@ -18,7 +18,7 @@ from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import scheduler_lost
 from dbfs.errors import DbfsError, DeadlineExceededError, LateError, OutcomeUnknownError, RunCancelledError
 from dbfs.service.client import ServiceClient, with_times
-from dbfs.service.messages import AwaitEnd, Enqueue, RunEnd, TellTurn
+from dbfs.service.messages import AwaitEnd, EnqueueTasks, RunEnd, TellTurn
 from dbfs_workers.search.reports import RankReport
 from dbfs_workers.serving import rpc
 from dbfs_workers.serving.rpc import PickledValue
@@ -91,12 +91,12 @@ def held_run(
         deadline: the run's deadline.
         update: kind of the update that the run makes; empty for traversals.
 
-    Errors as for ``Enqueue``.
+    Errors as for ``EnqueueTasks``.
     """
     client = service.client.id
-    message = Enqueue(graph_id, client, run_id, None, traversals, deadline.remaining, holds=False, update=update)
+    message = EnqueueTasks(graph_id, client, run_id, traversals, deadline.remaining, update)
     with service.cancelling(run_id):
-        waited = service.call(message).waited
+        waited = service.call(message)
     began = time.monotonic()
     run = HeldRun(service, run_id)
 

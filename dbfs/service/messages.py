@@ -263,7 +263,7 @@ class RunReply:
     """The end of a run, or the turn to make it.
 
     Attributes:
-        answer: rank 0's answer; None if the client is to send the run to rank 0, or its tasks to the workers.
+        answer: rank 0's answer; None if the client is to send the run to rank 0.
         grant: the turn, if the client holds it from now on with a line to rank 0.
         waited: how long the run waited in the queue, and behind which runs, in words.
     """
@@ -275,25 +275,17 @@ class RunReply:
 
 @dataclass(frozen=True)
 class Enqueue(SchedulerMessage[RunReply]):
-    """Queue a run or an update, and wait until it is over.
+    """Queue a run, and wait until it is over, or until the client has the turn: then it sends the run to rank 0.
 
-    Instead of its end, the client may get the turn, and then sends the run to rank 0. The client of a run of tasks gets
-    the turn in any case. No other run uses the workers then, until that client tells the end by ``TellTurn``.
-
-    The ranks keep the labels until
-    these are published or dropped, or the client leaves. An update changes the graph on all ranks at once, or on none:
-    after an error the graph has its version before, unless the error is ``WorkerLostError``: then a rank is lost.
+    The ranks keep the labels until these are published or dropped, or the client leaves.
 
     Attributes:
         client: id of the client, which owns the labels.
-        run_id: the run's id. An update may have the id of a run of tasks that has its turn.
-        work: what to make, which the scheduler passes on unread; None for a run whose levels the client submits as Dask
-            tasks.
-        traversals: number of traversals; 0 for an update.
+        run_id: the run's id.
+        work: what to make, which the scheduler passes on unread.
+        traversals: number of traversals.
         deadline: seconds that the run may take, waiting included.
         holds: whether the client can open a line to rank 0, and so hold the turn.
-        update: kind of the update, as of ``Change``; empty for traversals.
-        batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
@@ -301,20 +293,64 @@ class Enqueue(SchedulerMessage[RunReply]):
         QueueFullError: too many runs wait already.
         WorkerLostError, DeadlineExceededError, RunCancelledError: the run ended early.
         RunAbortedError, DeviceFailedError, StaleRunError: the run failed.
-        InvalidOptionError: the graph takes no updates.
-        GraphTooLargeError, InvalidVertexError: a rank could not prepare the update's version.
-        OutcomeUnknownError: an update met its deadline, and may have been made.
     """
 
     graph_id: str
     client: Identifier
     run_id: Identifier
-    work: PickledValue[Work] | None
+    work: PickledValue[Work]
     traversals: int
     deadline: float
     holds: bool
-    update: str = ""
-    batch_id: Identifier | None = None
+
+
+@dataclass(frozen=True)
+class EnqueueTasks(SchedulerMessage[str]):
+    """Queue a run whose levels the client submits as Dask tasks; return how long it waited for its turn, in words.
+
+    No other run uses the workers then, until the client tells the end by ``TellTurn``. Errors as for ``Enqueue``.
+
+    Attributes:
+        graph_id, client, run_id, deadline: as of ``Enqueue``.
+        traversals: number of traversals; 0 for an update.
+        update: kind of the update, as of ``Change``; empty for traversals.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    traversals: int
+    deadline: float
+    update: str
+
+
+@dataclass(frozen=True)
+class EnqueueUpdate(SchedulerMessage[Answer]):
+    """Queue an update, and wait until it is over; one with the id of a run of tasks that has its turn is made in that.
+
+    An update changes the graph on all ranks at once, or on none: after an error the graph has its version before,
+    unless the error is ``WorkerLostError``: then a rank is lost.
+
+    Attributes:
+        graph_id, client, run_id, deadline: as of ``Enqueue``.
+        work: the ``Change`` to make.
+        update: its kind.
+        batch_id: an update with the id of one of the graph's last updates is not made again: its report is returned.
+
+    Raises:
+        InvalidOptionError: the graph takes no updates.
+        GraphTooLargeError, InvalidVertexError: a rank could not prepare the update's version.
+        OutcomeUnknownError: the update met its deadline, and may have been made.
+        Others as for ``Enqueue``.
+    """
+
+    graph_id: str
+    client: Identifier
+    run_id: Identifier
+    work: PickledValue[Work]
+    deadline: float
+    update: str
+    batch_id: Identifier
 
 
 @dataclass(frozen=True)

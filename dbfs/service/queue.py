@@ -6,12 +6,12 @@ at once, and no two gangs wait for each other. A run that waits for a late rank 
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from dbfs import config
 from dbfs.errors import DeadlineExceededError, QueueFullError
 from dbfs.service import log
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.entries import GraphEntry, QueuedRun, RunEntry
 from dbfs.service.history import History
 
 
@@ -24,24 +24,28 @@ class RunQueue:
             a turn calls ``start_runs``.
 
     Attributes:
-        runs: the runs, in the order of arrival. Runs of clients that hold a turn are among them, and wait for nothing.
+        runs: the runs, in the order of arrival.
         refusals: the runs that found no place.
     """
 
-    def __init__(self, history: History, revoke: Callable[[RunEntry], bool]) -> None:
-        self.runs: list[RunEntry] = []
+    def __init__(self, history: History, revoke: Callable[[QueuedRun], bool]) -> None:
+        self.runs: list[QueuedRun] = []
         self.refusals = log.Refusals()
         self._history = history
         self._revoke = revoke
 
     @contextlib.asynccontextmanager
-    async def turn(self, run: RunEntry) -> AsyncIterator[None]:
+    async def turn(self, run: QueuedRun, direct: Iterable[RunEntry] = ()) -> AsyncIterator[None]:
         """Queue a run and wait for its turn. The run is over when the context ends.
+
+        Args:
+            run: the run.
+            direct: the runs under way in turns that clients hold, for which the run waits as well.
 
         Errors as for ``Enqueue``.
         """
         self._require_place(run)
-        run.queue_behind(self.runs)
+        run.queue_behind([*direct, *self.runs])
         self.runs.append(run)
         try:
             self.start_runs()
@@ -64,8 +68,6 @@ class RunQueue:
         wanted: set[str] = set()
         stuck: list[GraphEntry] = []
         for run in self.runs:
-            if run.noted:
-                continue
             free = not wanted & run.workers and run.graph not in stuck
             if run.started is None and not run.stopped.done() and free:
                 if self._revoke(run):
@@ -80,7 +82,7 @@ class RunQueue:
             else:
                 wanted |= run.workers
 
-    def _require_place(self, run: RunEntry) -> None:
+    def _require_place(self, run: QueuedRun) -> None:
         """Check that no more runs wait than the configuration allows."""
         most = config.count("service.waiting-runs")
         waiting = sum(other.started is None for other in self.runs)
@@ -91,7 +93,7 @@ class RunQueue:
                 f"run {run.run_id}: {full}; try again later, or make several traversals in one run (bfs_many)"
             )
 
-    async def _take_turn(self, run: RunEntry) -> None:
+    async def _take_turn(self, run: QueuedRun) -> None:
         """Wait until ``start_runs`` gives the run its turn.
 
         Raises:

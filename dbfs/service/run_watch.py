@@ -7,13 +7,13 @@ traversing thread keeps in memory anyway.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import distributed
 from tornado.ioloop import PeriodicCallback
 
 from dbfs.base.records import RunProgress, WorkerState
-from dbfs.service.entries import RunEntry
+from dbfs.service.entries import RunEntry, TaskRun
 from dbfs.service.worker_calls import WorkerCalls
 from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.base.spec import direction_name
@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 1.0
 
 
 def watch(
-    scheduler: distributed.Scheduler, runs: Sequence[RunEntry], workers: WorkerCalls, states: WorkerWatch
+    scheduler: distributed.Scheduler, runs: Callable[[], Iterable[RunEntry]], workers: WorkerCalls, states: WorkerWatch
 ) -> None:
     """Look at the runs under way, again and again, until the scheduler closes. A look updates a run's ``progress``."""
     looks: dict[str, asyncio.Task[None]] = {}
@@ -42,15 +42,19 @@ def watch(
             del looks[run.run_id]
 
     def look() -> None:
-        for run in runs:
-            lasts = run.started is not None and time.time() - run.started > _LOOK_SECONDS
-            if lasts and not run.of_tasks and run.run_id not in looks:
+        for run in counted_by_ranks(runs()):
+            if time.time() - (run.started or run.queued) > _LOOK_SECONDS and run.run_id not in looks:
                 looks[run.run_id] = asyncio.ensure_future(look_at(run))
 
     # The scheduler stops these when it closes.
     every = PeriodicCallback(look, 1e3 * _LOOK_SECONDS)
     scheduler.periodic_callbacks["dbfs-runs"] = every
     every.start()
+
+
+def counted_by_ranks(runs: Iterable[RunEntry]) -> list[RunEntry]:
+    """Return those runs under way whose levels the ranks count; the client of a run of tasks tells its progress."""
+    return [run for run in runs if run.started is not None and not isinstance(run, TaskRun)]
 
 
 async def update_progress(run: RunEntry, workers: WorkerCalls, states: WorkerWatch) -> None:

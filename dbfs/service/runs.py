@@ -19,9 +19,9 @@ from dbfs.cluster.own_process import require_own
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
 from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.entries import values_of
-from dbfs.service.messages import ChangeReport, Enqueue, TurnGrant
+from dbfs.service.messages import ChangeReport, Enqueue, EnqueueUpdate, TurnGrant
 from dbfs_workers.base.lines.line import GPU_AWAKE_SECONDS, Line, LineClosedError
-from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.base.spec import RunSpec, TraversalPlace
 from dbfs_workers.search.reports import RankReport
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.changes import Change
@@ -100,55 +100,62 @@ class RunSender:
 
         Errors as for ``Enqueue``.
         """
-        done, service, run_id = 0, self._service, specs.options.run_id
-        broken = self._unreachable.get(graph_id, 0.0) > time.monotonic()
-        while done < len(specs):
-            run = Run(specs[done:], done, service.take_dropped(graph_id))
-            turn, taken = self._take(graph_id), False
-            try:
-                if turn is None:
-                    count, holds = len(run.specs), not broken
-                    work: PickledValue[Work] = PickledValue.of(run)
-                    message = Enqueue(graph_id, service.client.id, run_id, work, count, deadline.remaining, holds)
-                    with service.cancelling(run_id):
-                        led = service.call_run(message, run_id, progress)
-                    if led.answer is not None:
-                        taken, done = True, done + count
-                        yield FinishedTraversals.of(led.answer)
-                    if led.grant is None:
-                        continue
-                    try:
-                        seconds = min(_OPEN_SECONDS, deadline.last)
-                        turn = _HeldTurn(led.grant, led.waited, _context(service.client), seconds)
-                    except LineClosedError:
-                        # The turn ended meanwhile.
-                        continue
-                    except ExchangeUnavailableError:
-                        # A firewall may keep this client from the workers' doors, or rank 0 is late.
-                        self._unreachable[graph_id] = time.monotonic() + _AVOID_SECONDS
-                        broken = True
-                        continue
-                    if led.answer is not None:
-                        self._give_back(graph_id, turn)
-                        continue
-                request = Request(turn.serial, run_id, deadline.remaining, run)
-                if specs.options.backend == "cuda":
-                    turn.line.awake_seconds = GPU_AWAKE_SECONDS
-                with closing(self._answers(turn, graph_id, request, deadline, progress)) as answers:
-                    for answer in answers:
-                        finished = FinishedTraversals.of(answer)
-                        taken, done = True, done + len(finished.reports[0])
-                        yield finished
-                broken = broken or turn.broken
-            except DeadlineExceededError as error:
-                if turn is None or not turn.waited:
-                    raise
-                raise with_times(error, turn.waited, turn.granted) from error
-            finally:
-                if not taken:
-                    # Dropping labels twice is harmless.
-                    for place in run.dropped:
-                        service.drop(graph_id, *place)
+        holds = self._unreachable.get(graph_id, 0.0) <= time.monotonic()
+        sending = _Sending(self._service, graph_id, specs, deadline, progress, holds)
+        turn = None
+        try:
+            while sending.done < len(specs):
+                held, turn = turn or self._take(graph_id), None
+                if held is None:
+                    turn = yield from self._through_scheduler(sending)
+                else:
+                    yield from self._in_turn(sending, held)
+        finally:
+            # Dropping labels twice is harmless.
+            for place in sending.dropped:
+                self._service.drop(graph_id, *place)
+            if turn is not None:
+                self._give_back(graph_id, turn)
+
+    def _through_scheduler(self, sending: "_Sending") -> "Generator[FinishedTraversals, None, _HeldTurn | None]":
+        """Have the scheduler make a run, or grant the turn; return it if its line opens. Errors as of ``send``."""
+        service, run, run_id = self._service, sending.rest(), sending.specs.options.run_id
+        work: PickledValue[Work] = PickledValue.of(run)
+        left, count = sending.deadline.remaining, len(run.specs)
+        message = Enqueue(sending.graph_id, service.client.id, run_id, work, count, left, sending.holds)
+        with service.cancelling(run_id):
+            reply = service.call_run(message, run_id, sending.progress)
+        if reply.answer is not None:
+            yield sending.finished(reply.answer)
+        if reply.grant is None:
+            return None
+        seconds = min(_OPEN_SECONDS, sending.deadline.last)
+        try:
+            return _HeldTurn(reply.grant, reply.waited, _context(service.client), seconds)
+        except LineClosedError:
+            # The turn ended meanwhile.
+            return None
+        except ExchangeUnavailableError:
+            # A firewall may keep this client from the workers' doors, or rank 0 is late.
+            self._unreachable[sending.graph_id] = time.monotonic() + _AVOID_SECONDS
+            sending.holds = False
+            return None
+
+    def _in_turn(self, sending: "_Sending", turn: "_HeldTurn") -> Iterator[FinishedTraversals]:
+        """Send a run to rank 0; if the turn ends or the line breaks, some of it is left. Errors as of ``send``."""
+        deadline, options, waited = sending.deadline, sending.specs.options, turn.waited
+        request = Request(turn.serial, options.run_id, deadline.remaining, sending.rest())
+        if options.backend == "cuda":
+            turn.line.awake_seconds = GPU_AWAKE_SECONDS
+        try:
+            with closing(self._answers(turn, sending.graph_id, request, deadline, sending.progress)) as answers:
+                for answer in answers:
+                    yield sending.finished(answer)
+        except DeadlineExceededError as error:
+            if not waited:
+                raise
+            raise with_times(error, waited, turn.granted) from error
+        sending.holds = sending.holds and not turn.broken
 
     def update(self, graph_id: str, change: Change, deadline: Deadline, of_tasks: str = "") -> ChangeReport:
         """Change a graph: in a turn that this client holds on the gang, else through the scheduler's queue.
@@ -161,7 +168,7 @@ class RunSender:
 
         Raises:
             OutcomeUnknownError: the update was sent, and no answer came.
-            DbfsError: see ``Enqueue``.
+            DbfsError: see ``EnqueueUpdate``.
         """
         service, run_id = self._service, of_tasks or uuid.uuid4().hex
         turn = None if change.batch_id or of_tasks else self._take(graph_id)
@@ -172,21 +179,11 @@ class RunSender:
                 for answer in answers:
                     return _report_of(answer)
         # Also if the turn was over, or the line broke: the scheduler knows the run if rank 0 has decided.
-        message = Enqueue(
-            graph_id=graph_id,
-            client=service.client.id,
-            run_id=run_id,
-            work=PickledValue.of(change),
-            traversals=0,
-            deadline=deadline.remaining,
-            holds=False,
-            update=change.kind,
-            batch_id=change.batch_id,
-        )
+        work: PickledValue[Work] = PickledValue.of(change)
+        kind, left = change.kind, deadline.remaining
+        message = EnqueueUpdate(graph_id, service.client.id, run_id, work, left, kind, change.batch_id)
         with service.cancelling(run_id):
-            led = service.call_update(message, change.batch_id)
-        assert led.answer is not None
-        return _report_of(led.answer)
+            return _report_of(service.call_update(message, change.batch_id))
 
     def _answers(
         self, turn: "_HeldTurn", graph_id: str, request: Request, deadline: Deadline, progress: Progress | None
@@ -260,6 +257,40 @@ class RunSender:
             self._free[graph_id] = turn
         for line in lines:
             line.close()
+
+
+@dataclass
+class _Sending:
+    """A run while it is sent.
+
+    Attributes:
+        service: the client's half of the service.
+        graph_id, specs, deadline, progress: as of ``RunSender.send``.
+        holds: whether the client takes the turn: not after a line to rank 0 did not open, or broke.
+        done: number of traversals whose reports have come.
+        dropped: labels that rank 0 is to drop, and has not said that it did.
+    """
+
+    service: ServiceClient
+    graph_id: str
+    specs: RunSpec
+    deadline: Deadline
+    progress: Progress | None
+    holds: bool
+    done: int = 0
+    dropped: tuple[TraversalPlace, ...] = ()
+
+    def rest(self) -> Run:
+        """Return what is left to make, with the labels to drop."""
+        self.dropped += self.service.take_dropped(self.graph_id)
+        return Run(self.specs[self.done :], self.done, self.dropped)
+
+    def finished(self, answer: Answer) -> FinishedTraversals:
+        """Take an answer; errors as of ``values_of``."""
+        found = FinishedTraversals.of(answer)
+        self.done += len(found.reports[0])
+        self.dropped = ()
+        return found
 
 
 class _HeldTurn:

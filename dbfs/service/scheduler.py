@@ -30,7 +30,7 @@ from dbfs.errors import (
 )
 from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.client_notes import ClientNotes
-from dbfs.service.entries import GraphEntry, Reservation, RunEntry, values_of
+from dbfs.service.entries import DirectRun, GraphEntry, QueuedRun, Reservation, RunEntry, TaskRun, values_of
 from dbfs.service.feature import GraphChanges, Records, SchedulerFeature, ServiceView
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
@@ -41,6 +41,7 @@ from dbfs.service.messages import (
     CountBuildTasks,
     DropLabels,
     Enqueue,
+    EnqueueTasks,
     ExplainLoss,
     FreeAll,
     GetGraph,
@@ -98,7 +99,6 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.reserved: dict[str, Reservation] = {}
         self.history = History()
         self._queue = RunQueue(self.history, lambda run: self._turns.revoke(run))
-        self.runs, self.refusals = self._queue.runs, self._queue.refusals
         self._tasks: set[asyncio.Future[None]] = set()
         # By run id, the clients that cancelled a run which had not come yet.
         self._given_up: dict[str, str] = {}
@@ -109,17 +109,17 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._workers = WorkerCalls(scheduler)
         self.watch = WorkerWatch(scheduler, self.graphs, self._queue.start_runs)
         self._table = GraphTable(scheduler, self._workers, self.graphs, self.reserved)
-        self._task_runs = TaskRuns(self.runs, lambda client: client in scheduler.clients)
-        self._turns = Turns(self._workers, self.runs, self.history, self._queue.start_runs)
+        self._task_runs = TaskRuns(lambda client: client in scheduler.clients)
+        self._turns = Turns(self._workers, self.history, self._queue.start_runs)
         self.notes = ClientNotes(self.graphs, self.reserved, lambda client: client in scheduler.clients)
-        self.records = Records(scheduler, self.graphs, self.runs, self.history, self.refusals, self.notes, self.watch)
-        view = ServiceView(self.records, self._table.get, self._workers, self._turns)
+        self.records = Records(scheduler, self.graphs, self._queue, self._turns, self.history, self.notes, self.watch)
+        view = ServiceView(self.records, self._table.get, self._workers, self._turn, self._task_runs)
         self._features = tuple(feature(view) for feature in self._feature_types)
         self._changes = next((feature for feature in self._features if isinstance(feature, GraphChanges)), None)
         for service in (self, self._turns, self._task_runs, self.notes, *self._features):
             scheduler.handlers.update(handlers(service))
         idle.keep_awake(scheduler, lambda: bool(self._table.workers))
-        run_watch.watch(scheduler, self.runs, self._workers, self.watch)
+        run_watch.watch(scheduler, lambda: self.records.runs, self._workers, self.watch)
         on_workers = self._on_workers(float(config.get("build.memory-share")))
         if NAME not in scheduler.worker_plugins:
             await self._workers.install(pickle.dumps(on_workers), self.watch)
@@ -206,42 +206,39 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @Enqueue.handler
     async def enqueue(self, message: Enqueue) -> RunReply:
-        work, batch_id = message.work, message.batch_id or ""
-        if work is None:
-            begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            self._spawn(self._hold_workers(message, begun))
-            return RunReply(None, None, await begun)
-        changes = self._changes if message.update else None
-        if changes is not None and self._task_runs.holds(message.run_id):
-            async with self._task_runs.applying(message.run_id, message.client) as run:
-                return await changes.apply(run, work, batch_id)
-        async with self._turn(message) as run:
-            if changes is not None:
-                led = await changes.apply(run, work, batch_id)
-            else:
-                led = await self._turns.lead(run, work, holds=message.holds)
-            reports = None if led.answer is None else values_of(led.answer.ranks)
-            if reports is not None and not message.update:
-                self.history.add(run, RunSummary.of(reports))
-        return led
+        graph = self._table.get(message.graph_id)
+        run = QueuedRun(graph, message.client, message.run_id, message.traversals, message.deadline)
+        async with self._turn(run):
+            reply = await self._turns.lead(run, message.work, holds=message.holds)
+            if reply.answer is not None:
+                self.history.add(run, RunSummary.of(values_of(reply.answer.ranks)))
+        return reply
+
+    @EnqueueTasks.handler
+    async def enqueue_tasks(self, message: EnqueueTasks) -> str:
+        graph = self._table.get(message.graph_id)
+        facts = (message.client, message.run_id, message.traversals, message.deadline)
+        run = TaskRun(graph, *facts, update=message.update)
+        self._spawn(self._hold_workers(run))
+        return await run.begun
 
     @ListRuns.handler
     async def list_runs(self, message: ListRuns) -> list[RunStatus]:  # noqa: ARG002
-        running = [run for run in self.runs if run.started is not None and not run.of_tasks]
-        await asyncio.gather(*(run_watch.update_progress(run, self._workers, self.watch) for run in running))
-        return [run.status(waits_for(self.records.blocking(run.workers))) for run in self.runs]
+        counted = run_watch.counted_by_ranks(self.records.runs)
+        await asyncio.gather(*(run_watch.update_progress(run, self._workers, self.watch) for run in counted))
+        return [run.status(waits_for(self.records.blocking(run.workers))) for run in self.records.runs]
 
     @GetProgress.handler
     async def get_progress(self, message: GetProgress) -> RunProgress | None:
-        return next((run.progress for run in self.runs if run.run_id == message.run_id), None)
+        return next((run.progress for run in self.records.runs if run.run_id == message.run_id), None)
 
     @CancelRun.handler
     async def cancel_run(self, message: CancelRun) -> None:
-        for run in self.runs:
+        for run in self.records.runs:
             if run.run_id == message.run_id:
                 _require_owner(message.client, run.client, f"cancel run {run.run_id}")
                 log.cancel_requested(run)
-                if run.noted:
+                if isinstance(run, DirectRun):
                     # If the turn ends before the run comes to rank 0, the client queues the run again.
                     self._refuse_later(run.run_id, run.client)
                 await self._stop(run, "a client called run.cancel() or dbfs cancel")
@@ -285,8 +282,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self.notes.remove_client(client)
         self._table.release_all(client)
         self._end_turns(client)
-        for run in self.runs:
-            if run.client == client and not run.noted:
+        for run in self._queue.runs:
+            if run.client == client:
                 self._spawn(self._stop(run, "its client left"))
         for graph_id, graph in list(self.graphs.items()):
             if graph.record.client == client and not graph.record.named:
@@ -329,8 +326,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
                 self._table.free(graph)
                 self._spawn(self._turns.stop(graph.record.graph_id, Cause.LOST, f"lost rank {rank}", rank))
-        for run in self.runs:
-            if worker in run.workers and not run.noted:
+        for run in self._queue.runs:
+            if worker in run.workers:
                 rank = run.graph.record.addresses.index(worker)
                 lost = WorkerLostError(f"lost rank {rank} ({worker}); load the graph again")
                 run.stop(lost)
@@ -343,44 +340,36 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         return task
 
     @contextlib.asynccontextmanager
-    async def _turn(self, message: Enqueue) -> AsyncIterator[RunEntry]:
-        """Queue a run and wait for its turn. The run is over when the context ends.
-
-        Errors as for ``Enqueue``.
-        """
-        graph = self._table.get(message.graph_id)
-        self._table.require_client(message.client, f"run {message.run_id}")
-        run = RunEntry(graph, message.client, message.run_id, message.traversals, message.deadline)
-        run.of_tasks, run.update = message.work is None, message.update
-        if self._given_up.get(message.run_id) == message.client:
-            raise RunCancelledError(f"run {message.run_id}: cancelled before it came")
+    async def _turn(self, run: QueuedRun) -> AsyncIterator[None]:
+        """See ``ServiceView.turn``."""
+        self._table.require_client(run.client, f"run {run.run_id}")
+        if self._given_up.get(run.run_id) == run.client:
+            raise RunCancelledError(f"run {run.run_id}: cancelled before it came")
         try:
-            async with self._queue.turn(run):
+            async with self._queue.turn(run, self._turns.runs):
                 if self._changes is not None:
                     await self._changes.settle(run)
-                yield run
+                yield
         finally:
             if run.client not in self.scheduler.clients:
                 # The ranks may have kept the labels after they forgot the client.
-                self._forget(run.client, graph)
+                self._forget(run.client, run.graph)
                 self._end_turns(run.client)
 
-    async def _hold_workers(self, message: Enqueue, begun: asyncio.Future[str]) -> None:
-        """Queue a run of tasks, and keep its workers from its turn to its end; ``begun`` takes what its client gets."""
-        graph = self.graphs.get(message.graph_id)
+    async def _hold_workers(self, run: TaskRun) -> None:
+        """Queue a run of tasks, and keep its workers from its turn to its end."""
         try:
-            async with self._turn(message) as run:
+            async with self._turn(run):
                 run.graph.runs += not run.update
                 run.graph.last_client = run.client
-                reports = await self._task_runs.hold(run, begun)
+                reports = await self._task_runs.hold(run)
                 # An update enters the history with its version.
                 if not run.update:
                     self.history.add(run, RunSummary.of(reports))
         except Exception as error:
-            if graph is not None:
-                self._spawn(self._workers.call_all(graph.record.addresses, ForgetRun(message.run_id)))
-            if not begun.done():
-                begun.set_exception(error)
+            self._spawn(self._workers.call_all(run.graph.record.addresses, ForgetRun(run.run_id)))
+            if not run.begun.done():
+                run.begun.set_exception(error)
             elif not isinstance(error, DbfsError):
                 # The client has dbfs's own errors already.
                 raise
@@ -397,14 +386,15 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     async def _stop(self, run: RunEntry, message: str) -> None:
         """Cancel a run, whether it waits, is led by rank 0, or consists of tasks."""
-        run.stop(RunCancelledError(f"cancelled: {message}"))
+        if isinstance(run, QueuedRun):
+            run.stop(RunCancelledError(f"cancelled: {message}"))
         if run.started is not None:
             await self._turns.stop(run.graph.record.graph_id, Cause.CANCELLED, message)
 
     async def _dissolve(self, graph: GraphEntry, why: str) -> None:
         """End a graph's runs and its gang, and free its data; ``why`` goes into the log."""
         unloaded = "the graph was unloaded"
-        for run in self.runs:
+        for run in self._queue.runs:
             if run.graph is graph:
                 run.stop(RunCancelledError(f"cancelled: {unloaded}"))
         await self._turns.stop(graph.record.graph_id, Cause.CANCELLED, unloaded)

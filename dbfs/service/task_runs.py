@@ -7,11 +7,11 @@ answer to the client's ``AwaitEnd`` is the error, and the client submits no furt
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 
 from dbfs.base.records import RunProgress
 from dbfs.errors import DbfsError, DeadlineExceededError, RunNotFoundError
-from dbfs.service.entries import RunEntry
+from dbfs.service.entries import TaskRun
 from dbfs.service.messages import AwaitEnd, TellTurn
 from dbfs.service.worker_calls import GRACE_SECONDS
 from dbfs_workers.search.reports import RankReport
@@ -22,27 +22,23 @@ class TaskRuns:
     """The runs of Dask tasks whose turn has come.
 
     Args:
-        runs: the runs of the queue.
         is_present: whether the client with an id is in the cluster.
     """
 
-    def __init__(self, runs: Sequence[RunEntry], is_present: Callable[[str], bool]) -> None:
-        self._runs = runs
+    def __init__(self, is_present: Callable[[str], bool]) -> None:
         self._is_present = is_present
+        self._held: dict[str, TaskRun] = {}
 
-    async def hold(self, run: RunEntry, begun: asyncio.Future[str]) -> list[list[RankReport]]:
-        """Keep the workers of a run until its client ends the run; return the reports by rank.
+    async def hold(self, run: TaskRun) -> list[list[RankReport]]:
+        """Keep the workers of a run, whose turn has come, until its client ends it; return the reports by rank.
 
         A client that does not end a run in time, because it is stopped or lost, loses the workers.
-
-        Args:
-            run: the run, whose turn has come.
-            begun: takes the description of the wait in the queue, for the client.
 
         Raises:
             DbfsError: the run ended early.
         """
-        begun.set_result(run.waited())
+        self._held[run.run_id] = run
+        run.begun.set_result(run.waited())
         try:
             await run.wait(run.ended, run.remaining + LATE_SECONDS)
             if run.stopped.done() and self._is_present(run.client):
@@ -59,14 +55,14 @@ class TaskRuns:
         finally:
             run.ended.cancel()
             async with run.applying:
-                pass
+                self._held.pop(run.run_id, None)
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run holds its workers."""
-        return any(run.run_id == run_id and run.of_tasks and run.started is not None for run in self._runs)
+        return run_id in self._held
 
     @contextlib.asynccontextmanager
-    async def applying(self, run_id: str, client: str) -> AsyncIterator[RunEntry]:
+    async def applying(self, run_id: str, client: str) -> AsyncIterator[TaskRun]:
         """Keep the workers of a run for the length of the context, whatever happens to its client or its deadline.
 
         Raises:
@@ -94,9 +90,8 @@ class TaskRuns:
             else:
                 run.ended.set_result(message.told)
 
-    def _of_client(self, run_id: str, client: str) -> RunEntry:
-        for run in self._runs:
-            mine = run.run_id == run_id and run.client == client and run.of_tasks
-            if mine and run.started is not None and not run.ended.done():
-                return run
-        raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")
+    def _of_client(self, run_id: str, client: str) -> TaskRun:
+        run = self._held.get(run_id)
+        if run is None or run.client != client or run.ended.done():
+            raise RunNotFoundError(f"no run {run_id} of {client} holds workers; it is over")
+        return run

@@ -8,7 +8,6 @@ the cluster. Rank 0 ends a turn.
 
 import asyncio
 import itertools
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -20,7 +19,7 @@ from dbfs.errors import (
     UnreachableError,
 )
 from dbfs.service import forming
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.entries import DirectRun, GraphEntry, QueuedRun
 from dbfs.service.history import History
 from dbfs.service.messages import RunReply, TurnGrant
 from dbfs.service.worker_calls import GRACE_SECONDS, WorkerCalls
@@ -50,7 +49,7 @@ class Turn:
         held: whether the client holds the turn; else a run that the scheduler waits for has it.
         ending: the task that ends the turn on rank 0; None until the turn is to end.
         over: done when the turn is over.
-        run: the run under way that a client sent, once it is seen.
+        run: the run under way that the client sends, once it is seen.
     """
 
     def __init__(self, graph: GraphEntry, client: str, serial: int, first_number: int) -> None:
@@ -61,7 +60,7 @@ class Turn:
         self.held = False
         self.ending: asyncio.Task[None] | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.run: RunEntry | None = None
+        self.run: DirectRun | None = None
 
     def message(self, cause: Cause | None = None, message: str = "", rank: int | None = None) -> EndTurn:
         """Return the message that ends the turn."""
@@ -73,22 +72,23 @@ class Turns:
 
     Args:
         workers: calls workers.
-        runs: the service's runs, among them those of clients' turns that are seen under way.
         history: takes the runs that ended.
         start_runs: starts the runs that waited for a turn's end.
     """
 
-    def __init__(
-        self, workers: WorkerCalls, runs: list[RunEntry], history: History, start_runs: Callable[[], None]
-    ) -> None:
+    def __init__(self, workers: WorkerCalls, history: History, start_runs: Callable[[], None]) -> None:
         self._workers = workers
-        self._runs = runs
         self._history = history
         self._start_runs = start_runs
         self._serials = itertools.count(1)
         self._held: dict[str, Turn] = {}
 
-    async def lead(self, run: RunEntry, work: PickledValue[Work], *, holds: bool) -> RunReply:
+    @property
+    def runs(self) -> list[DirectRun]:
+        """The runs under way that clients send in their turns, as far as they are seen."""
+        return [turn.run for turn in self._held.values() if turn.run is not None]
+
+    async def lead(self, run: QueuedRun, work: PickledValue[Work], *, holds: bool) -> RunReply:
         """Have rank 0 lead a run whose turn has come, or grant the turn to its client.
 
         Args:
@@ -100,7 +100,7 @@ class Turns:
             RunCancelledError, WorkerLostError: the run must end early.
             Exception: rank 0 could not begin. What went wrong in the run is in the answer.
         """
-        graph, now = run.graph, time.monotonic()
+        graph, now = run.graph, asyncio.get_running_loop().time()
         streak, graph.last_client = graph.last_client == run.client, run.client
         held = holds and (run.traversals > 1 or (streak and now - graph.revoked > _NOT_HELD_SECONDS))
         await self._recover(run)
@@ -132,12 +132,10 @@ class Turns:
             return RunReply(answer, None)
         if answer is None:
             # Listed on: the client sends this run to rank 0 next.
-            listed = RunEntry.of_note(graph, run.client, run.run_id, run.traversals, run.queued)
-            listed.number = run.number
-            self._show(turn, listed)
+            turn.run = DirectRun(graph, run.client, run.run_id, run.traversals, run.queued, number=run.number)
         return RunReply(answer, TurnGrant(turn.serial, begun.address, token), run.waited())
 
-    def revoke(self, run: RunEntry) -> bool:
+    def revoke(self, run: QueuedRun) -> bool:
         """Begin to end the turns that hold any of a run's workers; return whether there are any.
 
         The turn of another graph that waits for a late rank holds none.
@@ -148,7 +146,8 @@ class Turns:
             if run.workers & set(turn.graph.record.addresses) and (turn.graph is run.graph or not turn.graph.stuck)
         ]
         for turn in held:
-            turn.graph.revoked = time.monotonic() if turn.held else turn.graph.revoked
+            if turn.held:
+                turn.graph.revoked = asyncio.get_running_loop().time()
             if turn.ending is None:
                 turn.ending = asyncio.ensure_future(self._end(turn, turn.message()))
         return bool(held)
@@ -179,22 +178,21 @@ class Turns:
         for noted in message.runs:
             run = turn.run
             if run is None or run.run_id != noted.run_id:
-                run = RunEntry.of_note(turn.graph, turn.client, noted.run_id, noted.traversals, noted.began)
-                if not noted.ended:
-                    self._show(turn, run)
+                run = DirectRun(turn.graph, turn.client, noted.run_id, noted.traversals, noted.began)
             run.number, run.before = noted.number, noted.finished
             if not noted.ended:
+                turn.run = run
                 continue
-            turn.graph.runs += not noted.update
             if run is turn.run:
-                self._show(turn, None)
+                turn.run = None
+            turn.graph.runs += not noted.update
             run.traversals, run.update = noted.traversals, noted.update
             if noted.error is not None:
                 self._history.fail(run, noted.error)
             elif noted.summary is not None:
                 self._history.add(run, noted.summary.value())
 
-    async def _recover(self, run: RunEntry) -> None:
+    async def _recover(self, run: QueuedRun) -> None:
         """Clear the state that the run before this one left on the ranks, if it failed.
 
         Raises:
@@ -210,7 +208,7 @@ class Turns:
                 raise LateError(f"run {run.run_id}: {late}: {error}") from error
             graph.must_recover = False
 
-    async def _begin(self, turn: Turn, run: RunEntry, work: PickledValue[Work], token: bytes) -> BegunTurn:
+    async def _begin(self, turn: Turn, run: QueuedRun, work: PickledValue[Work], token: bytes) -> BegunTurn:
         """Begin a turn on rank 0, which makes the work unless the client is to send it. Errors as for ``lead``."""
         graph, record = run.graph, run.graph.record
         graph.lines = graph.lines or turn.serial
@@ -234,7 +232,7 @@ class Turns:
         except UnreachableError as error:
             raise UnreachableError(f"run {run.run_id}: lost rank 0; {error}") from error
 
-    async def _unless_over(self, turn: Turn, run: RunEntry, beginning: Awaitable[BegunTurn]) -> BegunTurn:
+    async def _unless_over(self, turn: Turn, run: QueuedRun, beginning: Awaitable[BegunTurn]) -> BegunTurn:
         """Wait for rank 0's answer, unless the turn is over before, or the deadline passes. Errors as for ``lead``.
 
         Rank 0 notices the deadline itself. ``LATE_SECONDS`` is for a rank that is stopped or out of reach.
@@ -281,15 +279,5 @@ class Turns:
             graph.must_recover = graph.recovers and end.failed
             if end.failed:
                 graph.lines = 0
-            self._show(turn, None)
             turn.over.set_result(None)
             self._start_runs()
-
-    def _show(self, turn: Turn, run: RunEntry | None) -> None:
-        """Have the list of runs, which is in the order of arrival, show a turn's run in place of the one before."""
-        if turn.run is not None:
-            self._runs.remove(turn.run)
-        turn.run = run
-        if run is not None:
-            later = (at for at, other in enumerate(self._runs) if other.queued > run.queued)
-            self._runs.insert(next(later, len(self._runs)), run)

@@ -25,7 +25,7 @@ import dbfs
 from dbfs.base.records import RunProgress
 from dbfs.dashboard.trail import Trail, trail_of
 from dbfs.errors import DeadlineExceededError, RunCancelledError
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.entries import GraphEntry, QueuedRun
 from dbfs.service.history import History
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankReport, RunSummary
 from dbfs_workers.search.reports.packing import pack
@@ -214,9 +214,9 @@ def test_a_plot_says_how_its_run_ended(client: distributed.Client) -> None:
 
 
 def test_a_plot_goes_on_where_looks_are_as_many() -> None:
-    async def queued() -> RunEntry:
+    async def queued() -> QueuedRun:
         record: Any = SimpleNamespace(name="street", addresses=())
-        return RunEntry(GraphEntry(record), "client", "0123456789", 3, 60.0)
+        return QueuedRun(GraphEntry(record), "client", "0123456789", 3, 60.0)
 
     run = asyncio.run(queued())
     catalog: Any = SimpleNamespace(runs=[run], history=History())
@@ -252,9 +252,9 @@ def test_a_plot_goes_on_where_looks_are_as_many() -> None:
 
 
 def test_many_short_traversals_keep_the_plot_of_levels() -> None:
-    async def queued() -> RunEntry:
+    async def queued() -> QueuedRun:
         record: Any = SimpleNamespace(name="/somewhere/data/web.mtx", addresses=())
-        return RunEntry(GraphEntry(record), "client", "0123456789", 64, 60.0)
+        return QueuedRun(GraphEntry(record), "client", "0123456789", 64, 60.0)
 
     before, many = asyncio.run(queued()), asyncio.run(queued())
     before.run_id = "9876543210"
@@ -277,9 +277,9 @@ def test_many_short_traversals_keep_the_plot_of_levels() -> None:
 
 
 def test_the_plot_of_updates_and_repairs() -> None:
-    async def queued(traversals: int) -> RunEntry:
+    async def queued(traversals: int) -> QueuedRun:
         record: Any = SimpleNamespace(name="roads", addresses=())
-        return RunEntry(GraphEntry(record), "client", "0123456789", traversals, 60.0)
+        return QueuedRun(GraphEntry(record), "client", "0123456789", traversals, 60.0)
 
     catalog: Any = SimpleNamespace(runs=[], history=History())
     update, repair = asyncio.run(queued(0)), asyncio.run(queued(1))

@@ -131,8 +131,8 @@ FAULTS = (
     ),
     Fault(
         "dbfs/service/queue.py",
-        "            if run.noted:\n                continue\n",
-        "",
+        "        run.queue_behind([*direct, *self.runs])\n",
+        "        run.queue_behind(self.runs)\n",
         ("tests/service/test_queue.py::test_a_run_in_its_clients_turn_holds_up_no_run",),
     ),
     Fault(

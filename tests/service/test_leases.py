@@ -30,7 +30,7 @@ from dbfs.errors import (
 from dbfs.graph import numbering
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
-from dbfs.service.entries import RunEntry
+from dbfs.service.entries import QueuedRun
 from dbfs.service.messages import CancelRun, Enqueue
 from dbfs.service.runs import RunSender
 from dbfs.service.turns import Turn, Turns
@@ -285,14 +285,14 @@ def test_a_rank_lost_while_a_turn_begins_is_told_although_its_line_breaks_first(
     begin = Turns._begin
     lost = []
 
-    async def lose(run: RunEntry) -> None:
+    async def lose(run: QueuedRun) -> None:
         run.stop(WorkerLostError("lost rank 1; load the graph again"))
         await plugins["dbfs"]._turns.stop(run.graph.record.graph_id, Cause.LOST, "lost rank 1", 1)
 
     async def fail(*arguments: object) -> None:
         raise error
 
-    async def failed(self: Turns, turn: Turn, run: RunEntry, *arguments: Any) -> BegunTurn:
+    async def failed(self: Turns, turn: Turn, run: QueuedRun, *arguments: Any) -> BegunTurn:
         try:
             return await begin(self, turn, run, *arguments)
         finally:

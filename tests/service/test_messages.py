@@ -26,6 +26,8 @@ from dbfs.service.messages import (
     DropLabels,
     EndLoad,
     Enqueue,
+    EnqueueTasks,
+    EnqueueUpdate,
     ExplainLoss,
     FreeAll,
     GetGraph,
@@ -154,8 +156,8 @@ EXAMPLES: list[Message[Any]] = [
     FreeAll("me"),
     CountBuildTasks("token", 2),
     Enqueue("id", "me", "run", WORK, 1, 60.0, holds=True),
-    Enqueue("id", "me", "run", WORK, 0, 60.0, False, "insert-edges", "batch"),
-    Enqueue("id", "me", "run", None, 2, 60.0, holds=False),
+    EnqueueTasks("id", "me", "run", 2, 60.0, ""),
+    EnqueueUpdate("id", "me", "run", WORK, 60.0, "insert-edges", "batch"),
     AwaitEnd("run", "me"),
     TellTurn("run", "me", RunProgress(2, 1, 5, "top-down", 3, 9, 0.5)),
     TellTurn("run", "me", PickledValue.of([])),
@@ -192,7 +194,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 42
+    assert len(every) == 44
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

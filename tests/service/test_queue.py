@@ -20,7 +20,7 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.service.entries import RunEntry
+from dbfs.service.entries import DirectRun, QueuedRun
 from dbfs.service.queue import RunQueue
 from dbfs.service.turns import Turn, Turns
 from dbfs.service.worker_calls import all_answers
@@ -38,11 +38,11 @@ class Graph(SimpleNamespace):
     __eq__ = object.__eq__
 
 
-def run_on(workers: str) -> RunEntry:
+def run_on(workers: str) -> QueuedRun:
     """Return a run of a gang whose workers have one letter each. Called within an event loop."""
     record = SimpleNamespace(addresses=tuple(workers), name=workers)
     graph: Any = Graph(record=record, numbers=itertools.count(1), require_whole=lambda: None, stuck=False)
-    return RunEntry(graph, "client", f"run on {workers}", 1, 5.0)
+    return QueuedRun(graph, "client", f"run on {workers}", 1, 5.0)
 
 
 def run_graph() -> Any:
@@ -61,13 +61,13 @@ def run_graph() -> Any:
     )
 
 
-def queue(revoke: Callable[[RunEntry], bool] = lambda _: False) -> RunQueue:
+def queue(revoke: Callable[[QueuedRun], bool] = lambda _: False) -> RunQueue:
     """Return an empty queue, which keeps no history."""
     history: Any = SimpleNamespace(fail=lambda run, error: None)
     return RunQueue(history, revoke)
 
 
-def started(runs: list[RunEntry]) -> list[bool]:
+def started(runs: list[QueuedRun]) -> list[bool]:
     """Return which of some runs have started."""
     return [run.started is not None for run in runs]
 
@@ -125,7 +125,7 @@ def test_the_end_of_a_run_starts_the_next(error: Exception | None) -> None:
     async def check() -> None:
         waiting, first, second = queue(), run_on("ab"), run_on("bc")
 
-        async def take(run: RunEntry) -> None:
+        async def take(run: QueuedRun) -> None:
             async with waiting.turn(run):
                 pass
 
@@ -185,7 +185,7 @@ def test_a_turn_that_is_not_stopped_lasts_until_rank_0_answers(
         graph: Any = SimpleNamespace(record=record, numbers=itertools.count(1), recovers=True, lines=1)
         workers: Any = SimpleNamespace(call=call)
         history: Any = None
-        turns = Turns(workers, [], history, lambda: None)
+        turns = Turns(workers, history, lambda: None)
         turn = turns._held["id"] = Turn(graph, "me", 1, 5)
         await turns._end(turn, turn.message(cause))
         assert turns._held == {}
@@ -197,11 +197,11 @@ def test_a_turn_that_is_not_stopped_lasts_until_rank_0_answers(
 
 def test_a_run_in_its_clients_turn_holds_up_no_run() -> None:
     async def check() -> None:
-        waiting, runs = queue(), [run_on("ab"), run_on("bc")]
-        runs[0].noted = True
-        waiting.runs += runs
-        waiting.start_runs()
-        assert started(runs) == [False, True]
+        waiting, run = queue(), run_on("bc")
+        direct = DirectRun(run_on("ab").graph, "another", "sent directly", 1, time.time())
+        async with waiting.turn(run, [direct]):
+            assert run.started is not None
+        assert run.behind == "run sent directly"
 
     asyncio.run(check())
 
@@ -224,7 +224,7 @@ def led_by(answer: Callable[[BeginTurn], BegunTurn | Exception]) -> tuple[Turns,
 
     workers: Any = SimpleNamespace(call=call, until=until)
     history: Any = None
-    return Turns(workers, [], history, lambda: None), sent
+    return Turns(workers, history, lambda: None), sent
 
 
 def well(message: BeginTurn) -> BegunTurn:
@@ -253,8 +253,8 @@ def test_a_single_traversal_leaves_its_client_no_turn_while_clients_take_turns()
 
     graph = run_graph()
 
-    def led_run(client: str, traversals: int) -> RunEntry:
-        return RunEntry(graph, client, "run", traversals, 5.0)
+    def led_run(client: str, traversals: int) -> QueuedRun:
+        return QueuedRun(graph, client, "run", traversals, 5.0)
 
     asyncio.run(lead())
 
@@ -276,7 +276,7 @@ def test_a_run_whose_turn_is_stopped_ends_though_rank_0_does_not_answer(cause: C
 
         workers: Any = SimpleNamespace(call=call, until=lambda end: call, call_all=call_all)
         history: Any = None
-        turns, run = Turns(workers, [], history, lambda: None), RunEntry(run_graph(), "client", "run", 1, 60.0)
+        turns, run = Turns(workers, history, lambda: None), QueuedRun(run_graph(), "client", "run", 1, 60.0)
         run.started = time.time()
         leading = asyncio.ensure_future(turns.lead(run, PickledValue(b""), holds=True))
         while not turns._held:

@@ -362,7 +362,7 @@ class Service(RuleBasedStateMachine):
 def left_on_scheduler(dask_scheduler: distributed.Scheduler) -> tuple[int, int, int, int]:
     """Return the numbers of graphs, runs, reserved names and keys."""
     service = dask_scheduler.plugins["dbfs"]
-    return len(service.graphs), len(service.runs), len(service.reserved), len(dask_scheduler.tasks)
+    return len(service.graphs), len(service.records.runs), len(service.reserved), len(dask_scheduler.tasks)
 
 
 def left_on_worker(dask_worker: distributed.Worker) -> tuple[int, int]:

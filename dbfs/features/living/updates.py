@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from dbfs.base.records import GraphRecord
 from dbfs.errors import InvalidOptionError, LateError, OutcomeUnknownError, WorkerLostError
-from dbfs.service.entries import GraphEntry, RunEntry
+from dbfs.service.entries import DirectRun, GraphEntry, QueuedRun, values_of
 from dbfs.service.feature import GraphChanges, ServiceView
-from dbfs.service.messages import ChangeReport, RunReply
+from dbfs.service.messages import ChangeReport, EnqueueUpdate
 from dbfs.service.worker_calls import all_answers
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, refused_of
 from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.changes import totals_of
 from dbfs_workers.serving.turns.notes import EnterUpdate
-from dbfs_workers.serving.turns.requests import Answer, Work
+from dbfs_workers.serving.turns.requests import Answer
 
 # Updates of a graph whose ids are known. Each takes some kilobytes.
 _DECIDED_UPDATES_KEPT: Final = 256
@@ -71,26 +71,44 @@ class Updates(GraphChanges):
 
     def __init__(self, view: ServiceView) -> None:
         super().__init__(view)
-        self._workers, self._turns, self._history = view.workers, view.turns, view.records.history
+        self._workers, self._turns, self._history = view.workers, view.records.turns, view.records.history
         self._updated: WeakKeyDictionary[GraphEntry, _GraphUpdates] = WeakKeyDictionary()
 
-    async def apply(self, run: RunEntry, work: PickledValue[Work], batch_id: str) -> RunReply:
+    @EnqueueUpdate.handler
+    async def enqueue_update(self, message: EnqueueUpdate) -> Answer:
+        view = self.view
+        if view.task_runs.holds(message.run_id):
+            async with view.task_runs.applying(message.run_id, message.client) as held:
+                return await self._apply(held, message)
+        graph = view.graph(message.graph_id)
+        run = QueuedRun(graph, message.client, message.run_id, 0, message.deadline, update=message.update)
+        async with view.turn(run):
+            answer = await self._apply(run, message)
+            # An error of a rank is the run's.
+            values_of(answer.ranks)
+        return answer
+
+    async def _apply(self, run: QueuedRun, message: EnqueueUpdate) -> Answer:
+        """Carry out an update whose turn has come; errors as for ``EnqueueUpdate``, those of ranks in the answer."""
         graph = run.graph
         graph.require_whole(f"run {run.run_id}")
         # An update in a turn of its client's has its run's id, and comes this way if its client got no answer there.
         decided = self._of(graph).decided
-        known = decided.get(batch_id) or decided.get(run.run_id)
+        known = decided.get(message.batch_id) or decided.get(run.run_id)
         if known is not None:
-            return RunReply(Answer((answer_well(PickledValue.of(known)),), last=True), None)
+            return Answer((answer_well(PickledValue.of(known)),), last=True)
         if run.update != "thaw":
             require_mutable(graph.record)
         try:
-            return await self._turns.lead(run, work, holds=False)
+            answer = (await self._turns.lead(run, message.work, holds=False)).answer
         except LateError as error:
             # Rank 0 may have decided, or decide before the deadline.
             raise OutcomeUnknownError(f"{error}; graph.version shows whether the update was made") from error
+        # Only who may hold the turn gets it instead.
+        assert answer is not None
+        return answer
 
-    async def settle(self, run: RunEntry) -> None:
+    async def settle(self, run: QueuedRun) -> None:
         """See ``GraphChanges``. Does nothing if all ranks have said that they committed the version."""
         graph = run.graph
         updated = self._of(graph)
@@ -123,8 +141,7 @@ class Updates(GraphChanges):
         if not message.settled:
             version = ranks[0].version
             updated.unsettled = CommitUpdate(message.graph_id, message.run_id, totals_of(ranks), version)
-        run = RunEntry.of_note(graph, message.client, message.run_id, 0, message.began)
-        run.update = message.kind
+        run = DirectRun(graph, message.client, message.run_id, 0, message.began, update=message.kind)
         self._history.add_update(run)
         return PickledValue.of(report)
 

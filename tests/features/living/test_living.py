@@ -28,7 +28,7 @@ from dbfs.errors import (
 )
 from dbfs.features.living import living
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import AwaitEnd, Enqueue
+from dbfs.service.messages import AwaitEnd, EnqueueTasks
 from tests.support import oracle
 from tests.support.graphs import random
 from tests.support.halves import at_each_half
@@ -323,8 +323,8 @@ def test_a_rank_that_fails_leaves_the_version_on_all(
 def test_a_client_that_dies_before_its_batch_is_whole(client: distributed.Client) -> None:
     with dbfs.load("path:n=30", client=client, name="street", mutable=True) as graph:
         other = distributed.Client(client.scheduler.address, set_as_default=False)
-        begin = Enqueue(graph.record.graph_id, other.id, "half", None, 0, 60.0, holds=False, update="insert-edges")
-        assert ServiceClient.of(other).call(begin).waited.startswith("waited ")
+        begin = EnqueueTasks(graph.record.graph_id, other.id, "half", 0, 60.0, "insert-edges")
+        assert ServiceClient.of(other).call(begin).startswith("waited ")
         listed = [run.status for run in dbfs.runs(client=client)]
         assert [(status.update, status.version, status.running) for status in listed] == [("insert-edges", 0, True)]
         with pytest.raises(RunNotFoundError, match="it is over"):
