@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Tasks
+from dbfs_workers.features.grid.exchange import Carrier, GridExchange
+from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
 from dbfs_workers.features.grid.grid import GridPartition
+from dbfs_workers.features.grid.kernels.team_tasks import TASKS
+from dbfs_workers.features.grid.levels import FoldOf, GridLevels, engine_fold
+from dbfs_workers.features.grid.operators import operators_of
+from dbfs_workers.features.grid.scratch import GridScratch
 from dbfs_workers.features.grid.sizes import run_on_gpu
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.cuda import device_memory, failures
+from dbfs_workers.search.cuda.messages import CudaMessages
 from dbfs_workers.search.exchange.nccl import NcclExchange
+from dbfs_workers.search.levels.rank_levels import RankLevels
 from dbfs_workers.search.members.gpu import MemberOnGpu
 from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.partition.labels import LabelPool, label_bytes
@@ -24,12 +32,6 @@ from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from dbfs_workers.features.grid.exchange import Carrier, GridExchange
-    from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange
-    from dbfs_workers.features.grid.levels import FoldOf
-    from dbfs_workers.features.grid.scratch import GridScratch
-    from dbfs_workers.search.levels.rank_levels import RankLevels
 
 
 class GridMember(LoopMember):
@@ -47,33 +49,22 @@ class GridMember(LoopMember):
         self._messages: GridExchange | None = None
 
     def _make_scratch(self, partition: Any, pool: LabelPool | None) -> Any:
-        from dbfs_workers.features.grid.scratch import GridScratch
-
         backend = backends.get(self.backend)
         self._messages = self._make_messages(partition.stripe, backend)
         return GridScratch(partition, pool, backend.xp)
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
-        from dbfs_workers.features.grid.exchange import GridExchange
-        from dbfs_workers.features.grid.operators import operators_of
-
         return GridExchange(self._carrier, stripe, backend, operators_of(backend))
 
     def _team_tasks(self) -> Tasks:
         """See ``LoopMember``. The gang formed with the kernels compiled."""
-        from dbfs_workers.features.grid.kernels.team_tasks import TASKS
-
         return TASKS
 
     def levels(self, partition: Partition) -> "RankLevels[GridScratch]":
-        from dbfs_workers.features.grid.levels import engine_fold
-
         return self.levels_with(partition, engine_fold)
 
     def levels_with(self, partition: Partition, fold_of: "FoldOf") -> "RankLevels[GridScratch]":
         """Return what runs the levels of the rank; arguments as of ``GridLevels``."""
-        from dbfs_workers.features.grid.levels import GridLevels
-
         scratch = self.scratch_of(partition)
         assert self._messages is not None
         return GridLevels(scratch, self._messages, fold_of)
@@ -134,10 +125,6 @@ class GridMemberOnGpu(MemberOnGpu, GridMember):
                 cupy.cuda.get_current_stream().synchronize()
 
     def _make_messages(self, stripe: Stripe, backend: Backend) -> "GridExchange":
-        from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange
-        from dbfs_workers.features.grid.operators import operators_of
-        from dbfs_workers.search.cuda.messages import CudaMessages
-
         carrier: Any = self._carrier
         if isinstance(carrier, NcclExchange):
             carrier.allocate(CudaMessages(stripe, self.rank, carrier.pinned))

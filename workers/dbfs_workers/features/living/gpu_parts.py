@@ -4,15 +4,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.living import cuda_repair as repair
+from dbfs_workers.features.living.cuda_versions import update_keys, updated
 from dbfs_workers.features.living.part import LivingPart, M
 from dbfs_workers.features.living.purpose import place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.versions import NextVersion
 from dbfs_workers.search.cuda import failures
 from dbfs_workers.search.members.member import OwnedLabels
 from dbfs_workers.search.members.on_cpu import LoopMember
@@ -20,9 +23,6 @@ from dbfs_workers.search.members.on_gpu import CudaMember, on_device
 from dbfs_workers.search.partition.labels import ChangedRows
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
-
-if TYPE_CHECKING:
-    from dbfs_workers.features.living.versions import NextVersion
 
 
 class LivingOnGpu(LivingPart[M]):
@@ -33,8 +33,6 @@ class LivingOnGpu(LivingPart[M]):
     ) -> "NextVersion":
         import cupy
 
-        from dbfs_workers.features.living.cuda_versions import updated
-
         with failures.typed_errors(f"rank {self._member.rank}, changing its edges"):
             following = updated(partition, spec, edges, in_edges)
             # Runs use streams of their own.
@@ -44,7 +42,6 @@ class LivingOnGpu(LivingPart[M]):
     def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
-        from dbfs_workers.features.living.cuda_versions import update_keys
 
         with failures.typed_errors(f"rank {self._member.rank}, binning a batch"):
             return update_keys(partition, src, dst, symmetrise=symmetrise)
@@ -126,7 +123,6 @@ class ResidentLiving(LivingOnGpu[CudaMember]):
             spec: the traversal whose labels are repaired.
             kept: the labels; None if the rank has none.
         """
-        from dbfs_workers.features.living import cuda_repair as repair
 
         graph, whole = self._member.graph(), spec.max_depth is None and not spec.targets
         if kept is None or kept.labels.predecessors is None or not whole or not repair.can_repair(graph, kept.seconds):
