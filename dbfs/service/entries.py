@@ -140,7 +140,6 @@ class RunEntry:
     Attributes:
         graph: the graph that is traversed.
         client: id of the client that waits for the run.
-        traversals: number of traversals.
         deadline: seconds that the run may take, waiting included.
         workers: addresses of the gang's workers.
         ends: when these seconds are over, in seconds of ``time.monotonic()``.

@@ -55,9 +55,7 @@ class ServiceView:
     """The service, as its features see it.
 
     Attributes:
-        records: its records.
         graph: returns a graph by its id, or raises ``GraphNotFoundError``.
-        workers: calls to the workers.
         turns: leads runs.
     """
 
@@ -71,9 +69,6 @@ class SchedulerFeature:
     """A feature's half on the scheduler, made once, as the service starts.
 
     Its methods that are marked by ``@AMessage.handler`` handle the feature's messages.
-
-    Args:
-        view: the service.
     """
 
     def __init__(self, view: ServiceView) -> None:

@@ -72,7 +72,6 @@ class Turns:
     """The turns on all gangs.
 
     Args:
-        workers: calls workers.
         runs: the service's runs, among them those of clients' turns that are seen under way.
         history: takes the runs that ended.
         start_runs: starts the runs that waited for a turn's end.

@@ -236,7 +236,6 @@ def rows_by_degree(stripe: Stripe, turns: int, degrees: Any) -> list[tuple[int, 
     """Return each turn's rows as ``even_rows``, with about equally many edges a turn.
 
     Args:
-        turns: number of turns.
         degrees: uint64[n] on the GPU, by position in a degree order.
     """
     import cupy

@@ -42,7 +42,6 @@ class Device(Protocol):
 
         Args:
             source: the name of its file in ``kernels``.
-            kernel: its name.
             blocks: blocks of the grid.
             element: which of the arguments the kernel gets.
             cooperative: whether all blocks must run at once, because they wait for each other.

@@ -49,7 +49,6 @@ class Request:
     """Work in a turn, for rank 0.
 
     Attributes:
-        turn: serial number of the turn.
         deadline: seconds until the run's deadline.
         work: what to make.
     """
@@ -88,7 +87,6 @@ class BeginUpdate:
     """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankVersion``.
 
     Attributes:
-        turn: serial number of the turn.
         change: the update.
     """
 
