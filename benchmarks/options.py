@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from benchmarks import plan as plans
 from dbfs.building.build import ORDERS
 from dbfs_workers.search.backends import BACKENDS
 
@@ -47,7 +48,14 @@ backend = value("--backend", "cpu", "Device of the workers.", click.Choice(BACKE
 memory = value(
     "--memory-limit", "auto", "Memory limit of each local worker, as Dask writes it (auto, 8GiB, ...); 0 for no limit."
 )
-plan = value("--plan", "small", "The plan: small, full, or the path of a YAML file.")
+
+
+def plan(command: Command) -> Command:
+    """Add the option ``--plan``, whose help names the plans of ``configs/bench`` for the command."""
+    names = ", ".join(plans.names(command.__name__))
+    return value("--plan", "small", f"The plan: {names}, or the path of a YAML file.")(command)
+
+
 gpus = count("--gpus", 1, "Number of GPUs.")
 gpu_graphs = click.option(
     "--graph", "graphs", multiple=True, help="Only graphs whose name contains this; may be repeated."

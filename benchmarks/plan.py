@@ -40,9 +40,13 @@ def find(benchmark: str, plan: str) -> Path:
         return own
     path = Path(plan)
     if not path.is_file():
-        names = sorted(file.stem.removeprefix(f"{benchmark}-") for file in _PLANS.glob(f"{benchmark}-*.yaml"))
-        raise MissingFileError(f"plan {plan!r}: no such file, and none of dbfs's own ({', '.join(names)})")
+        raise MissingFileError(f"plan {plan!r}: no such file, and none of dbfs's own ({', '.join(names(benchmark))})")
     return path
+
+
+def names(benchmark: str) -> list[str]:
+    """Return the short names of dbfs's own plans of a benchmark, those in ``configs/bench``."""
+    return sorted(file.stem.removeprefix(f"{benchmark}-") for file in _PLANS.glob(f"{benchmark}-*.yaml"))
 
 
 def read(plan: type[Plan], path: Path) -> Plan:

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 import distributed
 
 from dbfs.base.calls import public
+from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption
 from dbfs.base.records import BuildProgress, RunProgress
-from dbfs.building.build import estimate_as
+from dbfs.building.build import IDS, estimate_as
 from dbfs.building.builder import BuildOptions as CoreOptions
 from dbfs.building.memory import Estimate
 from dbfs.cluster.awaiting import awaitable, awaited
 from dbfs.cluster.deadline import bounded
 from dbfs.display.plots import ShownGraph, ShownResult
+from dbfs.edges.resolve import edge_list
 from dbfs.engines import Engines
 from dbfs.engines.resident import ResidentEngine
+from dbfs.errors import InvalidOptionError
 from dbfs.features.batches.asynchronous import AsyncBatchesGraph, AsyncBatchesResult
 from dbfs.features.batches.batch import BatchesResult
 from dbfs.features.batches.graph import BatchesGraph
@@ -388,33 +391,28 @@ def load(
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
     """
-    features = [MappedFiles(mapped), Storage(storage)]
+    if ids not in (*IDS, "string"):
+        raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
+    given, strings = ("given", "string") if ids == "string" else (ids, None)
+    reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
+    reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
+
+    def options() -> BuildOptions:
+        return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
+
     return load_as(
         Graph,
         edges,
+        reading,
+        options,
+        [MappedFiles(mapped), Storage(storage)],
         client=client,
         ranks=ranks,
-        directed=directed,
-        format=format,
-        source=source,
-        target=target,
-        sep=sep,
-        missing=missing,
-        skip_rows=skip_rows,
         name=name,
         replace=replace,
-        in_edges=in_edges,
-        order=order,
-        ids=ids,
-        keep_edges=keep_edges,
         mutable=mutable,
-        room=room,
-        storage=storage,
-        layout=layout,
         backend=backend,
         deadline=deadline,
-        build_options=BuildOptions,
-        added=features,
         progress=progress,
     )
 
@@ -472,20 +470,9 @@ def estimate(
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
-    return estimate_as(
-        edges,
-        ranks,
-        options,
-        backend=backend,
-        memory=memory,
-        directed=directed,
-        format=format,
-        source=source,
-        target=target,
-        vertices=vertices,
-        hosts=hosts,
-        mutable=mutable,
-    )
+    listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
+    more: dict[str, Any] = {"vertices": vertices, "hosts": hosts, "mutable": mutable}
+    return estimate_as(listed, ranks, options, backend=backend, memory=memory, **more)
 
 
 @public

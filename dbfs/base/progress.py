@@ -102,9 +102,7 @@ def run_reporter(
 
     Args:
         option: the caller's ``progress=``.
-        name: the graph's name.
         n: number of vertices of the graph.
-        traversals: number of traversals of the run.
         what: what the traversals are made for.
     """
     first: tuple[float, int] | None = None

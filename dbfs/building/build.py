@@ -31,7 +31,6 @@ from dbfs.building.reverses import find_missing
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
 from dbfs.edges.edge_list import DistinctIds, EdgeList
-from dbfs.edges.resolve import edge_list
 from dbfs.errors import (
     EdgeInputError,
     ExchangeUnavailableError,
@@ -46,8 +45,6 @@ from dbfs_workers.building.symmetry import MODULUS
 from dbfs_workers.search.exchange.hosts import Hosts
 
 if TYPE_CHECKING:
-    from dbfs.edges.resolve import EdgeSource
-    from dbfs.edges.tables.ends import ColumnNames
     from dbfs_workers.search.partition.stripe import Stripe
 
 
@@ -59,16 +56,12 @@ _BUILDERS: dict[str, type[Builder]] = {"cpu": HostBuilder, "cuda": CudaBuilder}
 
 
 def estimate_as(
-    edges: EdgeSource,
+    listed: EdgeList,
     ranks: int | None,
     options: BuildOptions,
     *,
     backend: str,
     memory: int | str | None,
-    directed: bool | None,
-    format: str | None,  # noqa: A002 - the word users expect
-    source: ColumnNames,
-    target: ColumnNames,
     vertices: int | None,
     hosts: int,
     mutable: bool,
@@ -76,7 +69,6 @@ def estimate_as(
     """Estimate the bytes that a graph will take on each rank; arguments and errors as for ``dbfs.estimate``."""
     if not isinstance(options, BuildOptions):
         raise InvalidOptionTypeError(f"options must be dbfs.BuildOptions(...), not {options!r}")
-    listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
     m = listed.sampled_edges() if listed.m is None else listed.m
     ids = _ids_to_number(listed, m, vertices)
     n = listed.n if ids is None else ids.count
@@ -209,7 +201,6 @@ def build(
     not be.
 
     Args:
-        edges: the edges of the graph.
         gang: the workers that hold its ranks.
         options: its layout.
         backend: ``cuda`` to build on the workers' GPUs and leave the partitions there; else ``cpu``.

@@ -189,7 +189,6 @@ class LayoutChoice:
     """What ``layout="auto"`` takes.
 
     Attributes:
-        layout: a layout's name.
         why: the reason, a clause.
     """
 
@@ -254,10 +253,8 @@ class Layouts(ABC):
         """Return the layout that ``auto`` takes.
 
         Args:
-            edges: the edges of the graph.
             options: all but the layout.
             backend: ``cpu`` or ``cuda``.
-            hosts: the ranks' hosts.
             fits: returns whether a layout fits the ranks, if the numbers of vertices and edges are known.
             mutable: whether updates may change the graph.
         """
@@ -304,7 +301,6 @@ class Builder(PartitionMaker):
     """One build. The caller releases ``held`` after ``run``, also after an error.
 
     Args:
-        edges: the edges of the graph.
         gang: the workers that hold its ranks.
         options: its layout.
         more: futures of pieces that belong to the edges as well; the caller keeps them.

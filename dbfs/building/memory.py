@@ -270,7 +270,6 @@ def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, portion_e
     many distinct ids as they can.
 
     Args:
-        edges: the edge list.
         m: number of its edges.
         ids: the distinct ids of all ranks.
         batch_edges: edges that a rank reads at once.

@@ -145,7 +145,6 @@ class HostBuilder(Builder):
 
         Args:
             graph: the build's tasks.
-            collections: the ranks' collections.
             read: by rank, the number of edges that its tasks read.
             m: edges promised.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -34,10 +34,8 @@ from dbfs.cli.common import (
 )
 from dbfs.display import tables
 from dbfs.errors import InvalidOptionError
+from dbfs.features.batches import EdgeMeasure, MeanDistance, NeighbourhoodFunction, VertexMeasure
 from dbfs_workers.base.text import counted, printable
-
-if TYPE_CHECKING:
-    from dbfs.features.batches import EdgeMeasure, MeanDistance, NeighbourhoodFunction, VertexMeasure
 
 _METHODS = {
     "closeness": "closeness_centrality",

@@ -82,7 +82,6 @@ def ask_ranks(gang: Gang, messages: Mapping[int, WorkerMessage[A]], doing: str, 
 
     Args:
         gang, messages, doing: as of ``RankCalls``.
-        name: the graph's.
 
     Raises:
         GraphNotFoundError: a rank does not have the graph any more. Other errors as for ``RankCalls.answers``.

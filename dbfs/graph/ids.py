@@ -51,7 +51,6 @@ class IdLookup:
     """The ids of one graph.
 
     Args:
-        gang: the graph's gang.
         record: the service's record of the graph.
 
     Methods raise ``GraphNotFoundError`` if another client unloaded the graph. ``WorkerLostError``,

@@ -6,18 +6,17 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import distributed
 
 from dbfs import config
-from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption, build_reporter
 from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, Formation, GraphRecord
 from dbfs.base.units import format_bytes
-from dbfs.building.build import AUTO, IDS, BuildOptions, build, choose_layout, require_changeable, require_storage
+from dbfs.building.build import AUTO, BuildOptions, build, choose_layout, require_changeable, require_storage
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, release
@@ -36,7 +35,6 @@ from dbfs_workers.base.text import GraphName, printable
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
-    from dbfs.edges.tables.ends import ColumnNames
 
 logger = logging.getLogger(__name__)
 
@@ -67,53 +65,36 @@ class LoadOption:
 def load_as(
     made: Made[G],
     edges: EdgeSource,
+    reading: Mapping[str, Any],
+    options_of: Callable[[], BuildOptions],
+    added: Sequence[LoadOption],
     *,
-    client: distributed.Client | None = None,
-    ranks: int | None = None,
-    directed: bool | None = None,
-    format: str | None = None,  # noqa: A002 - the word users expect
-    source: ColumnNames = None,
-    target: ColumnNames = None,
-    sep: str | None = None,
-    missing: Sequence[str] | None = None,
-    skip_rows: int | None = None,
-    name: str | None = None,
-    replace: bool | str = False,
-    in_edges: bool = False,
-    order: str | None = None,
-    ids: str = "given",
-    keep_edges: bool = False,
-    mutable: bool = False,
-    room: int = 0,
-    storage: str = "csr",
-    layout: str = "1d",
-    backend: str = "auto",
-    deadline: float | str | None = None,
-    build_options: type[BuildOptions] = BuildOptions,
-    added: Sequence[LoadOption] = (),
-    progress: ProgressOption[BuildProgress] = None,
+    client: distributed.Client | None,
+    ranks: int | None,
+    name: str | None,
+    replace: bool | str,
+    mutable: bool,
+    backend: str,
+    deadline: float | str | None,
+    progress: ProgressOption[BuildProgress],
 ) -> G:
     """Build a graph on a cluster's workers, as ``dbfs.load`` does.
 
     Args:
         made: makes the graph of its record.
         edges: see ``dbfs.load``, as for all other arguments and the errors.
-        build_options: the class of the build's options, with all layouts.
+        reading: the arguments of ``edge_list`` that say how the edges are read.
+        options_of: returns the build's options, or raises for those that it refuses.
         added: options of features.
     """
     _require_replacement(name, replace)
-    if ids not in (*IDS, "string"):
-        raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
-    reading: dict[str, Any] = {"format": format, "source": source, "target": target}
-    reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": "string" if ids == "string" else None}
     client = _client_of_load(client, ranks, backend)
     with _loading(client, edges if name is None else name) as graph_id:
-        listed = _listed(edges, client, directed=directed, **reading)
+        listed = _listed(edges, client, **reading)
         tell_left_out(listed)
         for option in added:
             listed = option.take_edges(listed, shared=client.cluster is None)
-        given = "given" if ids == "string" else ids
-        options = build_options(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
+        options = options_of()
         gang = Gang(client, roster(client, ranks, timeout=deadline))
         chosen = choose_backend(gang, backend)
         options = _laid_out(listed, gang, options, chosen, mutable=mutable)

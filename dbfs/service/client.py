@@ -212,7 +212,6 @@ class ServiceClient:
         """Send a message that starts a run, and wait for the answer, which may take as long as the run.
 
         Args:
-            run_id: id of the run.
             progress: called again and again until the answer, in the caller's own thread: it may block, or raise.
 
         Raises:

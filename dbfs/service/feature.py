@@ -59,7 +59,6 @@ class ServiceView:
     """The service, as its features see it.
 
     Attributes:
-        records: its records.
         graph: returns a graph by its id, or raises ``GraphNotFoundError``.
         workers: calls to the workers.
         turn: queues a run and waits for its turn; the run is over when the context ends. Errors as for ``Enqueue``.
@@ -77,9 +76,6 @@ class SchedulerFeature:
     """A feature's half on the scheduler, made once, as the service starts.
 
     Its methods that are marked by ``@AMessage.handler`` handle the feature's messages.
-
-    Args:
-        view: the service.
     """
 
     def __init__(self, view: ServiceView) -> None:

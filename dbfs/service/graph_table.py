@@ -22,7 +22,6 @@ class GraphTable:
 
     Args:
         scheduler: the scheduler, which keeps the graphs' data alive.
-        workers: calls workers.
         graphs: the graphs by graph id, in the order of loading.
         reserved: reservations for graphs that are being built, by graph id.
     """

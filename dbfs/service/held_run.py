@@ -87,8 +87,6 @@ def held_run(
 
     Args:
         service: the client's half of the service.
-        traversals: number of traversals.
-        deadline: the run's deadline.
         update: kind of the update that the run makes; empty for traversals.
 
     Errors as for ``EnqueueTasks``.

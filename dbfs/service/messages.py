@@ -29,13 +29,7 @@ Stage = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Introduce(SchedulerMessage[None]):
-    """Tell what a client is, for the log. The words are not checked; the first ones of a client count.
-
-    Attributes:
-        user: name of its user.
-        host: name of its host.
-        program: name of its program.
-    """
+    """Tell what a client is, for the log. The words are not checked; the first ones of a client count."""
 
     client: Identifier
     user: Identifier
@@ -77,7 +71,6 @@ class EndLoad(SchedulerMessage[None]):
     """Tell that a load failed: the reservation for its graph ends, if there is one, and the log says why.
 
     Attributes:
-        graph_id: id of the graph.
         client: id of the client that wanted it.
         name: the graph's name, or what was to be loaded.
         error: the class of the error, a colon, and the message; ``cancelled`` instead of the class of an interrupt.
@@ -153,9 +146,6 @@ class AddGraph(SchedulerMessage[Formation]):
 class OpenGraph(SchedulerMessage[tuple[GraphRecord, Formation]]):
     """Return a graph by its name, and how its gang was formed.
 
-    Attributes:
-        name: the graph's name.
-
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names.
     """
@@ -207,7 +197,6 @@ class NoteSave(SchedulerMessage[None]):
 
     Attributes:
         client: id of the client that saves it.
-        save_id: the save's own id.
         folder: path or URL of the folder.
         nbytes: bytes of the files of a save that is over; None as it begins, and if it failed.
         error: the error of a save that failed, as of ``EndLoad``; None for others.
@@ -248,7 +237,6 @@ class TurnGrant:
     """A turn that a client holds.
 
     Attributes:
-        turn: serial number of the turn.
         address: where rank 0 takes the client's line.
         token: the token that opens a line there.
     """
@@ -357,9 +345,6 @@ class EnqueueUpdate(SchedulerMessage[Answer]):
 class AwaitEnd(SchedulerMessage[None]):
     """Wait until a run of tasks that has its turn is over, or must end early.
 
-    Attributes:
-        client: id of the run's client.
-
     Raises:
         RunNotFoundError: the run is over.
         RunCancelledError, WorkerLostError: the run must end.
@@ -378,7 +363,6 @@ class TellTurn(SchedulerMessage[None]):
     """Note the progress of a run of tasks, or end the run, which frees its workers. Ignored if the run is over.
 
     Attributes:
-        client: id of the run's client.
         told: the progress, or the end.
     """
 
@@ -423,7 +407,6 @@ class PublishLabels(SchedulerMessage[None]):
     """Make traversals' labels Dask data of a client, under the keys of ``search.partition.labels.label_key``.
 
     Attributes:
-        client: the client's id.
         run_id: the run that made the traversals.
         indices: the traversals' indices in the run.
         deadline: seconds that the ranks may take.
@@ -444,11 +427,7 @@ class PublishLabels(SchedulerMessage[None]):
 
 @dataclass(frozen=True)
 class DropLabels(SchedulerMessage[None]):
-    """Release the labels of traversals on all ranks. Ignored if the graph was unloaded.
-
-    Attributes:
-        dropped: the traversals.
-    """
+    """Release the labels of traversals on all ranks. Ignored if the graph was unloaded."""
 
     graph_id: str
     dropped: tuple[TraversalPlace, ...]

@@ -95,7 +95,6 @@ class RunSender:
 
         Args:
             specs: the traversals, in vertices.
-            deadline: the run's deadline.
             progress: called again and again while the run lasts.
 
         Errors as for ``Enqueue``.
@@ -163,7 +162,6 @@ class RunSender:
         Args:
             change: the update. The scheduler knows the ids under which batches are sent again, so that a batch with an
                 id goes through the queue.
-            deadline: the run's deadline.
             of_tasks: the run of tasks that has its turn and makes this update; empty for a run of the update's own.
 
         Raises:
@@ -298,7 +296,6 @@ class _HeldTurn:
 
     Attributes:
         serial: serial number of the turn.
-        line: the line to rank 0.
         broken: whether the line broke during a run.
         waited: where the time went before the turn's first run, in words; empty after that run.
         granted: when the turn was granted, in seconds of ``time.monotonic()``.

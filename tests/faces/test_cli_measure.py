@@ -59,7 +59,10 @@ def test_values_of_vertices(
         assert rows == pytest.approx([expected[name] for name in largest])
         table = pd.read_csv(out) if out.suffix == ".csv" else pd.read_parquet(out)
         assert dict(zip(*map(table.get, ["vertex", function.__name__]), strict=True)) == pytest.approx(expected)
-    words = invoke(measure, "--undirected", "--top", "2", "--out", str(tmp_path / "out.csv")).stdout
+    answer = invoke(measure, "--undirected", "--top", "2", "--out", str(tmp_path / "out.csv"))
+    words = answer.stdout
+    assert answer.exit_code == 0, answer.output
+    assert "left out" not in words
     assert ("alice" in words, "carol" in words) == ("alice" in largest[:2], "carol" in largest[:2])
     assert "5 vertices, 4 undirected edges" in words
     assert f"{tmp_path / 'out.csv'}: wrote 5 values, " in words
@@ -76,6 +79,10 @@ def test_values_of_edges(invoke: Invoke, theirs: nx.Graph, tmp_path: Path) -> No
     assert {row[:2]: row[2] for row in rows} == pytest.approx(expected)
     words = invoke("edge-betweenness", "--undirected", "--sample", "5", "--top", "1").stdout
     assert "standard_error" in words
+    for suffix in (".csv", ".parquet"):
+        answer = invoke("edge-betweenness", "--directed", "--in-edges", "--out", str(tmp_path / f"out{suffix}"))
+        assert answer.exit_code == 0, answer.output
+        assert ("left out: " in answer.stdout) == (suffix == ".csv")
     assert "bob" in words and "alice" not in words.splitlines()[-2]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import DIRECTIONS, TraversalSpec
 from dbfs_workers.search.partition.stripe import Stripe
@@ -21,6 +22,17 @@ def every_spec(sources: Sequence[int]) -> list[TraversalSpec]:
     ]
 
 
+def assert_counts_add_up(answer: Answer) -> dict[str, NDArray[np.int64]]:
+    """Compare the counts of a traversal, joined over its ranks, with each other; return them, by level."""
+    counts = answer.counts()
+    np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
+    np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
+    by_rank = [dict(zip(COUNT_FIELDS, run.counts.T, strict=True)) for run in answer.ranks]
+    largest = np.max([of_rank["frontier"] for of_rank in by_rank], axis=0)
+    np.testing.assert_array_equal(counts["largest_frontier"], largest)
+    return counts
+
+
 def assert_scipys(
     specs: Sequence[TraversalSpec], answers: Sequence[Answer], arrays: Arrays, stripe: Stripe, *, directed: bool
 ) -> None:
@@ -37,11 +49,6 @@ def assert_scipys(
             oracle.assert_valid_parents(matrix, expected, answer.parents(stripe), sources)
         assert answer.total(lambda run: run.reached) == (expected >= 0).sum()
         assert answer.total(lambda run: run.edges) == degrees[expected >= 0].sum()
-        counts = answer.counts()
-        np.testing.assert_array_equal(counts["edges"], counts["filtered"] + counts["own"] + counts["sent"])
-        np.testing.assert_array_equal(counts["discovered"], counts["own"] + counts["sent"] - counts["culled"])
-        by_rank = [dict(zip(COUNT_FIELDS, run.counts.T, strict=True)) for run in answer.ranks]
-        largest = np.max([of_rank["frontier"] for of_rank in by_rank], axis=0)
-        np.testing.assert_array_equal(counts["largest_frontier"], largest)
+        counts = assert_counts_add_up(answer)
         if traversal.direction != "auto":
             assert (counts["bottom_up"] == stripe.p * (traversal.direction == "bottom-up")).all()

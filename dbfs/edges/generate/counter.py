@@ -51,7 +51,6 @@ def random_raw(xp: ModuleType, key: int, counter: int, count: int) -> Any:
     Args:
         key: 64 bits.
         counter: below 2^63; each counter gives four numbers.
-        count: number of numbers.
     """
     blocks = -(-count // 4)
     # NumPy increments the counter before it makes a block.

@@ -35,7 +35,6 @@ class Tiling:
     """The points of a random geometric graph, tile by tile in row-major order.
 
     Attributes:
-        points: number of points.
         side: tiles along an axis.
         seed: 64-bit seed of the tiles' numbers of points and of the positions.
     """

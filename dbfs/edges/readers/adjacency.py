@@ -61,7 +61,6 @@ class AdjacencyLayout:
 
     Attributes:
         separator: between words; a space for any run of blanks.
-        kind: kind of the ids.
         comments: starts of comment lines.
         unclear: starts of these that other programs take for ids: such lines are refused.
         other: blanks that separate no words of the first lines, and may belong to names: lines with one are refused.

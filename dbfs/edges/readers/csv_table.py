@@ -49,7 +49,6 @@ class CsvLayout:
 
     Attributes:
         separator: between columns; a space for any run of blanks.
-        columns: number of columns.
         counted: the line that has this number of columns, for messages.
         places: index of each column of the ends.
         kinds: kind of each of these columns.

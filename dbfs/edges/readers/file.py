@@ -59,7 +59,6 @@ class TableFile(FileEdges):
     """Edges in the rows of a table in a file.
 
     Attributes:
-        columns: its columns.
         lone: ids of vertices that may have no edge; None for none.
     """
 
@@ -97,7 +96,6 @@ class TextPiece:
         source: the file.
         start, stop: the byte range, not on line boundaries; stop None is the end of the file.
         aligned: whether ``start`` is the start of a line.
-        limits: limits of the read.
     """
 
     source: Source
@@ -261,7 +259,6 @@ class TablePiece(ABC):
 
     Attributes:
         source: the file.
-        limits: limits of the read.
         lone: ids of vertices that may have no edge; None for none.
     """
 

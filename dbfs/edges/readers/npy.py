@@ -117,7 +117,6 @@ class NpyPiece:
     Attributes:
         file: the array.
         first, stop: the range of rows.
-        limits: limits of the read.
     """
 
     file: NpyFile

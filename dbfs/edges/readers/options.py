@@ -113,7 +113,6 @@ class ReadOptions:
 
         Args:
             taken: options that the format takes, apart from those that all formats take.
-            format: the format's name.
             path: the file.
         """
         if self.named and "source" not in taken:

@@ -42,7 +42,6 @@ class About:
     """What a table says of its graph.
 
     Attributes:
-        name: the graph's name.
         directed: whether edges can be crossed in one direction only.
         n: number of vertices, if their ids are ``first_id`` and those after it; else None.
         first_id: the id of the first vertex, if ``n`` is given.

@@ -72,11 +72,9 @@ class EdgeStream:
     """The edges of an edge list, in order, each undirected edge once.
 
     Args:
-        edges: the edge list.
         progress: called after each piece of each pass, with the number of edges read so far.
 
     Attributes:
-        edges: the edge list.
         values: numbers of values, by their names, that the last pass over the edges left out.
     """
 

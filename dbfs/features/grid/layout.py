@@ -51,7 +51,6 @@ def traversal_seconds(n: int, directed_edges: int, hosts: Hosts, *, bottom_up: b
     Args:
         n: number of vertices, above 0.
         directed_edges: number of edges stored; an undirected edge counts twice. Above ``n``.
-        hosts: the ranks' hosts.
         bottom_up: whether levels may be bottom-up.
     """
     p, grid, degree = len(hosts.of_ranks), Grid.of(len(hosts.of_ranks)), directed_edges / n

@@ -21,7 +21,7 @@ from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs, grids, oracle, standin
-from tests.support.answers import assert_scipys, every_spec
+from tests.support.answers import assert_counts_add_up, assert_scipys, every_spec
 from tests.support.cuda_on_cpu.backend import EmulatedBackend, compiled, launcher
 from tests.support.cuda_on_cpu.compiler import needs_compiler
 from tests.support.gang import spec
@@ -89,6 +89,7 @@ def check_scan(gang: grids.GridGang, arrays: graphs.Arrays, source: int) -> None
     (answer,) = gang.run(replace(spec(source, predecessors=True), purpose=ByStrategy("row-scan")))
     np.testing.assert_array_equal(answer.distances(gang.stripe), expected)
     oracle.assert_valid_parents(matrix, expected, answer.parents(gang.stripe), [source])
+    assert_counts_add_up(answer)
 
 
 @pytest.mark.full

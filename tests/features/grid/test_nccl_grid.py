@@ -16,7 +16,7 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports.crossings import Nothing
 from tests.support import graphs, grids, oracle
-from tests.support.answers import assert_scipys, every_spec
+from tests.support.answers import assert_counts_add_up, assert_scipys, every_spec
 from tests.support.gang import PATIENCE, spec
 
 SHAPES = [Grid(1, 2), Grid(2, 1), Grid(2, 2)]
@@ -38,6 +38,7 @@ def test_labels_are_scipys(grid: Grid, directed: bool) -> None:
         expected = oracle.distances(matrix, [20])
         np.testing.assert_array_equal(scan.distances(stripe), expected)
         oracle.assert_valid_parents(matrix, expected, scan.parents(stripe), [20])
+        assert_counts_add_up(scan)
 
 
 def test_only_headers_leave_the_row_and_the_column() -> None:

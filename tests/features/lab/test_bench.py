@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -201,3 +202,12 @@ def test_the_figures_of_a_report(tmp_path: Path) -> None:
     (ax,) = found["status"].axes
     assert [text.get_text().strip() for text in ax.texts] == ["overflow"]
     assert [bar.get_width() for bar in found["ways"].axes[0].patches] == [1, 1]
+
+
+@pytest.mark.parametrize("benchmark", ["build", "corpus", "lab", "scaling"])
+def test_the_help_names_every_plan(benchmark: str) -> None:
+    answer = CliRunner().invoke(main, ["bench", benchmark, "--help"], terminal_width=400, max_content_width=400)
+    shown = re.search(r"The plan: (.*), or the path of a YAML file\.", answer.stdout)
+    assert shown is not None
+    files = (Path(__file__).parents[2] / "configs" / "bench").glob(f"{benchmark}-*.yaml")
+    assert shown[1].split(", ") == sorted(file.stem.removeprefix(f"{benchmark}-") for file in files)

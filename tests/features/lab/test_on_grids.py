@@ -71,6 +71,9 @@ def check(graph: dbfs.Graph, arrays: graphs.Arrays, strategy: str, *, directed: 
     for source in (0, n // 2, n - 1):
         result = graph.bfs(source, strategy=strategy, predecessors=predecessors, validate=True)
         np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [source]))
+        for report in result.reports:
+            assert report.edges == report.filtered + report.own + report.sent
+            assert report.discovered == report.own + report.sent - report.culled
 
 
 @pytest.mark.parametrize("ranks", [*(pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 4, 9)), 6])

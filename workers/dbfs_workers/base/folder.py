@@ -206,7 +206,6 @@ class Folder:
 
         Args:
             name: name of the file.
-            content: its bytes.
             part: name of the file until it is complete, on a disk. If another process removes that file, ``put`` fails.
             check: called immediately before the step; what it raises ends the call.
 

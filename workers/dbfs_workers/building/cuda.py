@@ -236,7 +236,6 @@ def rows_by_degree(stripe: Stripe, bands: int, degrees: Any) -> list[tuple[int, 
     """Return each band of the rows as ``even_rows``, with about equally many edges a band.
 
     Args:
-        bands: number of bands.
         degrees: uint64[n] on the GPU, by position in a degree order.
     """
     import cupy

@@ -10,10 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dbfs_workers.building import cuda as building
+from dbfs_workers.building.cuda import KEY_BYTES, BinnedKeys, CsrBand, check_ids
 from dbfs_workers.building.gpu_data import (
     BandEdges,
     BinOffer,
@@ -26,14 +28,13 @@ from dbfs_workers.building.on_cpu import count_edges, read_piece
 from dbfs_workers.building.pieces import Edges, GeneratedPiece, Piece
 from dbfs_workers.building.reading import read_ahead
 from dbfs_workers.building.symmetry import imbalance
+from dbfs_workers.search.cuda import device_memory
+from dbfs_workers.search.cuda.device_memory import release_pool
 from dbfs_workers.search.cuda.failures import on_gpu
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.search.partition.partition import describe as partition_info
 from dbfs_workers.search.partition.stripe import Stripe
-
-if TYPE_CHECKING:
-    from dbfs_workers.building.cuda import BinnedKeys, CsrBand
 
 __all__ = ["count_edges", "read_piece"]
 
@@ -49,8 +50,6 @@ def keep_edges(source: EdgeSource, n: int, name: str) -> InputEdges:
 
     Errors as for ``bin_edges``.
     """
-    from dbfs_workers.building.cuda import check_ids
-
     with on_gpu(f"keeping edges of {name}"):
         src, dst = _as_vertices(source)
         check_ids(src, dst, n, name)
@@ -64,9 +63,6 @@ def count_degrees(
 
     Errors as for ``bin_edges``.
     """
-    from dbfs_workers.building import cuda as building
-    from dbfs_workers.search.cuda import device_memory
-
     where = f"rank {rank}, counting degrees of {name}"
     with on_gpu(where):
         device_memory.require(8 * n, where)
@@ -89,9 +85,6 @@ def order_by_degree(
 ) -> GpuDegreeOrder:
     """Add up all ranks' degrees and return the vertices' order by the sums. Errors as for ``bin_edges``."""
     import cupy
-
-    from dbfs_workers.building import cuda as building
-    from dbfs_workers.search.cuda import device_memory
 
     where = f"rank {rank}, ordering {name}"
     with on_gpu(where):
@@ -149,8 +142,6 @@ def bin_edges(
 
     Errors as for ``cuda.bin_edges``.
     """
-    from dbfs_workers.building import cuda as building
-
     where = f"rank {rank}, binning {name}"
     position = None if order is None else order.position
     bins: BandEdges[BinnedKeys] = BandEdges(
@@ -207,8 +198,6 @@ def bins_read(collected: BandEdges[Any]) -> int:
 
 def free_bins(bins: BandEdges[BinnedKeys], _bins_read: list[int]) -> None:
     """Free a rank's bins. ``_bins_read`` makes the task wait until all owners have read them."""
-    from dbfs_workers.search.cuda.device_memory import release_pool
-
     bins.out.clear()
     bins.into.clear()
     release_pool()
@@ -221,8 +210,6 @@ def sort_rows(
 
     Errors as for ``bin_edges``.
     """
-    from dbfs_workers.building import cuda as building
-
     where = f"rank {rank}, sorting {name}"
     rows: BandEdges[CsrBand] = BandEdges(collected.read, collected.rows)
     with on_gpu(where):
@@ -240,8 +227,6 @@ def make_partition(
 
     Errors as for ``bin_edges``.
     """
-    from dbfs_workers.building import cuda as building
-
     where = f"rank {rank}, joining {name}"
     with on_gpu(where):
         out = building.join([rows.out.pop() for rows in bands], where)
@@ -270,9 +255,6 @@ def describe(partition: Partition) -> PartitionInfo:
 def _collect(own: BinnedKeys, offers: Sequence[Offer], rank: int, where: str) -> Any:
     """Return the rank's keys of its own bins and of its peers': one uint64 array on the GPU."""
     import cupy
-
-    from dbfs_workers.building.cuda import KEY_BYTES
-    from dbfs_workers.search.cuda import device_memory
 
     mine = own.keys[own.starts[rank] : own.starts[rank + 1]]
     if not offers:

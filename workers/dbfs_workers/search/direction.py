@@ -97,7 +97,6 @@ def bottom_up_pays_batch(state: Sums, all_edges: int, searched: int) -> bool:
 
     Args:
         state: the traversal, after a level.
-        all_edges: the graph's edges.
         searched: edges that the last level looked at.
     """
     share = min(BATCH_SHARE, searched / max(1, all_edges)) if state.bottom_up else BATCH_SHARE

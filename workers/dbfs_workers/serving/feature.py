@@ -31,9 +31,6 @@ class WorkerFeature:
     """A feature's half on one worker, made once, as the plugin is set up.
 
     Its methods that are marked by ``@AMessage.handler`` handle the feature's messages.
-
-    Args:
-        view: the worker.
     """
 
     def __init__(self, view: WorkerView) -> None:

@@ -133,11 +133,7 @@ class LeaveGang(WorkerMessage[None]):
 
 @dataclass(frozen=True)
 class GetRankProgress(WorkerMessage[RankProgress | None]):
-    """Return how far the rank is in a run; None if that run is not in progress there, or before its first level.
-
-    Attributes:
-        number: serial number of the run.
-    """
+    """Return how far the rank is in a run; None if that run is not in progress there, or before its first level."""
 
     graph_id: str
     number: int
@@ -148,7 +144,6 @@ class AbortRun(WorkerMessage[None]):
     """Stop a run on the worker's rank. Ignored if that run is over.
 
     Attributes:
-        number: serial number of the run.
         cause, message, rank: see ``Exchange.abort``.
     """
 
@@ -189,11 +184,7 @@ class PublishRankLabels(WorkerMessage[dict[Any, int]]):
 
 @dataclass(frozen=True)
 class DropRankLabels(WorkerMessage[None]):
-    """Release the labels of traversals.
-
-    Attributes:
-        dropped: the traversals.
-    """
+    """Release the labels of traversals."""
 
     graph_id: str
     dropped: tuple[TraversalPlace, ...]
@@ -201,11 +192,7 @@ class DropRankLabels(WorkerMessage[None]):
 
 @dataclass(frozen=True)
 class ForgetClient(WorkerMessage[None]):
-    """Release the labels of a client that has left.
-
-    Attributes:
-        client: the client's id.
-    """
+    """Release the labels of a client that has left."""
 
     graph_id: str
     client: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbfs_workers.building.gpu_data import GpuResident
+from dbfs_workers.search.cuda.failures import typed_errors
 from dbfs_workers.search.partition.partition import InputEdges, RankEdges, array_module
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ def place_order(order: DegreeOrder, edges: list[InputEdges] | RankEdges) -> Degr
         xp = array_module(next(edges.parts()).columns)
     if xp is np:
         return order
-    from dbfs_workers.search.cuda.failures import typed_errors
 
     with typed_errors("placing the degree order"):
         return OrderOnGpu(xp.asarray(order.position), xp.asarray(order.vertex))

@@ -6,16 +6,13 @@ Clients submit these tasks; only the answers travel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.ids.table import IdTable, nbytes
 from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host
-
-if TYPE_CHECKING:
-    pass
 
 Value = TypeVar("Value")
 

@@ -84,7 +84,6 @@ class RankBatch(RankLabels):
 
     Attributes:
         distances: [n_local, sources] of a type of ``distance_type``.
-        sources: number of sources.
         keeps: see ``purpose.Batch``.
         counts: int64[distances, sources], the rank's vertices at each distance; complete at the end.
         seen: uint64[n_local * width], the sources that have reached each row.

@@ -23,12 +23,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 @dataclass(frozen=True)
 class Grid:
-    """The places of ranks in a grid: rank ``r`` is in row ``r // columns`` and column ``r % columns``.
-
-    Attributes:
-        rows: number of rows.
-        columns: number of columns.
-    """
+    """The places of ranks in a grid: rank ``r`` is in row ``r // columns`` and column ``r % columns``."""
 
     rows: int
     columns: int

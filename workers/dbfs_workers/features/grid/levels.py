@@ -47,11 +47,7 @@ from dbfs_workers.search.reports.crossings import Found, Measured, Most, Nothing
 
 @dataclass
 class GridWork(RankWork):
-    """What the steppers of a rank of a 2-D partition work on.
-
-    Attributes:
-        messages: this rank's messages.
-    """
+    """What the steppers of a rank of a 2-D partition work on."""
 
     scratch: GridScratch
     messages: GridExchange

@@ -7,7 +7,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.features.lab.kernels.sources import lab_source
 from dbfs_workers.features.lab.layout import ARGUMENTS
+from dbfs_workers.search.cuda.module import Launch, load
 
 # The argument of every kernel: one struct, by value.
 _ARGUMENT: Final = np.dtype([("arguments", ARGUMENTS)])
@@ -40,7 +42,6 @@ class Device(Protocol):
 
         Args:
             source: the name of its file in ``kernels``.
-            kernel: its name.
             blocks: blocks of the grid.
             element: which of the arguments the kernel gets.
             cooperative: whether all blocks must run at once, because they wait for each other.
@@ -94,9 +95,6 @@ class Gpu:
         return int(array.data.ptr)
 
     def launch(self, source: str, kernel: str, blocks: int, *, element: int = 0, cooperative: bool = False) -> None:
-        from dbfs_workers.features.lab.kernels.sources import lab_source
-        from dbfs_workers.search.cuda.module import Launch, load
-
         if (source, kernel) not in self._launches:
             function = load(lab_source(source, self._defines), cooperative=cooperative).get_function(kernel)
             self._launches[source, kernel] = Launch(function, self._argument, cooperative=cooperative)

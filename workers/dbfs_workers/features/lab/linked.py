@@ -57,7 +57,6 @@ class LinkedRows:
 
     Attributes:
         latest: the pages, which may have another version by now.
-        version: this version.
         m_local: columns of all rows.
         max_degree: columns of the longest row.
         free_pages: pages without a row.
@@ -138,7 +137,6 @@ def updated(partition: Partition, spec: UpdateSpec, edges: Any | None, where: st
 
     Args:
         partition: this version, which stays as it is until ``commit``; for ``link``, a CSR.
-        spec: the update.
         edges: see ``cuda_versions.updated``.
         where: the rank and what it does, for errors.
 

@@ -34,6 +34,8 @@ class RowScan(Fold):
 
     # uint32[columns, columns * words_local]: by column of the grid, what the rank there keeps of the row's vertices.
     _kept: NDArray[np.uint32] = field(init=False)
+    # Vertices of peers that this rank found and does not keep, since a rank before it found them too.
+    _dropped: int = field(init=False)
 
     def _search_top_down(self, *, predecessors: bool) -> int:
         scratch = self.working.scratch
@@ -69,7 +71,16 @@ class RowScan(Fold):
                 if owner != column:
                     part = np.s_[owner * words : (owner + 1) * words]
                     scratch.visited[part] |= self._kept[of_peer][part]
+        sent = sum(rows.size for rows in found) - found[column].size
+        kept = self._kept[column].copy()
+        kept[column * words : (column + 1) * words] = 0
+        self._dropped = sent and sent - self.working.operators.unpack(kept, scratch.xp.empty(sent, np.uint32))
         return of_all
+
+    def _contract(self, state: State, own: NDArray[np.uint32]) -> tuple[int, int, int]:
+        discovered, degrees, received = super()._contract(state, own)
+        # What the rank dropped was found twice, so that it counts as culled.
+        return discovered, degrees, received + self._dropped
 
     def _scan(self, state: State, row: Row, bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return what the ranks of the columns before this one found, given what this one found."""

@@ -50,7 +50,6 @@ class LinkedPages:
 
     Attributes:
         device: where the kernels run; may be another object for the same device.
-        rows: number of rows.
         edges: neighbours of all rows.
         lists: uint64[rows]: first page << 32 | neighbours.
         pool: uint32[pages, 32]: 31 neighbours, and the number of the next page.

@@ -130,7 +130,6 @@ class RadixBins:
         """Label what is new in the bins for this rank, which all ranks have sorted.
 
         Args:
-            labels: the rank's labels.
             distance: the label of what is new.
             most: the most entries of a bin, as far as the host knows.
 

@@ -44,7 +44,6 @@ def rank_run(
         host: copies an array of the device to the host.
         elapsed: seconds of the levels.
         setup: seconds before them.
-        version: version of the graph.
     """
     found = labels.distances >= 0
     discovered: NDArray[np.int64] = np.bincount(host(labels.distances[found]), minlength=len(levels) + 1)

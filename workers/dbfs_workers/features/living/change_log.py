@@ -46,7 +46,6 @@ class VersionChanges:
     """The changes that made a version from the version before it.
 
     Attributes:
-        version: number of the version.
         edges: the edges inserted or deleted; None if there are more than a log keeps.
         delete: whether they were deleted.
     """

@@ -61,7 +61,6 @@ class RepairOutcome:
         reached: number of rows with a distance.
         edges: the sum of their degrees.
         depth: the largest distance, 0 if no row has one.
-        rounds: number of rounds.
         seconds: time that the repair took.
     """
 

@@ -4,15 +4,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.features.living import cuda_repair as repair
+from dbfs_workers.features.living.cuda_versions import update_keys, updated
 from dbfs_workers.features.living.part import LivingPart, R
 from dbfs_workers.features.living.purpose import place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
+from dbfs_workers.features.living.versions import NextVersion
 from dbfs_workers.search.cuda import failures
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.member import OwnedLabels
@@ -20,9 +23,6 @@ from dbfs_workers.search.members.resident import ResidentRunner, on_device
 from dbfs_workers.search.partition.labels import ChangedRows
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
-
-if TYPE_CHECKING:
-    from dbfs_workers.features.living.versions import NextVersion
 
 
 class LivingOnGpu(LivingPart[R]):
@@ -33,8 +33,6 @@ class LivingOnGpu(LivingPart[R]):
     ) -> "NextVersion":
         import cupy
 
-        from dbfs_workers.features.living.cuda_versions import updated
-
         with failures.typed_errors(f"rank {self._runner.member.rank}, changing its edges"):
             following = updated(partition, spec, edges, in_edges)
             # Runs use streams of their own.
@@ -44,7 +42,6 @@ class LivingOnGpu(LivingPart[R]):
     def update_keys(
         self, partition: Partition, src: NDArray[np.uint32], dst: NDArray[np.uint32], symmetrise: bool
     ) -> tuple[Any, Any | None]:
-        from dbfs_workers.features.living.cuda_versions import update_keys
 
         with failures.typed_errors(f"rank {self._runner.member.rank}, binning a batch"):
             return update_keys(partition, src, dst, symmetrise=symmetrise)
@@ -126,7 +123,6 @@ class ResidentLiving(LivingOnGpu[ResidentRunner]):
             spec: the traversal whose labels are repaired.
             kept: the labels; None if the rank has none.
         """
-        from dbfs_workers.features.living import cuda_repair as repair
 
         graph, whole = self._runner.graph(), spec.max_depth is None and not spec.targets
         if kept is None or kept.labels.predecessors is None or not whole or not repair.can_repair(graph, kept.seconds):

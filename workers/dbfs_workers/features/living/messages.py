@@ -67,7 +67,6 @@ class CommitUpdate(WorkerMessage[None]):
 
     Attributes:
         totals: counts of the version.
-        version: number of the version.
 
     Raises:
         StaleRunError: the worker is not a rank of that gang, or has prepared no version in this run.

@@ -55,7 +55,6 @@ class UpdateChange(Change):
     """An update as the change that a turn makes.
 
     Attributes:
-        spec: the update.
         strict: whether one duplicate, missing edge or absent vertex refuses the whole update.
         collections: by rank, Dask keys of the ``delivering.Collection`` with the update's edges; empty for an update
             without edges, or with those of the spec or of ``TakeUpdate``.

@@ -185,7 +185,6 @@ def updated(
 
     Args:
         partition: this version, a CSR or on pages.
-        spec: the update.
         edges: the update's edges that start in the rank's rows; for an update of edges that are not in the spec, or one
             that deletes vertices.
         in_edges: the reversed edges, if the partition has in-edges.

@@ -41,7 +41,6 @@ def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArr
     Only the chosen rows are read. A partition on a GPU stays there, but for the columns of these rows.
 
     Args:
-        partition: the rank's partition.
         chosen: internal ids of the chosen vertices, ascending, each once.
         index: the index of each of them in the caller's list.
 

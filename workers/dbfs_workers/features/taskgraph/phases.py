@@ -98,7 +98,6 @@ def bottom_up(state: TraversalState, run_id: str, level: int, slices: Sequence[F
     """Search the rank's unvisited rows for parents in the frontier; the rows that have one become the next frontier.
 
     Args:
-        state: the traversal.
         slices: the level's frontier, one slice from each rank.
 
     Raises:

@@ -33,7 +33,6 @@ class TraversalState:
     Attributes:
         backend: runs the phases.
         scratch: the rank's edges, bitmaps and frontier.
-        labels: the rank's labels.
         bins: the bins that this rank made in the level, by owner; None for a bin that was taken.
         levels: the counts of each level so far.
         started: when the state was ready, in seconds of this worker's ``time.perf_counter()``.

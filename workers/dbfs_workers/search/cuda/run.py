@@ -142,7 +142,6 @@ class KernelOutcome:
     """Outcome of a finished run on one rank.
 
     Attributes:
-        levels: number of levels.
         records: ``layout.RECORD`` of each level, as the kernel wrote them.
         source_rows: sources of this rank.
         source_edges: their out-edges.

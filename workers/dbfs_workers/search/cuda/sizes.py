@@ -83,7 +83,6 @@ def build(stripe: Stripe, m_local: int, piece_edges: int, *, in_edges: bool, ord
 
     Args:
         stripe, m_local: as of ``partition``; a rank sends so many edges, and receives about as many.
-        piece_edges: edges of a piece.
         in_edges: whether a directed graph's in-edges are kept too.
         ordered: whether vertices are numbered by degree.
         bands: number of bands of the build.

@@ -118,7 +118,6 @@ class Summary:
         Args:
             counts: what ``enqueue`` returned for the distances.
             distances: int32[n_local] on the GPU: the same distances.
-            levels: number of levels of the run.
             lone_sources: sources on this rank in rows past ``DeviceGraph.rows_used``, which have no edge.
         """
         if levels < MOST_BINS:

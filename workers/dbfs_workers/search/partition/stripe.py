@@ -29,7 +29,6 @@ class Stripe:
 
     Attributes:
         n: vertices of the graph.
-        p: ranks.
         room: vertices that may be added later without a change of any internal id; rows are kept for them.
 
     Raises:

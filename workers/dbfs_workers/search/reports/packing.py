@@ -65,8 +65,6 @@ class PackedTables:
     """See ``LevelRecords``: tables of a long traversal by columns. A column of equal entries is stored as one entry.
 
     Attributes:
-        levels: number of levels.
-        rows: number of rows.
         steps: by name of a column of counts, the change from row to row of its difference from the expected value.
         times: columns of seconds, in single precision.
     """
@@ -127,7 +125,6 @@ class CountedLevels:
     Attributes:
         counts: int64[rows, len(COUNT_FIELDS)].
         seconds: float64[rows, len(TIME_FIELDS)].
-        levels: number of levels.
     """
 
     counts: NDArray[np.int64]

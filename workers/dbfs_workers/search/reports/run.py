@@ -40,7 +40,6 @@ class RankRun:
 
     Attributes:
         labels: distances and predecessors.
-        levels: records of its levels.
         reached: vertices labelled on this rank, the sources included.
         edges: the sum of their degrees.
         depth: the largest distance on this rank, 0 if it reached nothing.

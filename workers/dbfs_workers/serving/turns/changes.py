@@ -36,7 +36,6 @@ class RankVersion:
 
     Attributes:
         info: counts of the partition.
-        version: number of the version.
         connected: rows that have an edge, if the version is on a GPU whose engines need that; else 0.
         refuses: whether the rank refuses the change, so that all ranks forget the version.
     """

@@ -128,7 +128,6 @@ class Leader:
         """Begin a turn. The turn before it has ended.
 
         Args:
-            turn: its serial number.
             number: the gang's serial number of the next burst.
             run_id: a run that the scheduler lists already, and that the client sends; empty for none.
         """

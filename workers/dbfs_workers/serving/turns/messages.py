@@ -63,7 +63,6 @@ class BeginTurn(WorkerMessage[BegunTurn]):
     """Begin a turn on rank 0, and make the work that comes with it.
 
     Attributes:
-        turn: serial number of the turn.
         client: id of the client whose turn it is.
         number: the gang's serial number of the next run.
         run_id: the run whose turn has come, which the scheduler lists.
@@ -98,7 +97,6 @@ class EndTurn(WorkerMessage[TurnEnd]):
     """End a turn on a rank. Rank 0 answers once no run of the turn is under way.
 
     Attributes:
-        turn: serial number of the turn.
         cause: why the run under way is ended at once; None to end it after its current burst.
         message, rank: see ``Exchange.abort``.
 

@@ -86,7 +86,6 @@ class NoteRuns(Message[None]):
     """Take notes of the runs of a client's turn. Rank 0 sends it to the scheduler, in the order of the runs.
 
     Attributes:
-        turn: serial number of the turn.
         runs: runs that ended since the last message, and the run under way, if it has been for a while.
     """
 

@@ -43,7 +43,6 @@ class Request:
     """Work in a turn, for rank 0.
 
     Attributes:
-        turn: serial number of the turn.
         deadline: seconds until the run's deadline.
         work: what to make.
     """
@@ -82,7 +81,6 @@ class BeginUpdate:
     """The first half of an update: the rank prepares its next version. From rank 0; the answer is a ``RankVersion``.
 
     Attributes:
-        turn: serial number of the turn.
         change: the update.
     """
 

@@ -60,7 +60,6 @@ class WorkerTurns:
     """The turns on one worker. The event loop's thread calls all methods.
 
     Args:
-        door: the worker's door.
         changes: changes the graphs of the worker's ranks; None if no feature does.
         member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
     """

@@ -349,7 +349,6 @@ def note(distance, first_id, width, marked, found, sources, distances, item, nea
 
     Args:
         first_id, width, marked, found: see ``settle``.
-        sources: number of sources.
         distances: uint8, the bytes of a table [rows, sources] of numbers of ``item`` bytes; empty for none.
         item: 1, 2 or 4.
         nearest: int32, by row the distance of the nearest source, -1 for none, and the source; empty for none.
@@ -388,7 +387,6 @@ def take_labels(labels, source, sources, counts, width, seen, distances, item, n
     Args:
         labels: int32, by row the distance, -1 unreached.
         source: the source's place in the batch.
-        sources: number of sources.
         counts: int64, zeros; set to the number of rows by distance.
         width, seen: see ``settle``; ``seen`` is empty for none.
         distances, item, nearest: see ``note``. Sources are taken in their order.

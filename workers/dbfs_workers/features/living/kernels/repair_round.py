@@ -426,7 +426,6 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
         candidates: the rows that the search starts from: see ``kernels.repair_search``.
         limits: see ``repair_limits``.
         end: the rank's end of the exchange.
-        frames: its frames.
         longest: the call ends after the round in which this time has passed, in nanoseconds: progress is shown between
             calls.
         state: updated.
