@@ -355,6 +355,7 @@ def test_a_run_that_is_cancelled_on_its_way_to_rank_0_does_not_begin(
         endless.bfs_many([0, 1], direction="bottom-up", deadline=9)
 
 
+@pytest.mark.full
 def test_batches_of_unequal_length_share_the_gang(client: distributed.Client, other: distributed.Client) -> None:
     with dbfs.load("path:n=20000", client=client, name="street", ranks=2) as graph:
         graph.bfs(0)

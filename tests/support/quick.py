@@ -1,11 +1,12 @@
 """Runs the tests of what differs from main: ``python -m tests.support.quick``, for ``make quick``.
 
 A test file is chosen if it changed, or if it imports a module that changed, itself or by helpers in ``tests/support``.
-Where no test imports a changed file (a CUDA source, a module that others call), its room counts: the tests that import
-any module of its folder, or of the one above for a folder ``kernels``. No test compiles for GPUs.
+Where no test imports a changed file (a CUDA source, a module that others call), the tests of its room are chosen, which
+lie in the same folder below ``tests/``, those of faces in ``tests/faces``. No test compiles for GPUs.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -57,11 +58,11 @@ def affected_tests(changed: Iterable[str], root: Path) -> list[str]:
     for file in changed:
         own = {test for test in tests if test == file or file in imports(test)}
         if not own and file.endswith((".py", ".cu", ".cuh")):
-            folder = Path(file).parent
-            while folder.name != "kernels" and "kernels" in folder.parts:
-                folder = folder.parent
-            room = (folder.parent if folder.name == "kernels" else folder).as_posix()
-            own = {test for test in tests if any(each.startswith(f"{room}/") for each in imports(test))}
+            room = re.sub("^(dbfs|workers/dbfs_workers)/", "", Path(file).parent.as_posix())
+            room = re.sub("^(cli|dashboard|display|graph500|networkx)", r"faces/\1", room)
+            while room and not (root / "tests" / room).is_dir():
+                room = room.rpartition("/")[0]
+            own = {test for test in tests if room and test.startswith(f"tests/{room}/")}
         chosen |= own
     return sorted(chosen - {_COMPILING})
 

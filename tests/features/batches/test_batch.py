@@ -55,7 +55,13 @@ def test_a_batch_in_one_group_and_in_several(
 
 @pytest.mark.parametrize(
     "options",
-    [{"ranks": 2, "keep_edges": True}, {"ranks": 3, "order": "degree"}, {"ranks": 4, "layout": "2d"}],
+    [
+        {"ranks": 2, "keep_edges": True},
+        *(
+            pytest.param(of, marks=pytest.mark.full)
+            for of in ({"ranks": 3, "order": "degree"}, {"ranks": 4, "layout": "2d"})
+        ),
+    ],
     ids=str,
 )
 def test_every_source_of_a_batch_is_validated(
