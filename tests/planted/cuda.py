@@ -137,8 +137,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/features/batches/resident_part.py",
-        "(int(wanted), 0, 0, 0, 0), sliced=False)[0]:",
-        "(int(wanted), 0, 0, 0, 0), sliced=False) and wanted:",
+        "Most(wanted), sliced=False).most:",
+        "Most(wanted), sliced=False) and wanted:",
         ("tests/search/cuda/test_member.py::test_the_memory_of_batches_goes_if_a_rank_wants_it",),
     ),
     Fault(

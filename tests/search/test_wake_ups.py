@@ -48,7 +48,7 @@ def test_a_rank_asleep_is_woken_in_time() -> None:
     waiting.start()
     eventually(lambda: shared[STRIDE + barrier.SLEEPERS] == 1)
     barrier.arrive(shared, STRIDE, TAG, 1)
-    waiting.join(60)
+    waiting.join(30)
     assert statuses == [barrier.CROSSED], "no one woke the rank before the deadline"
 
 

@@ -294,8 +294,10 @@ def test_a_rank_killed_between_the_crossings_of_a_repair(phase: str) -> None:
 
         follow = SharedMemoryExchange.follow
 
-        def following(self: SharedMemoryExchange, crossing: int, status: int, peer: int, level: int, at: str) -> None:
-            follow(self, crossing, status, peer, level, at)
+        def following(
+            self: SharedMemoryExchange, crossing: int, status: int, peer: int, level: int, at: str, kind: Any
+        ) -> None:
+            follow(self, crossing, status, peer, level, at, kind)
             if at == phase and self.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -36,6 +36,7 @@ from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import no_vertices
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
+from dbfs_workers.search.reports.crossings import Most
 from tests.support.gang import repeated
 
 SPEC = TraversalSpec("run", (0,), predecessors=False, backend="cpu")
@@ -289,11 +290,11 @@ class Barrier:
     def begin(self, run_id: str, number: int, deadline: float) -> None:
         self.begun.append(number)
 
-    def cross(self, level: int, phase: str, counts: tuple[int, ...], *, sliced: bool) -> list[int]:
+    def cross(self, level: int, phase: str, counts: Most, *, sliced: bool) -> Most:
         self.during()
         if self.aborted:
             raise RunCancelledError("in the crossing")
-        return [counts[0] + self.peers_want]
+        return Most(max(counts.most, self.peers_want))
 
     def abort(self, number: int, cause: Cause, message: str, rank: int | None) -> None:
         self.aborted.append(cause)
