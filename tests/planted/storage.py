@@ -193,6 +193,18 @@ FAULTS = (
         ("tests/building/test_estimate.py::test_the_bins_of_a_build_take_what_is_estimated",),
     ),
     Fault(
+        "workers/dbfs_workers/features/saved/saves.py",
+        "    kept = tokens(NOTE, there) | tokens(PART, there)\n",
+        "    kept = tokens(NOTE, there)\n",
+        ("tests/features/saved/test_lock.py::test_a_manifest_that_can_still_be_renamed_keeps_its_files",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/saved/saves.py",
+        "    folder.remove(_part(token))\n\n\ndef _collect",
+        "\n\ndef _collect",
+        ("tests/features/saved/test_lock.py::test_a_save_that_is_taken_for_dead_at_any_step",),
+    ),
+    Fault(
         "dbfs/features/grid/layout.py",
         "/ math.log(degree)) + 1",
         "/ math.log(degree)) << 1",

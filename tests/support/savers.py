@@ -23,11 +23,10 @@ import dbfs
 from dbfs.errors import DbfsError
 from dbfs.features.saved import writer as work
 from dbfs_workers.base.folder import Folder
-from dbfs_workers.features.saved import lock as locks
 from dbfs_workers.features.saved import manifest as manifests
-from dbfs_workers.features.saved import tasks, writing
-from dbfs_workers.features.saved.lock import Lock, Saver, Sign
+from dbfs_workers.features.saved import saves, tasks, writing
 from dbfs_workers.features.saved.manifest import Manifest, SavedIds
+from dbfs_workers.features.saved.saves import GRACE_SECONDS, Saver
 from dbfs_workers.ids.table import INTEGER
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import partitions, processes
@@ -149,30 +148,19 @@ def saving(*sizes: int) -> Iterator[list[Process]]:
 
 
 def save_alone(path: Path | str, n: int) -> None:
-    """Save a path graph of one rank in this process, as a save with ``replace`` does; other savers count as silent."""
-    folder, saver = Folder.at(path), Saver.here(uuid.uuid4().hex[:12])
+    """Save a path graph of one rank in this process, as a save with ``replace`` does; others take it for dead."""
+    folder, token = Folder.at(path), uuid.uuid4().hex[:12]
     made = False
     try:
-        lock = _taken(folder, saver)
-        made = lock.made
+        made = work.prepare(folder, token, Saver.here(-2 * GRACE_SECONDS), True)
         ends = np.arange(n)
         (partition,) = partitions.build(Stripe(n, 1), ends[:-1], ends[1:], directed=False)
-        rank = work.on_listed(tasks.save_rank, folder, saver.token, partition, None, 60.0, 0.9)
+        rank = work.on_listed(tasks.save_rank, folder, token, partition, None, 60.0, 0.9)
         ids = SavedIds(0, (INTEGER,), (), ())
-        work.publish(folder, lock, Manifest("path", "0", 0.0, n, False, False, n - 1, (rank,), None, ids), True)
+        work.publish(folder, token, Manifest("path", "0", 0.0, n, False, False, n - 1, (rank,), None, ids), True)
     except DbfsError:
-        work.withdraw(folder, saver.token, made)
+        work.withdraw(folder, token, made)
         raise
-
-
-def _taken(folder: Folder, saver: Saver) -> Lock:
-    sign: Sign | None = None
-    for _ in range(9):
-        found = work.prepare(folder, True, saver, sign)
-        if isinstance(found, Lock):
-            return found
-        sign = found.sign
-    raise AssertionError("the lock is never free")
 
 
 class Interrupted:
@@ -262,17 +250,17 @@ def _before_work_on(path: Path, left: list[int], act: Callable[[], None]) -> Non
     sys.addaudithook(hook)
 
 
-def dead(token: str = TOKEN) -> Saver:
+def dead() -> Saver:
     """Return a client whose process has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    return replace(Saver.here(token), pid=process.pid)
+    return replace(Saver.here(60.0), pid=process.pid)
 
 
 def left_by(folder: Folder, saver: Saver) -> str:
     """Leave in a folder what a save leaves that dies early; return the name of its file with data."""
-    assert isinstance(locks.take(folder, saver, None), Lock)
-    name = f"rank-0-{saver.token}.arrow"
+    saves.begin(folder, TOKEN, saver)
+    name = f"rank-0-{TOKEN}.arrow"
     with folder.create(name) as file:
         file.write(b"half")
     return name

@@ -26,8 +26,7 @@ class SavedGraph(Graph[R]):
         Each rank writes its own files. The folder is a saved graph from the moment when all files are complete; if the
         save fails, the folder keeps what it had before. The message of an error after that moment says so.
 
-        One client at a time saves to a folder; others wait until ``dbfs.build-deadline``. What a dead client left is
-        removed.
+        Of several clients that save to a folder the last one wins. What dead clients left is removed.
 
         Args:
             path: a folder that all workers share, or a URL that fsspec understands. The folder is made if it does not
@@ -42,9 +41,8 @@ class SavedGraph(Graph[R]):
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
                 ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``, or has deleted
                 vertices.
-            FolderBusyError: another client saved to the folder until the deadline, or took it over because this client
-                gave no sign of life for 60 s.
-            OutputError: the file system refuses a file, is full, or is not shared by all workers.
+            OutputError: the file system refuses a file, is full, or is not shared by all workers; or another client
+                took this save for dead, a minute after its deadline.
             GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU, or for the 1-D
                 partition that it joins of a graph with ``layout="2d"``.
             WorkerLostError, DeadlineExceededError: a worker was lost, or the deadline has passed.

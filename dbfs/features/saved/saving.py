@@ -5,39 +5,33 @@ The files are those of 1-D partitions. The ranks of a 2-D partition first join t
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace as replaced
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbfs import config
 from dbfs.base.records import GraphRecord
-from dbfs.cluster.awaiting import sync
 from dbfs.cluster.deadline import Deadline, of_call
-from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on, run_within
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on
 from dbfs.edges.writers.target import require_writable
-from dbfs.errors import DbfsError, DeadlineExceededError, FolderBusyError, InvalidOptionError
+from dbfs.errors import DbfsError, InvalidOptionError
 from dbfs.features.saved import writer as work
 from dbfs.service.client import ServiceClient, error_words
 from dbfs.service.messages import NoteSave
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.base.text import counted, printable
-from dbfs_workers.features.saved import lock as locks
 from dbfs_workers.features.saved import tasks
-from dbfs_workers.features.saved.lock import Busy, Lock, Saver
 from dbfs_workers.features.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
+from dbfs_workers.features.saved.saves import Saver
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     import distributed
-
-logger = logging.getLogger(__name__)
 
 
 def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
@@ -64,76 +58,27 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
     deadline = of_call("build-deadline")
     doing = f"saving {record.name} to {folder.path}"
     # 12 digits, which no two saves into one folder share.
-    saver = Saver.here(uuid.uuid4().hex[:12])
+    token = uuid.uuid4().hex[:12]
     held: list[distributed.Future] = []
     made = False
     service = ServiceClient.of(gang.client)
-    note = NoteSave(record.graph_id, gang.client.id, saver.token, printable(folder.path))
+    note = NoteSave(record.graph_id, gang.client.id, token, printable(folder.path))
     service.send(note)
     try:
-        lock = _take(gang, folder, saver, replace, deadline, doing)
-        made = lock.made
-        with _renewed(gang, folder, lock):
-            manifest = _write(gang, record, folder, saver.token, held, deadline, doing)
-            arguments = [(folder, lock, manifest, replace)]
-            gang.on_each_rank(f"publish-save-{saver.token}", work.publish, arguments, deadline, doing)
+        options = (folder, token, Saver.here(deadline.remaining), replace)
+        (made,) = gang.on_each_rank(f"prepare-save-{token}", work.prepare, [options], deadline, doing)
+        manifest = _write(gang, record, folder, token, held, deadline, doing)
+        gang.on_each_rank(f"publish-save-{token}", work.publish, [(folder, token, manifest, replace)], deadline, doing)
         service.tell(replaced(note, nbytes=manifest.nbytes))
         return manifest.nbytes
     except BaseException as error:
         service.tell(replaced(note, error=error_words(error)))
         release(held)
-        if _discard(gang, folder, saver.token, made) and isinstance(error, DbfsError):
+        if _discard(gang, folder, token, made) and isinstance(error, DbfsError):
             raise type(error)(f"{error}. {folder.path} has the graph nevertheless: its manifest was written") from error
         raise
     finally:
         release(held)
-
-
-def _take(gang: Gang, folder: Folder, saver: Saver, replace: bool, deadline: Deadline, doing: str) -> Lock:
-    """Take the lock of a folder, once no client that lives has it.
-
-    Raise ``FolderBusyError`` if a client had it until the deadline; other errors as for ``work.prepare``.
-    """
-    busy: Busy | None = None
-    since = time.monotonic()
-    while True:
-        sign = busy.sign if busy and time.monotonic() - since > locks.SILENT_SECONDS else None
-        name = f"prepare-save-{saver.token}"
-        try:
-            arguments = [(folder, replace, saver, sign)]
-            found: Lock | Busy = gang.on_each_rank(name, work.prepare, arguments, deadline, doing)[0]
-            if isinstance(found, Lock):
-                return found
-            if busy is None:
-                logger.warning("%s", printable(f"{doing}: waits for {found.who}"))
-            if busy is None or found.sign != busy.sign:
-                since = time.monotonic()
-            busy = found
-            deadline.enforce(doing)
-        except DeadlineExceededError as error:
-            if busy is None:
-                raise
-            words = f"{error}, waiting for {busy.who}. Save again when that save has ended, or to another folder"
-            raise FolderBusyError(words) from None
-        sync(gang.client, asyncio.sleep, deadline.interval())
-
-
-@contextmanager
-def _renewed(gang: Gang, folder: Folder, lock: Lock) -> Iterator[None]:
-    """Give signs of life of this client while the block runs."""
-
-    async def give() -> None:
-        while True:
-            await asyncio.sleep(locks.BEAT_SECONDS)
-            # A sign that does not arrive is followed by another. The save finds out if it lost the lock.
-            with suppress(Exception):
-                await run_within(locks.BEAT_SECONDS, gang.client, work.renew, folder, lock, workers=[gang.addresses[0]])
-
-    signs = asyncio.run_coroutine_threadsafe(give(), gang.client.loop.asyncio_loop)
-    try:
-        yield
-    finally:
-        signs.cancel()
 
 
 def _write(

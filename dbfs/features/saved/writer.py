@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from dbfs.edges.writers.target import require_listed
 from dbfs.errors import DbfsError, FormatError, InvalidOptionError, MissingFileError, OutputError
 from dbfs_workers.base.folder import Folder
-from dbfs_workers.features.saved import lock as locks
 from dbfs_workers.features.saved import manifest as manifests
-from dbfs_workers.features.saved.lock import Busy, Lock, Saver, Sign
+from dbfs_workers.features.saved import saves
 from dbfs_workers.features.saved.manifest import Manifest
+from dbfs_workers.features.saved.saves import Saver
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ _END_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 
 
-def prepare(folder: Folder, replace: bool, saver: Saver, silent: Sign | None) -> Lock | Busy:
-    """Check that a graph may be saved in a folder, and take the folder's lock; arguments and result of ``lock.take``.
+def prepare(folder: Folder, token: str, saver: Saver, replace: bool) -> bool:
+    """Check that a graph may be saved in a folder, and begin the save; result as of ``saves.begin``.
 
     Raises:
         InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or this worker's
@@ -45,7 +45,7 @@ def prepare(folder: Folder, replace: bool, saver: Saver, silent: Sign | None) ->
             raise InvalidOptionError(f"{folder.path} has a saved graph already; replace=True (--replace) replaces it")
         if not any(map(manifests.token_of, names)):
             _require_ours(folder)
-    return locks.take(folder, saver, silent)
+    return saves.begin(folder, token, saver)
 
 
 def on_listed(function: Callable[..., T], folder: Folder, *arguments: Any) -> T:
@@ -54,38 +54,31 @@ def on_listed(function: Callable[..., T], folder: Folder, *arguments: Any) -> T:
     return function(folder, *arguments)
 
 
-def publish(folder: Folder, lock: Lock, manifest: Manifest, replace: bool) -> None:
+def publish(folder: Folder, token: str, manifest: Manifest, replace: bool) -> None:
     """Write the manifest, which makes the files a graph, and remove the files of the graph that was there before.
 
     Raises:
-        OutputError: a file of the graph is not in the folder as this worker sees it, or the manifest can't be written.
-        FolderBusyError: another save took the folder over.
+        OutputError: a file of the graph is not in the folder as this worker sees it, the manifest can't be written, or
+            another save took this one for dead.
         InvalidOptionError: another graph was saved in the folder meanwhile, and ``replace`` is false.
     """
     require_listed(folder.path)
-    locks.require_held(folder, lock)
+    saves.require_under_way(folder, token)
     for file in manifest.files:
         try:
             size = folder.size(file.name)
         except MissingFileError:
             size = -1
         if size != file.nbytes:
-            # The save that took the folder over has removed the file.
-            locks.require_held(folder, lock)
+            # Whoever took this save for dead has removed the file.
+            saves.require_under_way(folder, token)
             raise OutputError(
                 f"{folder.file(file.name)} is not there as its rank wrote it. Save to a folder that all workers share"
             )
-    if manifests.NAME in folder.names() and not replace:
+    if not saves.publish(folder, token, manifest, replace):
         raise InvalidOptionError(
             f"{folder.path} got another saved graph meanwhile; replace=True (--replace) replaces it"
         )
-    locks.publish(folder, lock, manifest)
-
-
-async def renew(folder: Folder, lock: Lock) -> None:
-    """Give a sign of life of the client that saves, which calls this on a worker. Errors as of ``lock.renew``."""
-    require_listed(folder.path)
-    await asyncio.to_thread(locks.renew, folder, lock)
 
 
 async def discard(folder: Folder, token: str, made: bool, dask_worker: Any) -> bool:
@@ -102,7 +95,7 @@ async def discard(folder: Folder, token: str, made: bool, dask_worker: Any) -> b
 
 
 def withdraw(folder: Folder, token: str, made: bool) -> bool:
-    """Remove what a save has written, and its lock; return whether the save replaced the manifest before it failed.
+    """Remove what a save has written, and its note; return whether the save replaced the manifest before it failed.
 
     Args:
         token: the token in the names of the save's files and in the keys of its tasks.
@@ -111,7 +104,7 @@ def withdraw(folder: Folder, token: str, made: bool) -> bool:
     published = False
     with suppress(DbfsError):
         require_listed(folder.path)
-        published = locks.withdraw(folder, token)
+        published = saves.withdraw(folder, token)
     if made and folder.local:
         with suppress(OSError):
             Path(folder.path).rmdir()

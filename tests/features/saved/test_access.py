@@ -31,6 +31,7 @@ from dbfs.errors import (
 )
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import writing
+from dbfs_workers.features.saved.saves import Saver
 from dbfs_workers.features.saved.tasks import save_rank
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.graphs import random
@@ -87,16 +88,17 @@ def test_what_a_killed_save_left_is_removed(client: distributed.Client, graph: G
     assert from_file(tmp_path).m == graph.input_edges
 
 
-def test_only_files_of_the_replaced_graph_and_of_dead_saves_are_removed(graph: Graph, tmp_path: Path) -> None:
-    """Another save may be writing the others, which has no lock: of an older version."""
+def test_files_of_saves_that_are_over_are_removed_and_no_others(graph: Graph, tmp_path: Path) -> None:
     graph.save(tmp_path)
     old = parts(tmp_path)
-    unknown = tmp_path / "rank-0-0123456789ab.arrow"
-    unknown.write_bytes(b"half")
-    (tmp_path / "manifest.json.part").write_text("{")
+    under_way = tmp_path / left_by(Folder(str(tmp_path)), Saver.here(60.0))
+    # No note is of these: of a save that lost it and was killed later.
+    orphans = [tmp_path / "rank-0-ba9876543210.arrow", tmp_path / "manifest-ba9876543210.json.part"]
+    for orphan in orphans:
+        orphan.write_bytes(b"half")
     graph.save(tmp_path, replace=True)
-    assert unknown.exists()
-    assert not [path for path in old if path.exists()]
+    assert under_way.exists()
+    assert not [path for path in [*old, *orphans] if path.exists()]
 
 
 class Full:

@@ -136,10 +136,6 @@ class OutputError(DbfsError, OSError):
     """Raised if a file cannot be written: the folder refuses it, or the disk is full."""
 
 
-class FolderBusyError(OutputError):
-    """Raised if another client saves to the folder; the message says which, or that it took the folder over."""
-
-
 class GraphTooLargeError(DbfsError, MemoryError):
     """Raised if a graph does not fit; the message has the bytes (or ids) needed and those available."""
 

@@ -4,6 +4,7 @@ What is written to a disk is synced, files and the names of files, so that it ou
 """
 
 import errno
+import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -159,55 +160,28 @@ class Folder:
             self.remove(name)
             raise
 
-    def claim(self, name: str, content: bytes) -> bool:
-        """Create a small file; return whether this call did: not if the file is there already, or no folder is.
+    def modified(self, name: str) -> float:
+        """Return when a file was last written, in seconds of the folder's clock; NaN if a store does not say.
 
-        A store whose file system in fsspec has no exclusive write may let several calls create it.
-
-        Errors as for ``create``.
+        Errors as for ``size``.
         """
-        with _writing(self.file(name)):
+        with reading(self.file(name)), suppress(NotImplementedError):
             files, inner = self._file_system()
-            try:
-                if not self.local:
-                    files.pipe_file(f"{inner}/{name}", content, mode="create")
-                    return True
-                with Path(self.path, name).open("xb") as raw:
-                    try:
-                        raw.write(content)
-                        _sync(raw)
-                    except BaseException:
-                        self.remove(name)
-                        raise
-            except (FileExistsError, FileNotFoundError):
-                return False
-            sync(self.path)
-        return True
+            return float(files.modified(f"{inner}/{name}").timestamp())
+        return math.nan
 
-    def renew(self, name: str, content: bytes) -> None:
-        """Change the ``stamp`` of a small file: on a disk its time, in a store its content.
-
-        Errors as for ``create``.
-        """
-        with _writing(self.file(name)):
-            files, inner = self._file_system()
-            if self.local:
-                os.utime(self.file(name))
-            else:
-                files.pipe_file(f"{inner}/{name}", content)
-
-    def stamp(self, name: str) -> int:
-        """Return the time of a file's last change on a disk, in nanoseconds; 0 for a store. Errors as for ``size``."""
-        with reading(self.file(name)):
-            return Path(self.path, name).stat().st_mtime_ns if self.local else 0
-
-    def put(self, name: str, content: bytes, part: str, check: Callable[[], None]) -> None:
+    def put(self, name: str, content: bytes, part: str, check: Callable[[], None], replace: bool) -> bool:
         """Write a small file in one step: a reader finds the old content or the new one, never a part.
 
         Args:
             name: name of the file.
             part: name of the file until it is complete, on a disk. If another process removes that file, ``put`` fails.
             check: called immediately before the step; what it raises ends the call.
+            replace: whether the file may be there already.
+
+        Returns:
+            Whether the file was written: not if it is there and may not be replaced. A store whose file system in
+            fsspec has no exclusive write may replace one that another process has just written.
 
         Errors as for ``create``.
         """
@@ -216,8 +190,11 @@ class Folder:
             if not self.local:
                 check()
                 # Stores keep an object as it was until the new one is complete.
-                files.pipe_file(f"{inner}/{name}", content)
-                return
+                try:
+                    files.pipe_file(f"{inner}/{name}", content, **({} if replace else {"mode": "create"}))
+                except FileExistsError:
+                    return False
+                return True
             # The files before the one that names them.
             sync(self.path)
             temporary = Path(self.path, part)
@@ -226,10 +203,16 @@ class Folder:
                     raw.write(content)
                     _sync(raw)
                 check()
-                temporary.replace(Path(self.path, name))
+                if replace:
+                    temporary.replace(Path(self.path, name))
+                else:
+                    _rename_new(temporary, Path(self.path, name))
+            except FileExistsError:
+                return False
             finally:
                 temporary.unlink(missing_ok=True)
             sync(self.path)
+            return True
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name. Errors as for ``create``."""
@@ -260,6 +243,19 @@ def sync(path: str | os.PathLike[str]) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def _rename_new(old: Path, new: Path) -> None:
+    """Give a file another name, or raise ``FileExistsError`` if that is taken; the old name may stay."""
+    try:
+        os.link(old, new)
+    except OSError as error:
+        # Not all file systems have links. On these another process may take the name between the two calls.
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if new.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new) from None
+        old.replace(new)
 
 
 def _sync(raw: IO[bytes]) -> None:

@@ -9,11 +9,11 @@ The manifest is written last, and replaced in one step. Until then the folder ha
 the names of files have a token of the save, so that a new graph never writes into the files of an older one, which
 workers may have mapped.
 
-One client at a time saves to a folder.
+Clients may save to one folder at once: the last one wins.
 
 - ``folder``: the folder, on a disk or in any store that fsspec opens.
 - ``manifest``: the manifest's fields, its JSON, and the checks of both.
-- ``lock``: which client saves, and how the next one takes over from a dead one.
+- ``saves``: how a save takes the place of another, and how what dead saves leave goes.
 - ``blocks``: reads of files, checked against their checksums.
 - ``writing``: arrays and Arrow columns into files.
 - ``parts``: partitions, kept edges and degree orders out of files, checked so that no kernel meets a wrong index.

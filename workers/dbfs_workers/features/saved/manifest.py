@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,9 +31,13 @@ MOST_BYTES: Final = 2**28
 BLOCK_BYTES: Final = 2**22
 """Bytes of a file that have one checksum. A piece of the graph is read in whole blocks."""
 
+NOTE: Final = re.compile(r"dbfs-save-([0-9a-f]{12})\.json")
+"""Names of the notes of saves: see ``saves``."""
+
+PART: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\.part")
+"""Names of manifests before they are published."""
+
 _FILE_NAME = re.compile(r"(?:rank|edges|order|ids)(?:-\d+)?-([0-9a-f]{12})\.arrow")
-# The manifest before it is complete, and the locks of saves.
-_BESIDE = re.compile(r"manifest(?:-[0-9a-f]{12})?\.json\.part|dbfs-save-\d+\.lock")
 _MOST_BLOCK_BYTES: Final = 2**26
 
 
@@ -206,13 +210,18 @@ def array(file: SavedFile, name: str) -> ArrayPlace:
 
 def token_of(name: str) -> str:
     """Return the token in the name of a file that a save gives to a graph; empty for all other names."""
-    found = _FILE_NAME.fullmatch(name.removesuffix(".part"))
+    found = _FILE_NAME.fullmatch(name)
     return found[1] if found else ""
+
+
+def tokens(kind: re.Pattern[str], names: Iterable[str]) -> set[str]:
+    """Return the tokens in those names that are of a kind: ``NOTE`` or ``PART``."""
+    return {found[1] for name in names if (found := kind.fullmatch(name))}
 
 
 def is_ours(name: str) -> bool:
     """Return whether a file's name is one that a save gives to its files."""
-    return bool(name == NAME or token_of(name) or _BESIDE.fullmatch(name))
+    return bool(name == NAME or token_of(name) or NOTE.fullmatch(name) or PART.fullmatch(name))
 
 
 def to_json(manifest: Manifest) -> bytes:
