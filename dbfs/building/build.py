@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import distributed
 
@@ -19,6 +18,7 @@ from dbfs.building.builder import (
     STRIPES,
     Builder,
     BuildOptions,
+    BuildSize,
     BuiltGraph,
     LayoutChoice,
     PartitionMaker,
@@ -43,10 +43,6 @@ from dbfs.service.messages import CountBuildTasks, Stage
 from dbfs_workers.base import gpus
 from dbfs_workers.building.symmetry import MODULUS
 from dbfs_workers.search.exchange.hosts import Hosts
-
-if TYPE_CHECKING:
-    from dbfs_workers.search.partition.stripe import Stripe
-
 
 __all__ = ["AUTO", "IDS", "ORDERS", "STRIPES", "BuildOptions", "BuiltGraph", "build", "estimate_as"]
 
@@ -94,10 +90,11 @@ def estimate_as(
         require_changeable(listed, laid_out, mutable)
         if isinstance(listed, BuiltEdges):
             laid_out = listed.settled(laid_out)
-        needed = _estimate(listed, stripe, m, laid_out, backend, usable, of_ranks, ids)
+        size = BuildSize(listed, stripe, m, laid_out, usable, of_ranks, ids)
+        needed = _estimate(size, backend)
         require_storage(listed, laid_out, stripe.p, backend, mutable=mutable)
         if mutable:
-            needed = _changeable(needed, listed, stripe, m, laid_out, backend)
+            needed = _changeable(needed, size, backend)
         sampled = m if listed.m is None else None
         return replace(needed, layout=laid_out.layout, ranks=stripe.p, sampled_edges=sampled)
 
@@ -118,32 +115,21 @@ def _ranks_here(backend: str) -> int:
         return max(1, len(gpus.visible_gpus())) if backend == "cuda" else shares(None, None)[0]
 
 
-def _estimate(
-    edges: EdgeList,
-    stripe: Stripe,
-    m: int,
-    options: BuildOptions,
-    backend: str,
-    usable: int | None,
-    hosts: Hosts,
-    ids: DistinctIds | None,
-) -> Estimate:
-    """Return the estimate of ``m`` input edges in the layout of ``options``; other arguments as of ``Builder``."""
-    if isinstance(edges, BuiltEdges):
-        as_it_was = edges.estimate_as_it_was(stripe.p, options, backend, usable, hosts)
+def _estimate(size: BuildSize, backend: str) -> Estimate:
+    """Return the estimate of a build, or of a load of what was built before."""
+    if isinstance(size.edges, BuiltEdges):
+        as_it_was = size.edges.estimate_as_it_was(size, backend)
         if as_it_was is not None:
             return as_it_was
-    return _builder(backend, options).estimate(edges, stripe, m, options, usable, hosts=hosts, ids=ids)
+    return _builder(backend, size.options).estimate(size)
 
 
-def _changeable(
-    needed: Estimate, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, backend: str
-) -> Estimate:
+def _changeable(needed: Estimate, size: BuildSize, backend: str) -> Estimate:
     """Return an estimate with the memory that updates need."""
-    copies = 2 if HostBuilder.stores_twice(edges, options) else 1
-    directed_edges = m * (2 if edges.symmetrise else 1)
-    stored = options.row_storage
-    return needed if stored is None else stored.with_updates(needed, stripe, directed_edges, copies, backend)
+    copies, stored = 2 if HostBuilder.stores_twice(size.edges, size.options) else 1, size.options.row_storage
+    if stored is None:
+        return needed
+    return stored.with_updates(needed, size.stripe, size.directed_edges, copies, backend)
 
 
 def _ids_to_number(edges: EdgeList, m: int | None, vertices: int | None) -> DistinctIds | None:

@@ -261,6 +261,32 @@ class Layouts(ABC):
 
 
 @dataclass(frozen=True)
+class BuildSize:
+    """What a build's memory depends on.
+
+    Attributes:
+        edges: their numbers may be unknown.
+        m: number of input edges.
+        memory: bytes that a rank's device may take; None if unknown.
+        hosts: which ranks share memory, if they are on CPUs; None for one host.
+        ids: the ids to number; None if there are none.
+    """
+
+    edges: EdgeList
+    stripe: Stripe
+    m: int
+    options: BuildOptions
+    memory: int | None = None
+    hosts: Hosts | None = None
+    ids: DistinctIds | None = None
+
+    @property
+    def directed_edges(self) -> int:
+        """Number of edges stored once; an undirected edge counts twice."""
+        return self.m * (2 if self.edges.symmetrise else 1)
+
+
+@dataclass(frozen=True)
 class BuildTasks:
     """Tasks that a builder added to a task graph.
 
@@ -384,22 +410,8 @@ class Builder(PartitionMaker):
 
     @classmethod
     @abstractmethod
-    def estimate(
-        cls,
-        edges: EdgeList,
-        stripe: Stripe,
-        m: int,
-        options: BuildOptions,
-        memory: int | None = None,
-        *,
-        hosts: Hosts | None = None,
-        ids: DistinctIds | None = None,
-    ) -> Estimate:
-        """Estimate the bytes of a rank's device, which may take ``memory`` bytes (None: unknown).
-
-        Arguments as of ``dbfs.building.build.estimate``; ``m`` counts input edges, ``hosts`` says which ranks share
-        memory, and ``ids`` are those to number. Both are of the workers' memory.
-        """
+    def estimate(cls, of: BuildSize) -> Estimate:
+        """Estimate the bytes of a rank's device."""
 
     @staticmethod
     @abstractmethod

@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
+from dbfs.building.builder import BuildOptions, BuildSize, BuiltGraph, PartitionMaker
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Gang
 from dbfs.edges.edge_list import EdgeList
-from dbfs_workers.search.exchange.hosts import Hosts
 
 
 class BuiltEdges(EdgeList, ABC):
@@ -27,9 +26,7 @@ class BuiltEdges(EdgeList, ABC):
         """
 
     @abstractmethod
-    def estimate_as_it_was(
-        self, ranks: int, options: BuildOptions, backend: str, memory: int | None, hosts: Hosts
-    ) -> Estimate | None:
+    def estimate_as_it_was(self, size: BuildSize, backend: str) -> Estimate | None:
         """Return the bytes that the partitions take as they were; None if the options need a build."""
 
     @abstractmethod

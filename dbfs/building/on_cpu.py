@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbfs import config
-from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
+from dbfs.building.builder import Builder, BuildOptions, BuildSize, BuildTasks, DealtPieces
 from dbfs.building.memory import (
     Estimate,
     edge_bytes,
@@ -19,11 +19,10 @@ from dbfs.building.memory import (
     require_fit,
 )
 from dbfs.cluster.gang import Ref, TaskGraph
-from dbfs.edges.edge_list import DistinctIds, EdgeList
+from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.base.text import counted
 from dbfs_workers.building import delivering
 from dbfs_workers.building import on_cpu as tasks
-from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.queries import same_value
 
@@ -45,37 +44,18 @@ class HostBuilder(Builder):
         return options.in_edges and edges.directed
 
     @classmethod
-    def estimate(
-        cls,
-        edges: EdgeList,
-        stripe: Stripe,
-        m: int,
-        options: BuildOptions,
-        memory: int | None = None,
-        *,
-        hosts: Hosts | None = None,
-        ids: DistinctIds | None = None,
-    ) -> Estimate:
-        return cls.estimate_on_host(edges, stripe, m, options, memory, hosts=hosts, ids=ids)
+    def estimate(cls, of: BuildSize) -> Estimate:
+        return cls.estimate_on_host(of)
 
     @classmethod
-    def estimate_on_host(
-        cls,
-        edges: EdgeList,
-        stripe: Stripe,
-        m: int,
-        options: BuildOptions,
-        memory: int | None = None,
-        *,
-        hosts: Hosts | None = None,
-        held: int = 0,
-        ids: DistinctIds | None = None,
-    ) -> Estimate:
-        """Estimate the bytes of a worker's memory; arguments as of ``estimate``, and:
+    def estimate_on_host(cls, of: BuildSize, held: int = 0) -> Estimate:
+        """Estimate the bytes of a worker's memory.
 
         Args:
+            of: the build.
             held: bytes of edges that a rank holds when the build begins.
         """
+        edges, stripe, m, options, ids = of.edges, of.stripe, of.m, of.options, of.ids
         largest = edges.largest_portion(cls.piece_edges(m, stripe.p), m)
         table_bytes, numbering = 0, dict[str, int]()
         if ids is None:
@@ -86,7 +66,7 @@ class HostBuilder(Builder):
             numbering = numbering_bytes(edges, m, stripe.p, ids, largest)
         needed = estimate_bytes(
             stripe,
-            m * (2 if edges.symmetrise else 1),
+            of.directed_edges,
             # The piece that a thread bins, and the bins of as many edges from the other ranks. Twice, for generators
             # and readers that take more memory for a while.
             min(2 * largest, max(m, 1)),
@@ -95,21 +75,20 @@ class HostBuilder(Builder):
             ordered=options.order == "degree",
             kept_edges=m if options.keep_edges else 0,
             table_bytes=table_bytes,
-            hosts=hosts,
+            hosts=of.hosts,
             layout=options.laid_out(stripe.p),
         )
         if edges.reader_bytes:
             needed.build["reading"] = edges.reader_bytes
         needed = replace(needed, numbering=numbering)
-        return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
+        return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=of.memory)
 
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:
         """Raise ``GraphTooLargeError`` if the estimate passes the memory that a worker may still take."""
         stripe = self.options.stripe(n, self.gang.p)
         held, ids = (0, None) if read is None else (read.edge_bytes * -(-m // stripe.p), read.distinct)
-        needed = self.estimate_on_host(
-            self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), held=held, ids=ids
-        )
+        size = BuildSize(self.edges, stripe, m, self.options, hosts=hosts_of(self.gang), ids=ids)
+        needed = self.estimate_on_host(size, held)
         # The ids are numbered by now.
         needed = replace(needed, numbering={})
         held += needed.partition.get("ids", 0)

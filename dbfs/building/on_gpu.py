@@ -14,13 +14,12 @@ from dataclasses import replace
 import distributed
 
 from dbfs import config
-from dbfs.building.builder import Builder, BuildOptions, BuildTasks, DealtPieces
+from dbfs.building.builder import Builder, BuildOptions, BuildSize, BuildTasks, DealtPieces
 from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_bands, free_gpu_bytes, too_large_for_gpus
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
-from dbfs.edges.edge_list import DistinctIds, EdgeList
+from dbfs.edges.edge_list import EdgeList
 from dbfs_workers.building import on_gpu as tasks
 from dbfs_workers.building.pieces import GeneratedPiece, Piece
-from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.partition.stripe import Stripe
 
 # A generated piece takes about 100 bytes an edge for a short time. All keys of the rank take 8 bytes a directed edge,
@@ -79,26 +78,17 @@ class CudaBuilder(Builder):
         return self.edges.cut(size if self.edges.path is None else min(size, _READ_EDGES))
 
     @classmethod
-    def estimate(
-        cls,
-        edges: EdgeList,
-        stripe: Stripe,
-        m: int,
-        options: BuildOptions,
-        memory: int | None = None,
-        *,
-        hosts: Hosts | None = None,  # noqa: ARG003 - of the host
-        ids: DistinctIds | None = None,  # noqa: ARG003 - of the host
-    ) -> Estimate:
-        """See ``Builder``: bytes of a rank's GPU in the fewest bands that fit ``memory`` bytes (None: in one band)."""
-        return fewest_bands([cls.in_bands(edges, stripe, m, options, bands) for bands in _BANDS], memory)
+    def estimate(cls, of: BuildSize) -> Estimate:
+        """See ``Builder``: bytes of a rank's GPU in the fewest bands that fit the memory (one if that is unknown)."""
+        return fewest_bands([cls.in_bands(of, bands) for bands in _BANDS], of.memory)
 
     @classmethod
-    def in_bands(cls, edges: EdgeList, stripe: Stripe, m: int, options: BuildOptions, bands: int) -> Estimate:
-        """Estimate bytes of a rank's GPU for a build in ``bands`` bands; other arguments as of ``estimate``."""
+    def in_bands(cls, of: BuildSize, bands: int) -> Estimate:
+        """Estimate bytes of a rank's GPU for a build in ``bands`` bands."""
+        edges, stripe, m, options = of.edges, of.stripe, of.m, of.options
         needed = estimate_device_bytes(
             stripe,
-            m * (2 if edges.symmetrise else 1),
+            of.directed_edges,
             edges.largest_piece(cls.piece_edges(m, stripe.p), m),
             directed=edges.directed,
             in_edges=options.in_edges and edges.directed,
@@ -111,9 +101,9 @@ class CudaBuilder(Builder):
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:  # noqa: ARG002 - on the host
         """Choose the fewest bands whose estimate fits the free memory of all ranks' GPUs. Errors as for ``build``."""
         stripe = Stripe(n, self.gang.p)
-        at_once = self.in_bands(self.edges, stripe, m, self.options, 1)
-        free = free_gpu_bytes(self.gang, at_once.peak_bytes)
-        needed = self.estimate(self.edges, stripe, m, self.options, min(free))
+        size = BuildSize(self.edges, stripe, m, self.options)
+        free = free_gpu_bytes(self.gang, self.in_bands(size, 1).peak_bytes)
+        needed = self.estimate(replace(size, memory=min(free)))
         if not needed.fits:
             raise too_large_for_gpus(stripe, needed, free, self.edges.name)
         self.bands = needed.bands

@@ -14,6 +14,7 @@ import dbfs
 from dbfs.assembly import Graph
 from dbfs.building import on_cpu, on_gpu
 from dbfs.building.build import BuildOptions, build
+from dbfs.building.builder import BuildSize
 from dbfs.building.memory import Estimate, estimate_bytes
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import Ref, TaskGraph
@@ -210,7 +211,9 @@ def test_the_estimate_of_a_gpu() -> None:
 def test_bands_save_memory(directed: bool, order: str) -> None:
     edges, options = dbfs.rmat(26, directed=directed), BuildOptions(in_edges=True, order=order)
     stripe = Stripe(edges.n or 0, 2)
-    peaks = [CudaBuilder.in_bands(edges, stripe, edges.m or 0, options, bands).peak_bytes for bands in (1, 2, 3)]
+    peaks = [
+        CudaBuilder.in_bands(BuildSize(edges, stripe, edges.m or 0, options), bands).peak_bytes for bands in (1, 2, 3)
+    ]
     assert peaks[0] > peaks[1] > peaks[2]
     assert peaks[2] < 0.7 * peaks[0]
 

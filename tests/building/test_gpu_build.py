@@ -19,7 +19,7 @@ import pytest
 
 import dbfs
 from dbfs.building.build import build
-from dbfs.building.builder import BuildOptions, BuiltGraph
+from dbfs.building.builder import BuildOptions, BuildSize, BuiltGraph
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.connect import roster
 from dbfs.cluster.deadline import Deadline
@@ -290,7 +290,10 @@ def test_a_graph_that_no_gpu_holds(four: distributed.Client) -> None:
 def test_what_does_not_fit_at_once_is_built_in_bands(four: distributed.Client) -> None:
     gang = Gang(four, roster(four, 2))
     edges, options = dbfs.kronecker(20), BuildOptions()
-    peaks = [CudaBuilder.in_bands(edges, Stripe(edges.n, 2), edges.m, options, bands).peak_bytes for bands in (1, 2, 3)]
+    peaks = [
+        CudaBuilder.in_bands(BuildSize(edges, Stripe(edges.n, 2), edges.m, options), bands).peak_bytes
+        for bands in (1, 2, 3)
+    ]
     assert peaks == sorted(peaks, reverse=True)
     assert peaks[2] < 0.6 * peaks[0]
     with release_after(build(edges, gang, options, "cpu")) as cpu:

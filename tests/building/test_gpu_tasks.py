@@ -18,7 +18,7 @@ from dask.sizeof import sizeof
 
 import dbfs
 from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, DealtPieces
+from dbfs.building.builder import BuildOptions, BuildSize, DealtPieces
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.cluster.gang import TaskGraph
 from dbfs.edges.arrays import ArrayEdges
@@ -166,7 +166,7 @@ def test_bands_take_about_as_many_edges(monkeypatch: pytest.MonkeyPatch, order: 
 def test_the_estimate_has_room_for_the_order_of_many_vertices(bands: int) -> None:
     """At its peak: the degrees, which peers may still read; their sum; the order's keys; the sort's second buffer."""
     n = 2**30
-    needed = CudaBuilder.in_bands(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree"), bands)
+    needed = CudaBuilder.in_bands(BuildSize(dbfs.path(n), Stripe(n, 4), n - 1, BuildOptions(order="degree")), bands)
     assert needed.peak_bytes >= 4 * 8 * n
 
 
@@ -196,7 +196,7 @@ def test_memory_released_just_now_is_waited_for(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("dbfs.building.memory.run_on", lambda read, function, workers: read())
     edges, options = dbfs.kronecker(20), BuildOptions()
     assert edges.n is not None and edges.m is not None
-    peak = CudaBuilder.estimate(edges, Stripe(edges.n, 1), edges.m, options).peak_bytes
+    peak = CudaBuilder.estimate(BuildSize(edges, Stripe(edges.n, 1), edges.m, options)).peak_bytes
     for free, bands in (([peak], 1), ([0, peak], 1), ([0, peak - 2, peak], 1), ([peak - 1], 2), ([0, peak - 1], 2)):
         builder = CudaBuilder(edges, on_gpus(list(free)), options)
         builder.require_fit(edges.n, edges.m)

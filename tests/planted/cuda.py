@@ -7,25 +7,27 @@ FAULTS = (
         "workers/dbfs_workers/search/cuda/kernels/resident/direction.cuh",
         "edges * fminf(a.alpha, 1 + growth)",
         "edges * fmaxf(a.alpha, 1 + growth)",
-        ("tests/cuda/test_direction_rule.py::test_bottom_up_pays_where_the_frontier_reaches_the_rest",),
+        ("tests/search/cuda/test_direction_rule.py::test_bottom_up_pays_where_the_frontier_reaches_the_rest",),
     ),
     Fault(
         "workers/dbfs_workers/search/cuda/kernels/resident/direction.cuh",
         " && edges >= (float)run.looked_at;",
         ";",
-        ("tests/cuda/test_direction_rule.py::test_bottom_up_pays_where_the_frontier_reaches_the_rest",),
+        ("tests/search/cuda/test_direction_rule.py::test_bottom_up_pays_where_the_frontier_reaches_the_rest",),
     ),
     Fault(
         "workers/dbfs_workers/search/cuda/kernels/resident/direction.cuh",
         "  const float growth = 2 * growth_of(run);",
         "  const float growth = growth_of(run);",
-        ("tests/cuda/test_direction_rule.py::test_a_dense_level_queues_at_once_if_twice_the_growth_does_not_pay",),
+        (
+            "tests/search/cuda/test_direction_rule.py::test_a_dense_level_queues_at_once_if_twice_the_growth_does_not_pay",
+        ),
     ),
     Fault(
         "workers/dbfs_workers/search/cuda/words.py",
         "communicator.FIRST_COUNT + at for at",
         "communicator.FIRST_COUNT + (at + 1) % 5 for at",
-        ("tests/cuda/test_cuda_messages.py::test_labels_are_scipys",),
+        ("tests/search/cuda/test_messages.py::test_labels_are_scipys",),
     ),
     Fault(
         "workers/dbfs_workers/features/grid/kernels/grid.cu",

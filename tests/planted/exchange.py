@@ -9,37 +9,37 @@ FAULTS = (
         "    sleepers = fetch_add(words, rank * stride + SLEEPERS, 0)\n"
         "    exchange(words, rank * stride + ARRIVED, tag)\n"
         "    if sleepers:\n",
-        ("tests/workers/test_wake_ups.py::test_a_rank_that_arrives_wakes_all_that_sleep_until_then",),
+        ("tests/search/test_wake_ups.py::test_a_rank_that_arrives_wakes_all_that_sleep_until_then",),
     ),
     Fault(
         "workers/dbfs_workers/search/exchange/kernels/barrier.py",
         "        wake(words, rank * stride + ARRIVED)\n",
         "        pass\n",
-        ("tests/workers/test_wake_ups.py::test_a_rank_asleep_is_woken_in_time",),
+        ("tests/search/test_wake_ups.py::test_a_rank_asleep_is_woken_in_time",),
     ),
     Fault(
         "workers/dbfs_workers/search/cpu/kernels/team_tasks.py",
         "    exchange(control, LAST, number)\n    if fetch_add(control, SLEEPERS, 0):\n",
         "    sleepers = fetch_add(control, SLEEPERS, 0)\n    exchange(control, LAST, number)\n    if sleepers:\n",
-        ("tests/workers/test_wake_ups.py::test_a_task_wakes_the_helpers_and_the_last_of_them_the_leader",),
+        ("tests/search/test_wake_ups.py::test_a_task_wakes_the_helpers_and_the_last_of_them_the_leader",),
     ),
     Fault(
         "workers/dbfs_workers/search/cpu/kernels/team_tasks.py",
         "        wake(control, GATE)\n",
         "        pass\n",
-        ("tests/workers/test_wake_ups.py::test_a_task_wakes_the_helpers_and_the_last_of_them_the_leader",),
+        ("tests/search/test_wake_ups.py::test_a_task_wakes_the_helpers_and_the_last_of_them_the_leader",),
     ),
     Fault(
         "workers/dbfs_workers/search/exchange/kernels/barrier.py",
         "joined = max(joined, count) if largest >> (i - 1) & 1 else joined + count",
         "joined = joined + count",
-        ("tests/workers/test_exchange.py::test_every_crossing_joins_the_counts_of_all_ranks",),
+        ("tests/search/exchange/test_exchange.py::test_every_crossing_joins_the_counts_of_all_ranks",),
     ),
     Fault(
         "workers/dbfs_workers/search/reports/counts.py",
         "        joined[..., place] = np.maximum.reduceat(rows[..., place], firsts)\n",
         "        joined[..., place] = np.add.reduceat(rows[..., place], firsts)\n",
-        ("tests/workers/test_reports.py::test_a_largest_count_is_not_added_up",),
+        ("tests/search/test_reports.py::test_a_largest_count_is_not_added_up",),
     ),
     Fault(
         "workers/dbfs_workers/search/exchange/nccl.py",

@@ -7,7 +7,7 @@ FAULTS = (
         "workers/dbfs_workers/search/reports/counts.py",
         "    largest_frontier: Largest\n",
         "    largest_frontier: Total\n",
-        ("tests/workers/test_steppers.py::test_a_toy_has_scipys_labels",),
+        ("tests/search/test_steppers.py::test_a_toy_has_scipys_labels",),
     ),
     Fault(
         "workers/dbfs_workers/search/levels/rank_levels.py",

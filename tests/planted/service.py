@@ -7,13 +7,13 @@ FAULTS = (
         "dbfs/networkx/centrality.py",
         "values[u, v] / len(original[u][v])",
         "values[u, v]",
-        ("tests/networkx/test_networkx_functions.py::test_a_graph_of_each_type",),
+        ("tests/faces/networkx/test_functions.py::test_a_graph_of_each_type",),
     ),
     Fault(
         "dbfs/networkx/centrality.py",
         "G.loaded(Way.BACKWARD).bfs(G.vertices(group)",
         "G.loaded().bfs(G.vertices(group)",
-        ("tests/networkx/test_networkx_functions.py::test_a_graph_of_each_type",),
+        ("tests/faces/networkx/test_functions.py::test_a_graph_of_each_type",),
     ),
     Fault(
         "dbfs/cluster/gang.py",

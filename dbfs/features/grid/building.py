@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbfs import config
-from dbfs.building.builder import BuildOptions, DealtPieces
+from dbfs.building.builder import BuildOptions, BuildSize, DealtPieces
 from dbfs.building.memory import Estimate, require_fit_gpus
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.cluster.gang import Ref, TaskGraph
-from dbfs.edges.edge_list import DistinctIds, EdgeList
+from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.grid import sizes as grid_sizes
@@ -21,7 +21,6 @@ from dbfs_workers.features.grid import tasks as grid_tasks
 from dbfs_workers.features.grid.grid import Grid
 from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.cuda import sizes
-from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.partition.labels import label_bytes
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -98,25 +97,15 @@ class GridOnGpuBuilder(GridBuilder):
     """A build of a 2-D partition whose ranks traverse it on GPUs; arguments as of ``Builder``."""
 
     @classmethod
-    def estimate(
-        cls,
-        edges: EdgeList,
-        stripe: Stripe,
-        m: int,
-        options: BuildOptions,
-        memory: int | None = None,
-        *,
-        hosts: Hosts | None = None,  # noqa: ARG003 - of the host
-        ids: DistinctIds | None = None,  # noqa: ARG003 - of the host
-    ) -> Estimate:
+    def estimate(cls, of: BuildSize) -> Estimate:
         """See ``Builder``: bytes of a rank's GPU."""
-        stored, grid = m * (2 if edges.symmetrise else 1), grid_of(options.layout, stripe.p)
-        needed = estimate_on_gpu(stripe, grid, stored, in_edges=cls.stores_twice(edges, options))
-        return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=memory)
+        grid, in_edges = grid_of(of.options.layout, of.stripe.p), cls.stores_twice(of.edges, of.options)
+        needed = estimate_on_gpu(of.stripe, grid, of.directed_edges, in_edges=in_edges)
+        return replace(needed, passes=of.options.passes(1), peaks=(needed.peak_bytes,), memory=of.memory)
 
     def require_fit(self, n: int, m: int, read: DealtPieces | None = None) -> None:
         """Raise ``GraphTooLargeError`` if the build won't fit the workers, or the partition the free GPU memory."""
         super().require_fit(n, m, read)
         stripe = self.options.stripe(n, self.gang.p)
-        needed = self.estimate(self.edges, stripe, m, self.options)
+        needed = self.estimate(BuildSize(self.edges, stripe, m, self.options))
         require_fit_gpus(self.gang, stripe, needed, self.edges.name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from dbfs.building.builder import BuildOptions, BuiltGraph
+from dbfs.building.builder import BuildOptions, BuildSize, BuiltGraph
 from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Gang
@@ -23,7 +23,6 @@ from dbfs.graph.load import LoadOption
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import manifest as manifests
 from dbfs_workers.ids.table import INTEGER
-from dbfs_workers.search.exchange.hosts import Hosts
 
 SUFFIX: Final = ".dbfs"
 """End of the name of a saved graph in a store, where a look at a folder costs a request."""
@@ -45,11 +44,9 @@ class SavedEdges(SavedFiles, BuiltEdges):
     def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> SavedLoad | None:
         return SavedLoad(self, gang, options, backend) if is_as_saved(self, gang.p, options) else None
 
-    def estimate_as_it_was(
-        self, ranks: int, options: BuildOptions, backend: str, memory: int | None, hosts: Hosts
-    ) -> Estimate | None:
-        as_saved = is_as_saved(self, ranks, options)
-        return estimate_as_saved(self, backend, memory, hosts=hosts) if as_saved else None
+    def estimate_as_it_was(self, size: BuildSize, backend: str) -> Estimate | None:
+        as_saved = is_as_saved(self, size.stripe.p, size.options)
+        return estimate_as_saved(self, backend, size.memory, hosts=size.hosts) if as_saved else None
 
     def during_build(self, gang: Gang) -> AbstractContextManager[None]:
         return restriping(gang)

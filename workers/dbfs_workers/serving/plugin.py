@@ -31,9 +31,8 @@ from dbfs_workers.search.exchange.transport import DaskTransport
 from dbfs_workers.search.members import compiled
 from dbfs_workers.search.members.label_room import LabelRoom
 from dbfs_workers.search.members.loop import LoopRunner
-from dbfs_workers.search.members.member import Member, OwnedLabels
+from dbfs_workers.search.members.member import Member, OwnedLabels, Runner
 from dbfs_workers.search.members.part import MemberPart
-from dbfs_workers.search.members.runner import Runner
 from dbfs_workers.search.partition.labels import RankLabels, label_key
 from dbfs_workers.search.partition.partition import on_host
 from dbfs_workers.search.partition.stripe import Stripe

@@ -11,9 +11,8 @@ from dbfs_workers.features.living.purpose import Repair, place_of
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.search.levels.traversals import traverse_each
 from dbfs_workers.search.members.loop import LoopRunner
-from dbfs_workers.search.members.member import Member
+from dbfs_workers.search.members.member import Member, Runner
 from dbfs_workers.search.members.part import MemberPart
-from dbfs_workers.search.members.runner import Runner
 from dbfs_workers.search.partition.partition import GraphTotals, Partition
 from dbfs_workers.search.reports import RankRun
 

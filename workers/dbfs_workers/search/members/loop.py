@@ -19,7 +19,7 @@ from dbfs_workers.search.cpu.kernels import TEAM
 from dbfs_workers.search.cuda import device_memory, failures
 from dbfs_workers.search.exchange.protocol import Cause, Exchange, GangExchange
 from dbfs_workers.search.levels.traversals import Watch
-from dbfs_workers.search.members.runner import Runner
+from dbfs_workers.search.members.member import Runner
 from dbfs_workers.search.partition import scratch
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels
 from dbfs_workers.search.partition.partition import Partition

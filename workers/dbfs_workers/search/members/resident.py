@@ -34,7 +34,7 @@ from dbfs_workers.search.cuda.records import KernelLevels, counted
 from dbfs_workers.search.cuda.resident import ResidentKernel
 from dbfs_workers.search.cuda.summary import Summary
 from dbfs_workers.search.exchange.protocol import Abort, Cause, abort_error
-from dbfs_workers.search.members.runner import Runner
+from dbfs_workers.search.members.member import Runner
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, require_present
 from dbfs_workers.search.reports import RankProgress, RankRun
