@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps import Sweeps
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.partition.partition import Csr
 
 
@@ -180,12 +180,12 @@ class BatchOperators(Protocol):
         ...
 
 
-def operators_of(backend: Backend, threads: RowThreads) -> BatchOperators:
-    """Return operators of a backend's device, for one scratch; on a CPU the threads share the rows."""
+def operators_of(backend: Backend, team: Team | None = None) -> BatchOperators:
+    """Return operators of a backend's device, for one scratch; on a CPU a team shares the rows."""
     if backend.name == "cpu":
         from dbfs_workers.features.batches.on_cpu import CpuBatch
 
-        return CpuBatch(threads)
+        return CpuBatch(team)
     from dbfs_workers.features.batches.on_gpu import CudaBatch
     from dbfs_workers.search.cuda.backend import CudaBackend
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.search import backends
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.members.on_cpu import LoopMember
 from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.search.partition.partition import Partition
@@ -26,15 +25,10 @@ class LoopBatches(MemberPart):
 
     def __init__(self, member: LoopMember) -> None:
         self._member = member
-        self._threads = RowThreads(member.threads)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         """See ``MemberPart``."""
         return self._member.traverse_levels(lambda: self._levels(partition), specs, deadline)
-
-    def free(self) -> None:
-        """See ``MemberPart``."""
-        self._threads.close()
 
     def _levels(self, partition: Any) -> "BatchLevels":
         from dbfs_workers.features.batches.levels import levels_of_batches
@@ -43,4 +37,4 @@ class LoopBatches(MemberPart):
         backend, on_cpu = backends.get(member.backend), member.backend == "cpu"
         # Not ``member.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = member.room.free_bytes if on_cpu else member.free_bytes
-        return levels_of_batches(member.levels(partition), backend, member.loop_exchange, free_bytes, self._threads)
+        return levels_of_batches(member.levels(partition), backend, member.loop_exchange, free_bytes)

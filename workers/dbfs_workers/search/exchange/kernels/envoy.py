@@ -36,6 +36,7 @@ from dbfs_workers.search.exchange.kernels.barrier import (
     wait,
     wait_for_rank,
 )
+from dbfs_workers.search.exchange.kernels.bins import place_of_bin
 from dbfs_workers.search.exchange.kernels.stream import CROSSED as CROSSED_KIND
 from dbfs_workers.search.exchange.kernels.stream import (
     CROSSING,
@@ -92,12 +93,6 @@ _SLEEP_MS = 5
 
 # States of a frame.
 _NOT_YET, _DONE, _UNUSUAL = 0, 1, 2
-
-
-@kernel(int64, int64, int64, int64, int64, int64, int64, int64)
-def place_of_bin(source, owner, part, tag, body_words, entries, p):
-    """Return the place in the bodies of the rows (part 0), or the parents (part 1), of a bin of a crossing."""
-    return source * body_words + ((2 * part + (tag & 1)) * p + owner) * entries
 
 
 @kernel(int64, END, FRAMES, int64, int64, int64)

@@ -2,7 +2,7 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
-from ``cpu.kernels.resident`` and ``cpu_kernels``, the crossings from ``kernels.barrier``. The caller makes an envoy's
+from ``cpu.kernels.resident`` and ``phases``, the crossings from ``kernels.barrier``. The caller makes an envoy's
 crossings. Where the threads of a worker share a phase (``cpu_team``), the kernel leaves the level to ``by_host``.
 """
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.intrinsics import monotonic_ns
 from dbfs_workers.base.jit import INT64, UINT32, int64, kernel, named, void
-from dbfs_workers.search.cpu.kernels.phases import LABELS, Bins, contract
+from dbfs_workers.search.cpu.kernels.phases import LABELS, contract
 from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.cpu.kernels.team import is_large
 from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross
+from dbfs_workers.search.exchange.kernels.bins import bin_from, bins_for
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
 from dbfs_workers.search.levels.state import (
     CONTRACT,
@@ -93,9 +94,7 @@ def expand(memory, labels, end, state, row):
     frontier = queue[: state.size]
     if resume[1] == 0 and is_large(rows.starts, rows.ends, frontier, resume[0], state.max_degree, state.shared_edges):
         return False
-    size = end.bin_ends.size * end.entries
-    at = end.rank * end.body_words + ((state.crossing + 1) & 1) * size
-    bins = Bins(end.bodies[at : at + size], end.bodies[at + 2 * size : at + 3 * size], end.bin_ends)
+    bins = bins_for(end, state.crossing + 1)
     first = end.rank * rows.starts.size
     edges, own, sent = top_down(
         rows, frontier, resume, first, memory.visited, bins, state.level + 1, labels, next_queue[state.queued :]
@@ -146,21 +145,13 @@ def contract_bins(memory, labels, end, state, row):
     """Contract the bins of the peers: label what is new in them, and queue it."""
     p, width = end.bin_ends.size, end.record.size + 1
     next_queue = memory.even_queue if state.queue else memory.odd_queue
-    size = p * end.entries
     for source in range(p):
         received = end.gathered[source * width + width - 1]
         if received:
             row.received += received
-            at = source * end.body_words + (state.crossing & 1) * size + end.rank * end.entries
-            state.queued += contract(
-                end.bodies[at : at + received],
-                end.bodies[at + 2 * size : at + 2 * size + received],
-                memory.own_visited,
-                state.level + 1,
-                labels.distances,
-                labels.predecessors,
-                next_queue[state.queued :],
-            )
+            rows, parents = bin_from(end, source, state.crossing, received)
+            queue, distance, visited = next_queue[state.queued :], state.level + 1, memory.own_visited
+            state.queued += contract(rows, parents, visited, distance, labels.distances, labels.predecessors, queue)
     row.contract += elapsed(end, state)
     state.phase = EXPAND
 
