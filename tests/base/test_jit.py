@@ -74,9 +74,13 @@ def least(value):
     \"\"\"Return 3.\"\"\"
     return max(value, 3)
 
+@register_jitable
+def twice(visit, value):
+    return visit(value) * 2
+
 @kernel(int64, int64)
 def inner(value):
-    return least(value) * 2 + one()
+    return twice(least, value) + one()
 """
 CALLER = """
 from callees import AHEAD, inner

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import types
+from numba.extending import register_jitable
 
 from dbfs.cluster.kernels import every_kernel
 from dbfs_workers.base import compiling, jit
+from dbfs_workers.base.intrinsics import trailing_zeros
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel
 
 uint64 = types.uint64
@@ -86,3 +88,29 @@ def test_a_plain_kernel_calls_plain_kernels_alone() -> None:
     outer = kernel(int64, int64, plain=True)(lambda value: inner(value))
     with pytest.raises(AssertionError, match="called by a plain kernel"):
         outer(1)
+
+
+@kernel(types.uint32, types.uint32, plain=True)
+def lowest(word):  # type: ignore[no-untyped-def]
+    return trailing_zeros(word)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def shifted(word):  # type: ignore[no-untyped-def]
+    return lowest(word) + word
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def doubled(visit, word):  # type: ignore[no-untyped-def]
+    return 2 * visit(word)
+
+
+def test_templates_of_plain_kernels_run_as_python() -> None:
+    """They call kernels and templates, and are given templates by name."""
+    made = kernel(int64, types.uint32, plain=True)(lambda word: doubled(shifted, word))
+    assert made(8) == 22
+    assert not made.signatures
+    assert not lowest.signatures
+    assert made.called == [lowest]
+    made.ready()
+    assert made(8) == 22

@@ -40,7 +40,7 @@ def test_every_entry_of_a_bin_is_contracted_once() -> None:
 
 
 def test_a_task_ends_without_the_helpers_that_never_come() -> None:
-    team = Team(3, replace(TASKS, serve=lambda *_: None))
+    team = Team(3, replace(TASKS, serve=lambda *_: -1))
     labels, found = RankLabels(np.full(64, -1, np.int32), None), np.zeros(64, np.uint32)
     rows = np.arange(0, 64, 2, dtype=np.uint32)
     assert cpu_team.contract(team, rows, None, np.zeros(2, np.uint32), 7, labels, found) == rows.size
@@ -57,6 +57,34 @@ def test_short_tasks_one_after_another_are_done_once() -> None:
             assert cpu_team.contract(team, rows, None, np.zeros(63, np.uint32), size, labels, found) == size
             assert (labels.distances == size).sum() == size
             assert (np.sort(found[:size]) == rows).all()
+    finally:
+        team.close()
+
+
+def test_calls_and_kernels_share_the_same_threads() -> None:
+    """Each part is called once, between tasks of kernels; an error comes after all calls."""
+    team, seen = Team(3, TASKS), set()
+    labels, found = RankLabels(np.full(64, -1, np.int32), None), np.zeros(64, np.uint32)
+    rows, bounds = np.arange(64, dtype=np.uint32), [*range(0, 2001, 5)]
+
+    def call(begin: int, end: int) -> int:
+        seen.add(threading.current_thread())
+        if end == 1000:
+            raise ValueError(end)
+        called.append(begin)
+        return begin
+
+    try:
+        for _ in range(20):
+            called: list[int] = []
+            assert cpu_team.contract(team, rows, None, np.zeros(2, np.uint32), 7, labels, found) == 64
+            with pytest.raises(ValueError, match="1000"):
+                team.each(bounds, call)
+            assert sorted(called) == [begin for begin in bounds[:-1] if begin != 995]
+            assert team.each(bounds[:200], call) == bounds[:199]
+        meeting = threading.Barrier(3)
+        team.each([0, 1, 2, 3], lambda *_: meeting.wait(60))
+        assert seen <= helpers() | {threading.current_thread()}
     finally:
         team.close()
 

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.kernels import NEEDED
 from dbfs_workers.features.batches.levels import BatchLevels, levels_of_batches
 from dbfs_workers.features.batches.purpose import OF_ROWS, Batch
 from dbfs_workers.features.batches.storage import RankBatch, distance_type
 from dbfs_workers.search import backends
-from dbfs_workers.search.cpu.row_threads import RowThreads
+from dbfs_workers.search.cpu.kernels.team_tasks import TASKS
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.levels import loop
 from dbfs_workers.search.levels.traversals import Watch
@@ -43,8 +44,9 @@ Levels = Callable[[Partition, SharedMemoryExchange, Callable[[], int]], BatchLev
 
 def on_cpu(part: Partition, end: SharedMemoryExchange, free: Callable[[], int], *, threads: int = 1) -> BatchLevels:
     """Return what runs the levels of a rank's batches."""
-    levels = levels_of(Scratch(part, np), end)()
-    return levels_of_batches(levels, backends.get("cpu"), end, free, RowThreads(threads))
+    scratch = Scratch(part, np)
+    scratch.team = Team(threads, TASKS) if threads > 1 else None
+    return levels_of_batches(levels_of(scratch, end)(), backends.get("cpu"), end, free)
 
 
 def on_threads(part: Partition, end: SharedMemoryExchange, free: Callable[[], int]) -> BatchLevels:

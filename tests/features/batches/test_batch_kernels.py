@@ -22,7 +22,6 @@ from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.features.batches.words import BatchWords, MappedMemory, MappedWords, OwnWords, PackedWords
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.exchange.shared_memory import SharedMemoryExchange
 from dbfs_workers.search.exchange.staged import StagedExchange
 from dbfs_workers.search.levels import loop
@@ -60,7 +59,7 @@ class EmulatedSweeps(CudaSweeps):
 def operators_of(backend: Backend) -> BatchOperators:
     if isinstance(backend, EmulatedBackend):
         return EmulatedBatch(backend.library, backend)
-    return batch_levels.operators_of(backend, RowThreads(1))
+    return batch_levels.operators_of(backend)
 
 
 def emulated(library: ctypes.PyDLL, kind: str) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from dbfs_workers.features.batches.on_cpu import CpuBatch
 from dbfs_workers.features.batches.operators import ChosenRows, SettledRows
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
-from dbfs_workers.search.cpu import row_threads
+from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.levels import loop
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.search.reports import RankRun
@@ -143,7 +143,7 @@ def test_copies_without_memory_are_refused() -> None:
 
 @pytest.fixture
 def threads_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_threads, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(team_calls, "LEAST_PARTED", 1)
 
 
 @pytest.mark.usefixtures("threads_for_few_rows")

@@ -1,5 +1,9 @@
 """The decorators of every CPU kernel of the project, and the array types for their signatures.
 
+A *template*, a function under Numba's ``register_jitable``, is compiled within each kernel that calls it. It may be
+given other templates, by name, which are compiled with it. So a walk is written once, and as fast as a loop by hand.
+A kernel that gives a kernel to a template is not kept on disk: its code has the other one's address.
+
 A kernel is compiled, or loaded from Numba's cache on disk, when it is called first. ``compiling.prepare`` does that
 ahead, so that no kernel is compiled in the middle of a level. Signatures are explicit. An array that a kernel only
 reads is declared read-only, because arrays received over a Dask comm are read-only, and Numba refuses them for a
@@ -127,6 +131,29 @@ def _named(function: Function) -> dict[str, Any]:
     return {name: known[name] for name in loaded if name in known}
 
 
+def _kernels(function: Function) -> Iterator["Kernel"]:
+    """Yield the kernels that a function and its templates use."""
+    for value in _named(function).values():
+        if isinstance(value, Kernel):
+            yield value
+        elif isinstance(value, FunctionType) and value is not function:
+            yield from _kernels(value)
+
+
+@functools.cache
+def _as_python(function: Function) -> Function:
+    """Return a function of a kernel, or a template, as Python runs it."""
+    known = dict(function.__globals__)
+    for name, value in _named(function).items():
+        if isinstance(value, Kernel):
+            known[name] = value._python
+        elif isinstance(value, FunctionType) and value is not function:
+            known[name] = _as_python(value)
+        elif isinstance(value, _Intrinsic):
+            known[name] = TWINS[value]
+    return FunctionType(function.__code__, known)
+
+
 @functools.cache
 def content(function: Function) -> str:
     """Return a digest of what a compiled function contains: its code, and the functions and constants that it uses."""
@@ -208,8 +235,8 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
 
     @functools.cached_property
     def called(self) -> list["Kernel"]:
-        """The kernels that this kernel calls."""
-        return [value for value in _named(self.py_func).values() if isinstance(value, Kernel)]
+        """The kernels that this kernel calls, by itself or by templates."""
+        return list(dict.fromkeys(_kernels(self.py_func)))
 
     @property
     def kept(self) -> bool:
@@ -244,13 +271,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba is untyped
     def _python(self) -> Function:
         """The function as Python runs it: what it calls runs as Python, too."""
         assert self.plain, f"{self.name} is called by a plain kernel"
-        known = dict(self.py_func.__globals__)
-        for name, value in _named(self.py_func).items():
-            if isinstance(value, Kernel):
-                known[name] = value._python
-            elif isinstance(value, _Intrinsic):
-                known[name] = TWINS[value]
-        return FunctionType(self.py_func.__code__, known)
+        return _as_python(self.py_func)
 
     def as_python(self, *arguments: Any) -> Any:
         """Call the plain kernel as Python, and return Python's numbers."""

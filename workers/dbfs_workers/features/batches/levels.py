@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
+from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches.copied_rows import copied_rows
 from dbfs_workers.features.batches.kernels import NEEDED
 from dbfs_workers.features.batches.operators import BatchOperators, ChosenRows, Overlap
@@ -31,7 +32,6 @@ from dbfs_workers.features.batches.purpose import SWEPT, batch_of, width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch, zeros_in_lines
 from dbfs_workers.features.batches.words import BatchWords, OwnWords, PackedWords
 from dbfs_workers.search.backend import Backend
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.direction import bottom_up_pays_batch
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.level_table import LevelTable
@@ -355,14 +355,13 @@ def _bits(sources: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def levels_of_batches(
-    alone: RankLevels[Any], backend: Backend, exchange: Exchange, free_bytes: Callable[[], int], threads: RowThreads
+    alone: RankLevels[Any], backend: Backend, exchange: Exchange, free_bytes: Callable[[], int]
 ) -> BatchLevels:
     """Return the levels of the batches of a rank that runs the loop for one source as well.
 
     Args:
-        alone: what runs the levels of one source, of any layout.
+        alone: what runs the levels of one source, of any layout; on a CPU its team shares the rank's rows.
         free_bytes: returns the bytes that labels may still take.
-        threads: threads that share the rank's rows on a CPU.
     """
 
     if backend.name == "cpu":
@@ -380,19 +379,19 @@ def levels_of_batches(
 
     def place(part: Any) -> Placement:
         scratch = BatchScratch(part, xp, zeros, in_edges=in_edges, together=together)
-        operators = operators_of(backend, threads)
+        operators = operators_of(backend, alone.scratch.team)
         words = OwnWords(scratch) if part.stripe.p == 1 else PackedWords(scratch, operators, exchange)
         return Placement(scratch, operators, words)
 
     return BatchLevels(place(partition), place, exchange, free_bytes, traverse, together=together)
 
 
-def operators_of(backend: Backend, threads: RowThreads) -> BatchOperators:
-    """Return operators of a backend's device, for one scratch; on a CPU the threads share the rows."""
+def operators_of(backend: Backend, team: Team | None = None) -> BatchOperators:
+    """Return operators of a backend's device, for one scratch; on a CPU a team shares the rows."""
     if backend.name == "cpu":
         from dbfs_workers.features.batches.on_cpu import CpuBatch
 
-        return CpuBatch(threads)
+        return CpuBatch(team)
     from dbfs_workers.features.batches.on_gpu import CudaBatch
     from dbfs_workers.search.cuda.backend import CudaBackend
 

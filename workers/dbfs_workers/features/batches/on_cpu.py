@@ -5,12 +5,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches.kernels import batch as kernels
 from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
 from dbfs_workers.features.batches.purpose import width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
 from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
-from dbfs_workers.search.cpu.row_threads import RowThreads
+from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.partition.partition import Csr
 
 # In the first levels, and up to this share of the vertices, the ranks can't tell whether the sources will share.
@@ -29,7 +30,7 @@ class CpuBatch:
     """The ``BatchOperators`` on CPU cores.
 
     Args:
-        threads: share the rank's rows.
+        team: threads that share the rank's rows; None for one.
     """
 
     swept = CpuSweeps.lanes
@@ -37,13 +38,13 @@ class CpuBatch:
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)
 
-    def __init__(self, threads: RowThreads) -> None:
-        self._threads = threads
+    def __init__(self, team: Team | None) -> None:
+        self._team = team
         self._bounds: list[int] = []
         self._looked = 0
 
     def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:
-        return CpuSweeps(out, into, self._threads, of_edges=of_edges)
+        return CpuSweeps(out, into, self._team, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         rows, live = scratch.partition.rows, scratch.live[scratch.own_words]
@@ -71,7 +72,7 @@ class CpuBatch:
             )
             return edges
 
-        return sum(self._threads.each(bounds, part))
+        return sum(team_calls.each(self._team, bounds, part))
 
     def pull(self, scratch: BatchScratch, wanted: NDArray[np.uint64]) -> None:
         width, parents, marked = scratch.width, scratch.partition.parent_rows, scratch.marked[scratch.own_words]
@@ -95,7 +96,7 @@ class CpuBatch:
             )
             return edges
 
-        self._looked = sum(self._threads.each(self._parts(scratch), part))
+        self._looked = sum(team_calls.each(self._team, self._parts(scratch), part))
 
     def settle(self, scratch: BatchScratch) -> SettledRows:
         rows, width, marked = scratch.partition.rows, scratch.width, scratch.marked[scratch.own_words]
@@ -115,7 +116,7 @@ class CpuBatch:
             )
             return sums, counts
 
-        sums, counts = zip(*self._threads.each(self._parts(scratch), part), strict=True)
+        sums, counts = zip(*team_calls.each(self._team, self._parts(scratch), part), strict=True)
         rows_found, degrees, bits, bit_degrees = map(sum, zip(*sums, strict=True))
         return SettledRows(rows_found, degrees, bits, bit_degrees, self._looked, np.sum(counts, axis=0))
 
@@ -137,7 +138,7 @@ class CpuBatch:
             )
 
         if distances.size or nearest.size:
-            self._threads.each(self._parts(scratch), part)
+            team_calls.each(self._team, self._parts(scratch), part)
         if kept.target_rows.size:
             at_targets = kept.at_targets.reshape(-1)
             of_level = distance, scratch.first_id, width, kept.target_rows, scratch.found, kept.sources
@@ -152,7 +153,7 @@ class CpuBatch:
     def _parts(self, scratch: BatchScratch) -> list[int]:
         """Return the bounds of the parts of rows that the threads share."""
         if not self._bounds:
-            self._bounds = self._threads.bounds(scratch.partition.rows)
+            self._bounds = team_calls.bounds_of_rows(self._team, scratch.partition.rows)
         return self._bounds
 
     def take_labels(self, labels: NDArray[np.int32], place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:

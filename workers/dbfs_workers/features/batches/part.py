@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.batches.purpose import Batch
 from dbfs_workers.search import backends
-from dbfs_workers.search.cpu.row_threads import RowThreads
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.search.partition.partition import Partition
@@ -22,13 +21,9 @@ class LoopBatches(MemberPart):
 
     def __init__(self, runner: LoopRunner) -> None:
         self._runner = runner
-        self._threads = RowThreads(runner.threads)
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         return self._runner.traverse_levels(lambda: self._levels(partition), specs, deadline)
-
-    def free(self) -> None:
-        self._threads.close()
 
     def _levels(self, partition: Any) -> "BatchLevels":
         from dbfs_workers.features.batches.levels import levels_of_batches
@@ -37,4 +32,4 @@ class LoopBatches(MemberPart):
         backend, on_cpu = backends.get(runner.backend), runner.backend == "cpu"
         # Not ``runner.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = runner.member.room.free_bytes if on_cpu else runner.free_bytes
-        return levels_of_batches(runner.levels(partition), backend, runner.loop_exchange, free_bytes, self._threads)
+        return levels_of_batches(runner.levels(partition), backend, runner.loop_exchange, free_bytes)

@@ -160,7 +160,6 @@ class ResidentBatches(MemberPart):
         from dbfs_workers.features.batches.storage import BatchScratch
         from dbfs_workers.features.batches.words import BatchWords, MappedWords, OwnWords
         from dbfs_workers.search import backends
-        from dbfs_workers.search.cpu.row_threads import RowThreads
 
         def alone(specs: RunSpec) -> Iterator[LoneTraversal]:
             for run in self._runner.traverse_all(self._runner.member.number, specs, self._deadline):
@@ -170,7 +169,7 @@ class ResidentBatches(MemberPart):
         barrier, memory = self.barrier, self._memory
 
         def place(part: Partition) -> Placement:
-            operators, mapped = operators_of(backends.get("cuda"), RowThreads(1)), part.stripe.p > 1
+            operators, mapped = operators_of(backends.get("cuda")), part.stripe.p > 1
             zeros = memory.zeros if mapped else cupy.zeros
             scratch = BatchScratch(part, cupy, zeros, in_edges=part.parents is not None, together=True)
             words: BatchWords = MappedWords(scratch, operators, barrier, memory) if mapped else OwnWords(scratch)

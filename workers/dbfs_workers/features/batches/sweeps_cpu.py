@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches.kernels import sweeps as kernels
 from dbfs_workers.features.batches.storage import SWEPT_SOURCES
-from dbfs_workers.search.cpu.row_threads import RowThreads
+from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import Csr
 
@@ -18,15 +19,15 @@ class CpuSweeps:
 
     Args:
         out, into: the out-edges and in-edges of all rows.
-        threads: threads that share the rows of a level.
+        team: threads that share the rows of a level; None for one.
         of_edges: whether the sums of edges are wanted.
     """
 
     lanes = SWEPT_SOURCES
 
-    def __init__(self, out: Csr, into: Csr, threads: RowThreads, *, of_edges: bool) -> None:
+    def __init__(self, out: Csr, into: Csr, team: Team | None, *, of_edges: bool) -> None:
         rows = out.row_offsets.size - 1
-        self._out, self._into, self._threads, self._of_edges = out, into, threads, of_edges
+        self._out, self._into, self._team, self._of_edges = out, into, team, of_edges
         self._live = np.zeros(-(-rows // 32), np.uint32)
         self._front, self._values = np.zeros(rows * self.lanes), np.zeros(rows * self.lanes)
         self.sums = np.zeros(rows * 3)
@@ -69,7 +70,7 @@ class CpuSweeps:
             around = level, distances, self._live, self._front, self._values, np.empty(self.lanes)
             return kernel(*edges.rows, rows[begin:end], *around, *sums)
 
-        return self._threads.each(self._threads.even_bounds(rows.size), part)
+        return team_calls.each(self._team, team_calls.even_bounds(self._team, rows.size), part)
 
     def _show(self, rows: NDArray[np.uint32], level: int, distances: NDArray[np.int32]) -> None:
         """Make the rows of a level the front."""

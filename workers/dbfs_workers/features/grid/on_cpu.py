@@ -27,16 +27,8 @@ class CpuGrid:
             if scratch.team is not None and grid_team.takes_top_down(csr, frontier):
                 edges += grid_team.top_down(scratch.team, scratch, csr, frontier, firsts, parents)
                 continue
-            edges += kernels.top_down(
-                csr.row_offsets,
-                csr.columns,
-                frontier,
-                *firsts,
-                scratch.visited,
-                parents,
-                scratch.found,
-                scratch.found_ends,
-            )
+            lists = scratch.visited, parents, scratch.found, scratch.found_ends
+            edges += kernels.top_down(csr.row_offsets, csr.columns, frontier, *firsts, *lists)
         return edges
 
     def enlist(self, scratch: GridScratch, frontier: NDArray[np.uint32], *, predecessors: bool) -> int:
@@ -58,18 +50,9 @@ class CpuGrid:
             if scratch.team is not None and calls.takes_search(visited, empty):
                 inspected, count = grid_team.bottom_up(scratch.team, scratch, csr, empty, visited, parents, found)
             else:
-                inspected, count = kernels.bottom_up(
-                    csr.row_offsets,
-                    csr.columns,
-                    scratch.frontier_bits,
-                    empty,
-                    visited,
-                    n_local,
-                    scratch.column,
-                    scratch.grid.columns,
-                    parents,
-                    found,
-                )
+                bits = scratch.frontier_bits, empty, visited
+                place = scratch.column, scratch.grid.columns
+                inspected, count = kernels.bottom_up(csr.row_offsets, csr.columns, *bits, *place, parents, found)
             scratch.found_ends[c] = count
             edges += inspected
         return edges
@@ -85,8 +68,7 @@ class CpuGrid:
             else:
                 new, of_new = kernels.contract(
                     rows,
-                    finder == scratch.column,
-                    scratch.own_visited,
+                    grid_team.to_look_at(scratch, finder),
                     finder,
                     distance,
                     labels.distances,

@@ -9,6 +9,7 @@ from dbfs_workers.features.grid.kernels import team as kernels
 from dbfs_workers.features.grid.scratch import GridScratch
 from dbfs_workers.search.cpu import team_calls as calls
 from dbfs_workers.search.cpu.kernels import team as cpu_team_kernels
+from dbfs_workers.search.cpu.kernels.places import STEP
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Csr
 
@@ -32,11 +33,10 @@ def top_down(
     columns, n_local, ends = scratch.grid.columns, scratch.stripe.n_local, scratch.found_ends
     found, visited = scratch.found, scratch.visited
     sharing = calls.sharing(team, columns, frontier.size, calls.MOST_ROWS)
-    reserved = sharing.shared[: columns * cpu_team_kernels.STEP : cpu_team_kernels.STEP]
+    reserved = sharing.shared[: columns * STEP : STEP]
     reserved[:] = ends
     task = kernels.GridExpansion(
-        csr.row_offsets,
-        csr.columns,
+        csr.rows,
         frontier,
         *firsts,
         visited,
@@ -51,9 +51,8 @@ def top_down(
         ends[c] = calls.close_gaps(part, calls.NONE, c, sharing)
     for begin, stop in calls.left_over(sharing, frontier.size):
         # The gaps are closed, so all vertices have a place now.
-        edges += grid_kernels.top_down(
-            csr.row_offsets, csr.columns, frontier[begin:stop], *firsts, visited, parents, found, ends
-        )
+        rest = frontier[begin:stop]
+        edges += grid_kernels.top_down(csr.row_offsets, csr.columns, rest, *firsts, visited, parents, found, ends)
     return edges
 
 
@@ -69,8 +68,7 @@ def bottom_up(
     """Run ``grid_kernels.bottom_up`` on all rows of a rank, on the threads of a team."""
     assert scratch.frontier_bits is not None
     task = kernels.GridSearch(
-        csr.row_offsets,
-        csr.columns,
+        csr.rows,
         scratch.frontier_bits,
         empty,
         visited,
@@ -86,6 +84,11 @@ def bottom_up(
     return edges, count
 
 
+def to_look_at(scratch: GridScratch, finder: int) -> NDArray[np.uint32]:
+    """Return the bitmap by which a contraction drops vertices; an empty one for the finds of this rank, all new."""
+    return calls.NONE if finder == scratch.column else scratch.own_visited
+
+
 def contract(
     team: Team,
     scratch: GridScratch,
@@ -97,10 +100,9 @@ def contract(
 ) -> tuple[int, int]:
     """Run ``grid_kernels.contract`` on the threads of a team, into ``queue``."""
     sharing = calls.sharing(team, 1, rows.size, calls.MOST_ENTRIES)
-    claimed, visited = finder == scratch.column, scratch.own_visited
+    visited = to_look_at(scratch, finder)
     task = kernels.GridContraction(
         rows,
-        claimed,
         visited,
         finder,
         distance,
@@ -116,7 +118,6 @@ def contract(
     for begin, stop in calls.left_over(sharing, rows.size):
         more, of_more = grid_kernels.contract(
             rows[begin:stop],
-            claimed,
             visited,
             finder,
             distance,

@@ -9,6 +9,7 @@ from dbfs_workers.search.cpu import team_calls as calls
 from dbfs_workers.search.cpu.kernels import phases as cpu_kernels
 from dbfs_workers.search.cpu.kernels import team as kernels
 from dbfs_workers.search.cpu.kernels.phases import Bins
+from dbfs_workers.search.cpu.kernels.places import STEP
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.scratch import Scratch
 
@@ -40,7 +41,7 @@ def top_down(
     frontier, discovered = scratch.frontier[first:], scratch.next_queue
     entries = bins.bin_rows.size // p
     sharing = calls.sharing(team, p, frontier.size, calls.MOST_ROWS)
-    reserved = sharing.shared[: p * kernels.STEP : kernels.STEP]
+    reserved = sharing.shared[: p * STEP : STEP]
     reserved[:] = bins.bin_ends
     task = kernels.Expansion(
         rows,

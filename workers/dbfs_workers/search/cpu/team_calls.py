@@ -5,16 +5,20 @@ is a matter of chance, so the frontier's order, and which of several parents a v
 ``cpu.team`` has the levels of the layout 1d.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.team import Team
 from dbfs_workers.search.cpu.kernels import team as kernels
-from dbfs_workers.search.cpu.kernels.team import STEP, Sharing
+from dbfs_workers.search.cpu.kernels.places import STEP, Sharing
+from dbfs_workers.search.partition.partition import Rows
 from dbfs_workers.search.partition.stripe import WORD_BITS
+
+T = TypeVar("T")
 
 NONE: Final = np.empty(0, np.uint32)
 """No parents."""
@@ -34,6 +38,14 @@ Each thread has written a part of the last levels' bitmaps, so that one takes a 
 LEAST_ENTRIES: Final = 1 << 17
 """Fewest entries of a bin that several threads contract: one takes about half a millisecond for them."""
 
+LEAST_PARTED: Final = 1 << 14
+"""Fewest rows that are parted for calls of Python functions: a part costs 20 to 50 us."""
+
+# Parts for each thread. Parts with as many edges take different times, since rows are searched until they are done.
+_PARTS: Final = 4
+# Edges that take as long as the rest of a row.
+_ROW_EDGES: Final = 4
+
 # Rows, entries and words that a thread takes at a time, at most, and how many such stretches it has at least.
 MOST_ROWS: Final = 256
 MOST_ENTRIES: Final = 1 << 12
@@ -42,6 +54,30 @@ _STRETCHES = 64
 # Places of a list that a thread reserves at a time, at most, and the least share of a list's room that all of them do.
 _MOST_PLACES = 256
 _PLACES_SHARE = 4
+
+
+def bounds_of_rows(team: Team | None, rows: Rows) -> list[int]:
+    """Return bounds of parts of a rank's rows with about as many edges each, multiples of a bitmap's word."""
+    size = rows.starts.size
+    if team is None or size < LEAST_PARTED:
+        return [0, size]
+    work, parts = np.cumsum(rows.ends - rows.starts + _ROW_EDGES), team.threads * _PARTS
+    cuts = np.searchsorted(work, work[-1] * np.arange(1, parts) // parts)
+    return np.unique([0, *(cuts // WORD_BITS * WORD_BITS), size]).tolist()  # type: ignore[no-any-return]
+
+
+def even_bounds(team: Team | None, size: int) -> list[int]:
+    """Return bounds of parts of so many rows."""
+    if team is None or size < LEAST_PARTED:
+        return [0, size]
+    return np.linspace(0, size, team.threads * _PARTS + 1).astype(int).tolist()  # type: ignore[no-any-return]
+
+
+def each(team: Team | None, bounds: Sequence[int], work: Callable[[int, int], T]) -> list[T]:
+    """Call a function for the bounds of each part: see ``Team.each``. No team, or one part, is one thread's."""
+    if team is None or len(bounds) == 2:
+        return [work(*part) for part in itertools.pairwise(bounds)]
+    return team.each(bounds, work)
 
 
 def places(room: int, team: Team) -> int:

@@ -5,7 +5,7 @@
 // the order of the ranks. A search goes from the column's frontier to the row's vertices. What it finds is listed by
 // owner: list `c`, of the rank in column `c` of the row, begins at c * n_local.
 #include "search/cuda/kernels/phases/edges.cuh"
-#include "search/cuda/kernels/phases/reserve.cuh"
+#include "search/cuda/kernels/phases/lists.cuh"
 #include "search/cuda/kernels/phases/search_words.cuh"
 
 namespace dbfs {
@@ -15,8 +15,6 @@ enum GridSearchSum : u32 { kGridEdges = 0, kFoundEnds };
 
 // Sums of a contraction: the vertices queued, and their degrees.
 enum GridContractSum : u32 { kQueued = 0, kQueuedDegrees };
-
-constexpr u32 kNoList = 0xffffffffu;
 
 // The rank's column of the grid.
 struct GridColumn {
@@ -39,14 +37,10 @@ struct GridFinds {
 
   // Claim a place for each lane that is `on`, and list it by owner. All lanes of a warp call it together.
   __device__ __forceinline__ void take(bool on, u32 place, u32 source) const {
-    const bool won = on && claim_unseen(visited, place);
-    if (!__any_sync(kAll, won)) return;
-    const u32 owner = won ? place / grid.n_local : kNoList;
-    const u32 same = __match_any_sync(kAll, owner);
-    if (!won) return;
-    const u64 at = reserve(&sums[kFoundEnds + owner].value, same);
-    found[(u64)owner * grid.n_local + at] = place - owner * grid.n_local;
-    if (parents) parents[place] = grid.internal_id(source);
+    list_unseen(on, place, grid.n_local, visited, &sums[kFoundEnds], [&](u32 owner, u64 at, u32 local) {
+      found[(u64)owner * grid.n_local + at] = local;
+      if (parents) parents[place] = grid.internal_id(source);
+    });
   }
 };
 
@@ -94,58 +88,23 @@ extern "C" __global__ void dbfs_grid_enlist(const i64* row_offsets, const u32* c
   add_sum(&sums[kGridEdges].value, inspected);
 }
 
-// bottom-up: a warp settles kSearchWords words of the row's bitmap at a time, as `search_words` does. `in_columns` and
-// `frontier` are over the column's places. `empty` has the bits of the rows without edges here, which are not searched.
-// The rows found are listed with one atomic for all of the words, or one a word where these are of several owners. Blocks
-// have kSearchThreads threads at most. Reads 8 bytes of bitmaps a word, 16 bytes of offsets a row, 4 bytes and a bit an
-// edge; writes 4 bytes a word with a row found, and 4 (8 with parents) a row found.
+// bottom-up: warps search the row's bitmap, as `search_bitmap` does. `in_columns` and `frontier` are over the column's
+// places. `empty` has the bits of the rows without edges here, which are not searched. Reads 8 bytes of bitmaps a word, 16
+// bytes of offsets a row, 4 bytes and a bit an edge; writes 4 bytes a word with a row found, and 4 (8 with parents) a row
+// found.
 extern "C" __global__ void dbfs_grid_bottom_up(const i64* in_offsets, const u32* in_columns, const u32* frontier,
                                                const u32* empty, u32 words, u32 grid_column, u32 grid_columns,
                                                u32 n_local, u32* visited, u32* parents, u32* found, dbfs::Line* sums) {
   using namespace dbfs;
-  __shared__ u8 left_rows[kSearchThreads / kLanes][kSearchWords * kLanes];
-  __shared__ u32 late_bits[kSearchThreads / kLanes][kSearchWords];
   const GridColumn grid{grid_column, grid_columns, n_local};
-  const u32 lane = lane_id(), words_local = n_local / kLanes;
-  u8* left = left_rows[threadIdx.x / kLanes];
-  u32* late = late_bits[threadIdx.x / kLanes];
-  const u32 units = (words + kSearchWords - 1) / kSearchWords, warps = gridDim.x * (blockDim.x / kLanes);
-  u64 inspected = 0;
-  for (u32 unit = warp_in_grid(); unit < units; unit += warps) {
-    const u32 first = unit * kSearchWords, word = first + lane;
-    const bool on = lane < kSearchWords && word < words;
-    const u32 seen = on ? visited[word] : kAll;
-    const u32 bits = search_words(in_offsets, in_columns, frontier, first, on ? seen | empty[word] : kAll, left, late,
-                                  inspected, [&](i64 row, u32 source) {
-                                    if (parents) parents[row] = grid.internal_id(source);
-                                  });
-    if (bits) visited[word] = seen | bits;
-    u32 before = __popc(bits);
-    for (u32 step = 1; step < kLanes; step <<= 1) {
-      const u32 other = __shfl_up_sync(kAll, before, step);
-      if (lane >= step) before += other;
-    }
-    const u32 total = __shfl_sync(kAll, before, kLanes - 1);
-    if (!total) continue;
-    const u32 last = first + kSearchWords < words ? first + kSearchWords - 1 : words - 1;
-    const u32 owner = first / words_local;
-    u64 at = 0;
-    if (last / words_local == owner) {
-      if (lane == 0) at = atomicAdd(&sums[kFoundEnds + owner].value, (u64)total);
-      at = __shfl_sync(kAll, at, 0) + before - __popc(bits);
-    } else if (bits) {
-      at = atomicAdd(&sums[kFoundEnds + word / words_local].value, (u64)__popc(bits));
-    }
-    for (u32 k = 0; k < kSearchWords; ++k) {
-      const u32 of_word = __shfl_sync(kAll, bits, k);
-      const u64 begin = __shfl_sync(kAll, at, k);
-      if (!has_bit(of_word, lane)) continue;
-      const u32 list = (first + k) / words_local;
-      found[(u64)list * n_local + begin + __popc(of_word & lanes_below())] =
-          (first + k) * kLanes + lane - list * n_local;
-    }
-  }
-  add_sum(&sums[kGridEdges].value, inspected);
+  __shared__ SearchRoom room;
+  search_bitmap(
+      in_offsets, in_columns, frontier, empty, words, n_local / kLanes, visited, nullptr, &sums[kFoundEnds],
+      &sums[kGridEdges], room,
+      [&](i64 row, u32 source) {
+        if (parents) parents[row] = grid.internal_id(source);
+      },
+      [&](u32 owner, u64 at, u32 row) { found[(u64)owner * n_local + at] = row - owner * n_local; });
 }
 
 // contract: a thread labels one of the rank's own rows that the rank in column `finder` found, and queues it if it is new.

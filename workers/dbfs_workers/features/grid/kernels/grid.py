@@ -7,8 +7,9 @@ each rank of the row: list ``c`` starts at ``c * n_local`` of ``found`` and has 
 
 import numpy as np
 from numba import types
+from numba.extending import register_jitable
 
-from dbfs_workers.base.intrinsics import prefetch, trailing_zeros
+from dbfs_workers.base.intrinsics import trailing_zeros
 from dbfs_workers.base.jit import (
     INT32,
     INT64,
@@ -23,7 +24,25 @@ from dbfs_workers.base.jit import (
     kernel,
 )
 from dbfs_workers.search.cpu.kernels.phases import claim
-from dbfs_workers.search.cpu.kernels.resident import COLUMNS_AHEAD, OFFSETS_AHEAD, fetch_lists
+from dbfs_workers.search.cpu.kernels.places import take_next
+from dbfs_workers.search.cpu.kernels.walk import contraction, search, walk
+from dbfs_workers.search.partition.partition import Rows
+
+
+@register_jitable
+def find(to, counts, row, u):
+    """List a new vertex for its owner: a visit of ``walk``, whose lists have room for all vertices."""
+    ends, source, first, width, visited, parents, found = to
+    place = u - first
+    if not claim(visited, place):
+        return True, counts
+    if parents.size:
+        parents[place] = source + row
+    owner = place // width
+    end = ends[owner]
+    found[np.int64(owner) * np.int64(width) + end] = place - owner * width
+    ends[owner] = end + 1
+    return True, counts
 
 
 @kernel(int64, READ_INT64, READ_UINT32, READ_UINT32, int64, int64, UINT32, UINT32, UINT32, INT64)
@@ -33,28 +52,24 @@ def top_down(row_offsets, columns, frontier, source_first, row_first, visited, p
     ``source_first`` is the internal id of that rank's row 0, ``row_first`` that of the first vertex of the grid's row.
     An empty ``parents`` means that the run records no predecessors.
     """
-    width = np.uint32(row_offsets.size - 1)
+    width = row_offsets.size - 1
     source, first = np.uint32(source_first), np.uint32(row_first)
-    edges = 0
-    for i in range(frontier.size):
-        if i + OFFSETS_AHEAD < frontier.size:
-            prefetch(row_offsets, np.int64(frontier[i + OFFSETS_AHEAD]))
-        if i + COLUMNS_AHEAD < frontier.size:
-            prefetch(columns, row_offsets[frontier[i + COLUMNS_AHEAD]])
-        row = frontier[i]
-        start, stop = row_offsets[row], row_offsets[row + 1]
-        edges += stop - start
-        for k in range(start, stop):
-            place = columns[k] - first
-            if not claim(visited, place):
-                continue
-            if parents.size:
-                parents[place] = source + row
-            owner = place // width
-            end = ends[owner]
-            found[np.int64(owner) * np.int64(width) + end] = place - owner * width
-            ends[owner] = end + 1
+    to = ends, source, first, np.uint32(width), visited, parents, found
+    rows = Rows(row_offsets[:-1], row_offsets[1:], columns)
+    _, _, edges, _ = walk(rows, frontier, 0, 0, find, to, 0)
     return edges
+
+
+@register_jitable
+def adopt(to, row, u):
+    """Note the parent of a row, an internal id, if there are parents: a hit of ``search``."""
+    parents, n_local, column, columns = to
+    if parents.size:
+        width = np.uint32(n_local)
+        grid_row = u // width
+        source = grid_row * np.uint32(columns) + np.uint32(column)
+        parents[row] = (source - grid_row) * width + u
+    return 0
 
 
 @kernel(
@@ -66,52 +81,33 @@ def top_down(row_offsets, columns, frontier, source_first, row_first, visited, p
     UINT32,
     int64,
     int64,
-    int64,
     UINT32,
     UINT32,
 )
-def bottom_up(row_offsets, columns, frontier_bits, empty, visited, n_local, grid_column, grid_columns, parents, found):
+def bottom_up(row_offsets, columns, frontier_bits, empty, visited, grid_column, grid_columns, parents, found):
     """Search unvisited rows of one rank of the row for parents in the frontier; return (edges inspected, rows found).
 
-    ``columns`` and ``frontier_bits`` are over the vertices of this rank's column of the grid: see ``grid.Blocks``. All
-    other arrays begin with the first of the rows: ``empty`` has the bits of the rows without edges, and ``found`` is
-    that rank's list, or a part of it.
+    ``columns`` and ``frontier_bits`` are over the vertices of this rank's column of the grid: see ``grid.Blocks``.
+    ``empty`` has the bits of the rows without edges, and ``found`` is that rank's list.
     """
-    width = np.uint32(n_local)
-    edges = 0
-    count = 0
-    for w in range(visited.size):
-        if w + 1 < visited.size:
-            fetch_lists(np.uint32(~(visited[w + 1] | empty[w + 1])), np.int64(w + 1) * 32, row_offsets, columns)
-        todo = np.uint32(~(visited[w] | empty[w]))
-        bits = np.uint32(0)
-        while todo:
-            b = trailing_zeros(todo)
-            todo &= todo - np.uint32(1)
-            row = np.int64(w) * 32 + b
-            start, stop = row_offsets[row], row_offsets[row + 1]
-            k = start
-            while k < stop:
-                u = columns[k]
-                k += 1
-                if frontier_bits[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
-                    bits |= np.uint32(1) << b
-                    if parents.size:
-                        grid_row = u // width
-                        source = grid_row * np.uint32(grid_columns) + np.uint32(grid_column)
-                        parents[row] = (source - grid_row) * width + u
-                    found[count] = row
-                    count += 1
-                    break
-            edges += k - start
-        visited[w] |= bits
+    to, none, words = (parents, row_offsets.size - 1, grid_column, grid_columns), visited[:0], visited.size
+    rows = Rows(row_offsets[:-1], row_offsets[1:], columns)
+    edges, count, _ = search(rows, empty, frontier_bits, visited, none, 0, words, adopt, to, found, 0)
     return edges, count
+
+
+@register_jitable
+def label(to, entry, row):  # noqa: ARG001
+    """Label a row, and return its degree: for ``contraction``."""
+    finder, distance, distances, finders, degrees = to
+    distances[row] = distance
+    finders[row] = finder
+    return degrees[row]
 
 
 @kernel(
     types.UniTuple(int64, 2),
     READ_UINT32,
-    types.boolean,
     UINT32,
     int64,
     int64,
@@ -120,22 +116,15 @@ def bottom_up(row_offsets, columns, frontier_bits, empty, visited, n_local, grid
     READ_INT64,
     UINT32,
 )
-def contract(rows, claimed, own_visited, finder, distance, distances, finders, degrees, frontier):
+def contract(rows, visited, finder, distance, distances, finders, degrees, frontier):
     """Label and queue the new vertices among those that the rank in column ``finder`` found.
 
-    If ``claimed``, this rank found them itself, and all are new. Returns (new vertices, sum of their ``degrees``).
+    ``visited`` is this rank's bitmap; empty if this rank found them itself, so that all are new. Returns (new vertices,
+    sum of their ``degrees``).
     """
-    at = 0
-    total = 0
-    for row in rows:
-        if not claimed and not claim(own_visited, row):
-            continue
-        distances[row] = distance
-        finders[row] = finder
-        frontier[at] = row
-        at += 1
-        total += degrees[row]
-    return at, total
+    to = finder, distance, distances, finders, degrees
+    _, size, total = contraction(rows, 0, rows.size, take_next, (), visited, label, to, frontier, 0)
+    return size, total
 
 
 @kernel(int64, READ_UINT32, UINT32)

@@ -4,7 +4,7 @@ from typing import Final
 
 from dbfs_workers.base.intrinsics import from_words
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, void
-from dbfs_workers.base.team import KIND, RESULTS, Tasks
+from dbfs_workers.base.team import CALLS, KIND, RESULTS, Tasks
 from dbfs_workers.features.grid.kernels import team as grid_team_kernels
 from dbfs_workers.features.grid.kernels.team import (
     GRID_CONTRACTION,
@@ -33,19 +33,20 @@ def work(kind, task, results, thread):
         results[at], results[at + 1] = contract(from_words(task, GRID_CONTRACTION), thread)
 
 
-@kernel(void, INT64, READ_INT64, INT64, int64)
-def serve(control, task, results, thread):
-    """Do a helper's part of the tasks that it joins until the team ends: see ``team.Helper``."""
-    number = next_task(control, 0)
-    while number >= 0:
+@kernel(int64, INT64, READ_INT64, INT64, int64, int64)
+def serve(control, task, results, thread, number):
+    """Do a helper's part of tasks: see ``team.Helper``."""
+    number = next_task(control, number)
+    while number >= 0 and control[KIND] != CALLS:
         work(control[KIND], task, results, thread)
         leave(control)
         number = next_task(control, number)
+    return number
 
 
 @kernel(void, INT64, READ_INT64, INT64, int64)
 def lead(control, task, results, kind):
-    """Run a task on a team, of which the calling thread is the first: see ``team.Leader``."""
+    """Run a task: see ``team.Leader``."""
     begin(control, kind)
     work(kind, task, results, 0)
     close(control)
@@ -56,5 +57,5 @@ KINDS: Final = {
     grid_team_kernels.GridSearch: SEARCH,
     grid_team_kernels.GridContraction: CONTRACT,
 }
-TASKS: Final = Tasks(serve, lead, end, KINDS)
+TASKS: Final = Tasks(serve, lead, begin, leave, close, end, KINDS)
 """Tasks of large levels of the layout 2d."""

@@ -38,8 +38,9 @@ from dbfs_workers.features.living.kernels.repair import (
 )
 from dbfs_workers.features.living.kernels.repair_limits import LIMITS, ahead_of_doubt, ahead_of_search, too_much
 from dbfs_workers.features.living.kernels.repair_search import begin_level, count_left, expand, nearest
-from dbfs_workers.search.cpu.kernels.phases import BINS, Bins
-from dbfs_workers.search.exchange.kernels.barrier import CROSSED, END, cross, place_of_bin
+from dbfs_workers.search.cpu.kernels.phases import BINS
+from dbfs_workers.search.exchange.kernels.barrier import CROSSED, END, cross
+from dbfs_workers.search.exchange.kernels.bins import bin_from, bins_for
 from dbfs_workers.search.exchange.kernels.envoy import FRAMES
 from dbfs_workers.search.exchange.kernels.envoy import cross as cross_hosts
 from dbfs_workers.search.partition.kernels.rows import ROWS
@@ -312,10 +313,7 @@ def take(answers, labels, bins, end, state):
         received = end.gathered[source * width + width - 1]
         if received == 0:
             continue
-        at = place_of_bin(source, end.rank, 0, state.crossing, end.body_words, end.entries, p)
-        entries = end.bodies[at : at + received]
-        at = place_of_bin(source, end.rank, 1, state.crossing, end.body_words, end.entries, p)
-        senders = end.bodies[at : at + received]
+        entries, senders = bin_from(end, source, state.crossing, received)
         if state.phase == SEARCH:
             take_offers(entries, senders, 0, received, labels, state)
         elif state.phase == BORDER:
@@ -436,13 +434,10 @@ def rounds(rows, parents, labels, changes, candidates, limits, end, frames, long
         and calls again.
     """
     p, record, clock = end.bin_ends.size, end.record, end.backoff[1:]
-    size = p * end.entries
     begun = monotonic_ns(clock)
     while True:
         if state.awaited == 0:
-            at = place_of_bin(end.rank, 0, 0, state.crossing + 1, end.body_words, end.entries, p)
-            above = place_of_bin(end.rank, 0, 1, state.crossing + 1, end.body_words, end.entries, p)
-            bins = Bins(end.bodies[at : at + size], end.bodies[above : above + size], end.bin_ends)
+            bins = bins_for(end, state.crossing + 1)
             record[_ROWS] = record[_NEAREST] = 0
             if state.phase == DOUBT:
                 doubt_round(rows, parents, labels, changes, bins, end, state)

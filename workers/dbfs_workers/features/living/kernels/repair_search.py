@@ -9,6 +9,7 @@ unfinished, and all ranks stay at that level for another round.
 """
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from dbfs_workers.base.jit import INT64, int64, kernel, void
@@ -18,11 +19,11 @@ from dbfs_workers.features.living.kernels.repair import (
     STATE_RECORD,
     Labels,
     enqueue,
-    fetch_edges,
     offer,
     relax,
 )
 from dbfs_workers.search.cpu.kernels.phases import BINS
+from dbfs_workers.search.cpu.kernels.walk import walk
 from dbfs_workers.search.partition.kernels.rows import ROWS
 
 FAR = np.int64(1) << 40
@@ -58,28 +59,36 @@ def begin_level(candidates, labels, state):
     state.level_end = state.tail
 
 
+@register_jitable
+def approach(to, counts, row, u):
+    """Label a neighbour, or send an offer to its owner: a visit of ``walk``."""
+    labels, bins, state, last = to
+    if state.looked > last:
+        return False, counts
+    own, width, sender = u - state.first, np.uint32(labels.distances.size), state.first + row
+    if own < width:
+        relax(own, sender, labels.distances[row], labels, state)
+    elif not offer(u, width, sender, labels.distances[row], bins):
+        return False, counts
+    state.looked += 1
+    return True, counts
+
+
 @kernel(int64, ROWS, LABELS, BINS, STATE_RECORD)
 def expand(rows, labels, bins, state):
     """Label the neighbours of the level's rows, or send offers to other ranks; return how many rows are left.
 
     Rows are left if a bin is full, or after ``state.most`` edges.
     """
-    first, width = state.first, np.uint32(labels.distances.size)
-    last = state.looked + state.most
-    while state.head < state.level_end and state.looked <= last:
-        row = np.int64(labels.queue[state.head % labels.queue.size])
-        fetch_edges(labels.queue, state.head, state.level_end, rows)
-        start, sender = rows.starts[row], first + np.uint32(row)
-        for k in range(start + state.resume, rows.ends[row]):
-            own = rows.columns[k] - first
-            if own < width:
-                relax(own, sender, labels.distances[row], labels, state)
-            elif not offer(rows.columns[k], width, sender, labels.distances[row], bins):
-                state.resume = k - start
-                return state.level_end - state.head
-            state.looked += 1
-        state.resume = 0
-        state.head += 1
+    last, ring = state.looked + state.most, labels.queue
+    while state.head < state.level_end:
+        # The rows up to the end of the ring, or of the level.
+        begin = state.head % ring.size
+        stop = min(begin + state.level_end - state.head, ring.size)
+        at, state.resume, _, _ = walk(rows, ring[:stop], begin, state.resume, approach, (labels, bins, state, last), 0)
+        state.head += at - begin
+        if at < stop:
+            break
     return state.level_end - state.head
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numba import types
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from dbfs_workers.base.jit import (
@@ -22,7 +23,10 @@ from dbfs_workers.base.jit import (
     named,
     void,
 )
+from dbfs_workers.search.cpu.kernels.places import take_next
+from dbfs_workers.search.cpu.kernels.walk import contraction, walk
 from dbfs_workers.search.partition.labels import LabelArrays
+from dbfs_workers.search.partition.partition import Rows
 
 
 class Bins(NamedTuple):
@@ -37,7 +41,7 @@ BINS: Final = named(Bins, UINT32, UINT32, INT64)
 LABELS: Final = named(LabelArrays, INT32, UINT32)
 
 
-@kernel(types.boolean, UINT32, types.uint32, plain=True)
+@kernel(types.boolean, UINT32, types.uint32)
 def claim(visited, i):
     """Set bit ``i``; return whether it was clear. Every phase drops visited vertices and duplicates by it."""
     word = visited[i >> np.uint32(5)]
@@ -57,16 +61,21 @@ def edge_count(starts, ends, frontier):
     return total
 
 
+@register_jitable
+def gather(to, at, row, u):
+    """Copy a neighbour to place ``at``: a visit of ``walk``."""
+    first_id, neighbours, parents = to
+    neighbours[at] = u
+    if parents.size:
+        parents[at] = first_id + row
+    return True, at + 1
+
+
 @kernel(void, READ_INT64, READ_UINT32, READ_UINT32, int64, UINT32, UINT32)
 def expand(row_offsets, columns, frontier, first_id, neighbours, parents):
     """Copy the adjacency lists of the frontier's rows one after another."""
-    at = 0
-    for row in frontier:
-        for k in range(row_offsets[row], row_offsets[row + 1]):
-            neighbours[at] = columns[k]
-            if parents.size:
-                parents[at] = first_id + row
-            at += 1
+    rows = Rows(row_offsets[:-1], row_offsets[1:], columns)
+    walk(rows, frontier, 0, 0, gather, (first_id, neighbours, parents), 0)
 
 
 @allocating_kernel(INT64, READ_UINT32, READ_UINT32, UINT32, int64, int64, UINT32, UINT32)
@@ -104,17 +113,19 @@ def scatter_to_owners(ids, parents, n_local, cursor, rows, row_parents):
         cursor[owner] = at + 1
 
 
+@register_jitable
+def label(to, entry, row):
+    """Label the row of an entry of a bin: for ``contraction``."""
+    parents, distance, labels = to
+    labels.distances[row] = distance
+    if labels.predecessors.size:
+        labels.predecessors[row] = parents[entry]
+    return 0
+
+
 @kernel(int64, READ_UINT32, READ_UINT32, UINT32, int64, INT32, UINT32, UINT32, plain=True)
-def contract(rows, parents, own_visited, distance, distances, predecessors, frontier):
+def contract(rows, parents, own_visited, distance, distances, predecessors, discovered):
     """Label a bin's new vertices and queue them; return their number. With an empty ``own_visited`` all are new."""
-    at = 0
-    for i in range(rows.size):
-        row = rows[i]
-        if own_visited.size and not claim(own_visited, row):
-            continue
-        distances[row] = distance
-        if predecessors.size:
-            predecessors[row] = parents[i]
-        frontier[at] = row
-        at += 1
-    return at
+    to = parents, distance, LabelArrays(distances, predecessors)
+    _, found, _ = contraction(rows, 0, rows.size, take_next, (), own_visited, label, to, discovered, 0)
+    return found

@@ -1,25 +1,52 @@
 """CPU kernels of the resident loop: one pass a level, over state that stays from level to level.
 
 ``top_down`` runs expand, filter + partition, and the contraction of the own bin (Merrill 2012, section 5). An edge
-costs 4 bytes of columns and one probed bit; only discoveries are written. Row ``r`` has
-the columns ``starts[r]`` to ``ends[r] - 1``, in a CSR as on pages. ``bottom_up`` is the level of Beamer 2012,
-section 3. Bitmaps and empty arrays are as in ``cpu_kernels``.
+costs 4 bytes of columns and one probed bit; only discoveries are written. ``bottom_up`` is the level of Beamer 2012,
+section 3. Bitmaps and empty arrays are as in ``phases``.
 """
-
-from typing import Final
 
 import numpy as np
 from numba import types
+from numba.extending import register_jitable
 
-from dbfs_workers.base.intrinsics import prefetch, trailing_zeros
 from dbfs_workers.base.jit import INT32, INT64, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.search.cpu.kernels.phases import BINS, LABELS
+from dbfs_workers.search.cpu.kernels.places import SEEN, Ends, seen, take
+from dbfs_workers.search.cpu.kernels.walk import search, walk
 from dbfs_workers.search.partition.kernels.rows import ROWS
+from dbfs_workers.search.partition.labels import LabelArrays
+from dbfs_workers.search.partition.partition import Rows
 
-# Number of vertices of the frontier by which prefetches are ahead. A vertex of a road network has few neighbours, so
-# reading its offsets and then its columns takes most of its time. Florida's roads took 30 ms instead of 55.
-OFFSETS_AHEAD: Final = 16
-COLUMNS_AHEAD: Final = 8
+
+@register_jitable
+def find(to, counts, row, u):
+    """Label and queue a new vertex of this rank, or bin one of another rank: a visit of ``walk``.
+
+    ``to`` has what claims a vertex and gives it a place (see ``places``), with this rank's queue as the own list, and
+    then what ``top_down`` is given. The counts are the vertices queued and binned.
+    """
+    take, lists, first, width, visited, bins, distance, labels, discovered = to
+    if seen(visited, u):
+        return True, counts
+    found, sent = counts
+    # Unsigned, so that an id below first becomes a large number: one comparison tests both ends.
+    local = u - first
+    own = local < width
+    owner = np.int64(lists.own) if own else np.int64(u // width)
+    at = take(lists, visited, u, owner, found)
+    if at < 0:
+        return at == SEEN, counts
+    if own:
+        labels.distances[local] = distance
+        if labels.predecessors.size:
+            labels.predecessors[local] = first + row
+        discovered[at] = local
+        return True, (found + 1, sent)
+    at += owner * lists.room
+    bins.rows[at] = u - np.uint32(owner) * width
+    if labels.predecessors.size:
+        bins.parents[at] = first + row
+    return True, (found, sent + 1)
 
 
 @kernel(types.UniTuple(int64, 3), ROWS, READ_UINT32, INT64, int64, UINT32, BINS, int64, LABELS, UINT32, plain=True)
@@ -32,67 +59,21 @@ def top_down(rows, frontier, resume, first_id, visited, bins, distance, labels, 
     ``resume``, int64[2], is where the pass begins: a place in the frontier, and an edge of that row. Afterwards it is
     where the pass stopped: at an edge whose bin is full, or at the frontier's end.
     """
-    starts, ends, columns = rows
-    distances, predecessors = labels
-    bin_rows, bin_parents, bin_ends = bins
-    entries = bin_rows.size // bin_ends.size
-    width = np.uint32(starts.size)
-    first = np.uint32(first_id)
-    edges = 0
-    found = 0
-    sent = 0
-    skipped = resume[1]
-    for i in range(resume[0], frontier.size):
-        if i + OFFSETS_AHEAD < frontier.size:
-            prefetch(starts, np.int64(frontier[i + OFFSETS_AHEAD]))
-        if i + COLUMNS_AHEAD < frontier.size:
-            prefetch(columns, starts[frontier[i + COLUMNS_AHEAD]])
-        row = frontier[i]
-        start, stop = starts[row] + skipped, ends[row]
-        skipped = 0
-        edges += stop - start
-        for k in range(start, stop):
-            u = columns[k]
-            word = visited[u >> np.uint32(5)]
-            bit = np.uint32(1) << (u & np.uint32(31))
-            if word & bit:
-                continue
-            # Unsigned, so that an id below first becomes a large number: one comparison tests both ends.
-            own = u - first
-            if own < width:
-                visited[u >> np.uint32(5)] = word | bit
-                distances[own] = distance
-                if predecessors.size:
-                    predecessors[own] = first + row
-                discovered[found] = own
-                found += 1
-            else:
-                owner = u // width
-                end = bin_ends[owner]
-                if end == entries:
-                    resume[0], resume[1] = i, k - starts[row]
-                    return edges - (stop - k), found, sent
-                visited[u >> np.uint32(5)] = word | bit
-                at = np.int64(owner) * entries + end
-                bin_rows[at] = u - owner * width
-                if predecessors.size:
-                    bin_parents[at] = first + row
-                bin_ends[owner] = end + 1
-                sent += 1
-    resume[0], resume[1] = frontier.size, 0
+    width = rows.starts.size
+    lists = Ends(bins.ends, first_id // width, bins.rows.size // bins.ends.size)
+    to = take, lists, np.uint32(first_id), np.uint32(width), visited, bins, distance, labels, discovered
+    resume[0], resume[1], edges, (found, sent) = walk(rows, frontier, resume[0], resume[1], find, to, (0, 0))
     return edges, found, sent
 
 
-@kernel(void, types.uint32, int64, READ_INT64, READ_UINT32, plain=True)
-def fetch_lists(bits, first, starts, columns):
-    """Have the beginnings of some rows' lists fetched: of the rows from ``first`` on whose bits are set in a word.
-
-    A search skips rows, so the processor does not foresee where the next lists begin.
-    """
-    while bits:
-        b = trailing_zeros(bits)
-        bits &= bits - np.uint32(1)
-        prefetch(columns, starts[first + b])
+@register_jitable
+def adopt(to, row, u):
+    """Label a row with its parent; return the row's out-degree: a hit of ``search``."""
+    starts, ends, distance, labels = to
+    labels.distances[row] = distance
+    if labels.predecessors.size:
+        labels.predecessors[row] = u
+    return ends[row] - starts[row]
 
 
 @kernel(
@@ -130,36 +111,9 @@ def bottom_up(
     Writes every word of ``found_bits``, the rank's slice of the next frontier. Reads 16 bytes of offsets an unvisited
     row, and 4 bytes and one bit an edge. Returns (edges inspected, vertices discovered, sum of their out-degrees).
     """
-    edges = 0
-    found = 0
-    degrees = 0
-    for w in range(own_visited.size):
-        if w + 1 < own_visited.size:
-            fetch_lists(~own_visited[w + 1], np.int64(w + 1) * 32, in_starts, in_columns)
-        todo = ~own_visited[w]
-        bits = np.uint32(0)
-        while todo:
-            b = trailing_zeros(todo)
-            todo &= todo - np.uint32(1)
-            row = np.int64(w) * 32 + b
-            start, stop = in_starts[row], in_ends[row]
-            k = start
-            while k < stop:
-                u = in_columns[k]
-                k += 1
-                if frontier_bits[u >> np.uint32(5)] >> (u & np.uint32(31)) & np.uint32(1):
-                    bits |= np.uint32(1) << b
-                    distances[row] = distance
-                    if predecessors.size:
-                        predecessors[row] = u
-                    discovered[found] = row
-                    found += 1
-                    degrees += out_ends[row] - out_starts[row]
-                    break
-            edges += k - start
-        found_bits[w] = bits
-        own_visited[w] |= bits
-    return edges, found, degrees
+    to = out_starts, out_ends, distance, LabelArrays(distances, predecessors)
+    into, none, words = Rows(in_starts, in_ends, in_columns), found_bits[:0], own_visited.size
+    return search(into, none, frontier_bits, own_visited, found_bits, 0, words, adopt, to, discovered, 0)
 
 
 @kernel(void, READ_UINT32, UINT32, plain=True)

@@ -18,7 +18,7 @@ from dbfs_workers.base.intrinsics import (
     wake,
 )
 from dbfs_workers.base.jit import INT64, READ_INT64, int64, kernel, void
-from dbfs_workers.base.team import ENDED, GATE, KIND, LAST, RESULTS, SLEEPERS, TIMEOUT, Tasks
+from dbfs_workers.base.team import CALLS, ENDED, GATE, KIND, LAST, RESULTS, SLEEPERS, TIMEOUT, Tasks
 from dbfs_workers.search.cpu.kernels import team as cpu_team_kernels
 from dbfs_workers.search.cpu.kernels.team import CONTRACTION, EXPANSION, SEARCHING, contract, expand, search
 
@@ -118,19 +118,20 @@ def end(control):
     wake(control, LAST)
 
 
-@kernel(void, INT64, READ_INT64, INT64, int64)
-def serve(control, task, results, thread):
-    """Do a helper's part of the tasks that it joins until the team ends: see ``team.Helper``."""
-    number = next_task(control, 0)
-    while number >= 0:
+@kernel(int64, INT64, READ_INT64, INT64, int64, int64)
+def serve(control, task, results, thread, number):
+    """Do a helper's part of tasks: see ``team.Helper``."""
+    number = next_task(control, number)
+    while number >= 0 and control[KIND] != CALLS:
         work(control[KIND], task, results, thread)
         leave(control)
         number = next_task(control, number)
+    return number
 
 
 @kernel(void, INT64, READ_INT64, INT64, int64)
 def lead(control, task, results, kind):
-    """Run a task on a team, of which the calling thread is the first: see ``team.Leader``."""
+    """Run a task: see ``team.Leader``."""
     begin(control, kind)
     work(kind, task, results, 0)
     close(control)
@@ -141,5 +142,5 @@ KINDS: Final = {
     cpu_team_kernels.Search: SEARCH,
     cpu_team_kernels.Contraction: CONTRACT,
 }
-TASKS: Final = Tasks(serve, lead, end, KINDS)
+TASKS: Final = Tasks(serve, lead, begin, leave, close, end, KINDS)
 """Tasks of large levels of the layout 1d."""

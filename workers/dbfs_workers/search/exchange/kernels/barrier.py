@@ -81,15 +81,6 @@ RUN_SHIFT, CAUSE_SHIFT = 32, 24
 RANK_MASK = (1 << CAUSE_SHIFT) - 1
 
 
-@kernel(int64, int64, int64, int64, int64, int64, int64, int64)
-def place_of_bin(source, owner, part, tag, body_words, entries, p):
-    """Return the place in the bodies of the rows (part 0), or the parents (part 1), of a bin of a crossing.
-
-    The bins of a rank for all owners lie one behind another, from owner 0 on. ``tag`` may be the crossing alone.
-    """
-    return source * body_words + ((2 * part + (tag & 1)) * p + owner) * entries
-
-
 @kernel(void, INT64)
 def give_way(backoff):
     """Yield the core once; where another program kept it, have the next crossings sleep instead."""

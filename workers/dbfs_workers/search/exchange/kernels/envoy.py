@@ -32,11 +32,11 @@ from dbfs_workers.search.exchange.kernels.barrier import (
     NO_YIELD,
     RUN_SHIFT,
     give_way,
-    place_of_bin,
     publish,
     wait,
     wait_for_rank,
 )
+from dbfs_workers.search.exchange.kernels.bins import place_of_bin
 from dbfs_workers.search.exchange.kernels.stream import HEADER_WORDS, compose, count_new, deliver, is_of
 from dbfs_workers.search.exchange.segment import ABORT
 from dbfs_workers.search.exchange.stream import LENGTH

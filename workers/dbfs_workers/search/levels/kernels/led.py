@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numba import types
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from dbfs_workers.base.intrinsics import load_acquire, prefetch
+from dbfs_workers.base.intrinsics import load_acquire
 from dbfs_workers.base.jit import INT32, INT64, READ_UINT32, UINT32, int64, kernel, named, void
 from dbfs_workers.search.cpu.kernels.phases import claim
-from dbfs_workers.search.cpu.kernels.resident import COLUMNS_AHEAD, OFFSETS_AHEAD
+from dbfs_workers.search.cpu.kernels.walk import walk
 from dbfs_workers.search.exchange.kernels.barrier import END, RUN_SHIFT
 from dbfs_workers.search.exchange.segment import ABORT
 from dbfs_workers.search.levels.kernels.top_down import elapsed, knows_witness
@@ -111,29 +112,25 @@ def append(logs, end, level, u, parent):
     end.bin_ends[owner] += 1
 
 
+@register_jitable
+def lead(to, found, vertex, u):
+    """Queue a new vertex of any rank, and append it to its owner's log: a visit of ``walk``."""
+    visited, logs, end, level, next_queue = to
+    if claim(visited, u):
+        append(logs, end, level, u, vertex)
+        next_queue[found] = u
+        found += 1
+    return True, found
+
+
 @kernel(void, MEMORY, LOGS, END, STATE, ROW)
 def expand(memory, logs, end, state, row):
     """Expand the frontier of all ranks: queue each neighbour that is new, and append it to its owner's log."""
-    starts, ends, columns = memory.rows
     queue, next_queue = memory.even_queue, memory.odd_queue
     if state.queue:
         queue, next_queue = next_queue, queue
-    level, frontier = state.level, state.size
-    edges = 0
-    found = 0
-    for i in range(frontier):
-        if i + OFFSETS_AHEAD < frontier:
-            prefetch(starts, np.int64(queue[i + OFFSETS_AHEAD]))
-        if i + COLUMNS_AHEAD < frontier:
-            prefetch(columns, starts[queue[i + COLUMNS_AHEAD]])
-        vertex = queue[i]
-        edges += ends[vertex] - starts[vertex]
-        for k in range(starts[vertex], ends[vertex]):
-            u = columns[k]
-            if claim(memory.visited, u):
-                append(logs, end, level, u, vertex)
-                next_queue[found] = u
-                found += 1
+    to = memory.visited, logs, end, state.level, next_queue
+    _, _, edges, found = walk(memory.rows, queue[: state.size], 0, 0, lead, to, 0)
     row.edges, row.own, row.led = edges, found, 1
     row.search = elapsed(end, state)
     state.found, state.inspected = found, edges
@@ -180,7 +177,7 @@ def replay(rows, parents, first_level, last_level, own_visited, distances, prede
         rows, parents: the log, up to its end.
         first_level: the first led level.
         last_level: the last one.
-        own_visited, distances, predecessors: see ``cpu_kernels.contract``; updated.
+        own_visited, distances, predecessors: see ``cpu.kernels.phases.contract``; updated.
         queue: uint32[n_local], the next frontier.
 
     Returns:

@@ -2,7 +2,7 @@
 
 A level of a road network has a few hundred vertices, which a rank expands in microseconds. A level that Python directs
 takes several microseconds more on each rank, and ranks that share a core take them one after another. The phases come
-from ``cpu.kernels.resident`` and ``cpu_kernels``, the crossings from ``kernels.barrier``. The caller makes an envoy's
+from ``cpu.kernels.resident`` and ``phases``, the crossings from ``kernels.barrier``. The caller makes an envoy's
 crossings. Where the threads of a worker share a phase (``cpu_team``), the kernel leaves the level to ``by_host``.
 """
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.intrinsics import monotonic_ns
 from dbfs_workers.base.jit import INT64, UINT32, int64, kernel, named, void
-from dbfs_workers.search.cpu.kernels.phases import LABELS, Bins, contract
+from dbfs_workers.search.cpu.kernels.phases import LABELS, contract
 from dbfs_workers.search.cpu.kernels.resident import top_down
 from dbfs_workers.search.cpu.kernels.team import is_large
-from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross, place_of_bin
+from dbfs_workers.search.exchange.kernels.barrier import CLOCK, CROSSED, END, TO_CROSS, cross
+from dbfs_workers.search.exchange.kernels.bins import bin_from, bins_for
 from dbfs_workers.search.levels.record_types import ROW, ROWS, STATE, STATES
 from dbfs_workers.search.levels.state import (
     CONTRACT,
@@ -97,11 +98,7 @@ def expand(memory, labels, end, state, row):
     frontier = queue[: state.size]
     if resume[1] == 0 and is_large(rows.starts, rows.ends, frontier, resume[0], state.max_degree, state.shared_edges):
         return False
-    p, crossing = end.bin_ends.size, state.crossing + 1
-    size = p * end.entries
-    at = place_of_bin(end.rank, 0, 0, crossing, end.body_words, end.entries, p)
-    above = place_of_bin(end.rank, 0, 1, crossing, end.body_words, end.entries, p)
-    bins = Bins(end.bodies[at : at + size], end.bodies[above : above + size], end.bin_ends)
+    bins = bins_for(end, state.crossing + 1)
     first = end.rank * rows.starts.size
     edges, own, sent = top_down(
         rows, frontier, resume, first, memory.visited, bins, state.level + 1, labels, next_queue[state.queued :]
@@ -166,17 +163,9 @@ def contract_bins(memory, labels, end, state, row):
         received = end.gathered[source * width + width - 1]
         if received:
             row.received += received
-            at = place_of_bin(source, end.rank, 0, state.crossing, end.body_words, end.entries, p)
-            above = place_of_bin(source, end.rank, 1, state.crossing, end.body_words, end.entries, p)
-            state.queued += contract(
-                end.bodies[at : at + received],
-                end.bodies[above : above + received],
-                memory.own_visited,
-                state.level + 1,
-                labels.distances,
-                labels.predecessors,
-                next_queue[state.queued :],
-            )
+            rows, parents = bin_from(end, source, state.crossing, received)
+            queue, distance, visited = next_queue[state.queued :], state.level + 1, memory.own_visited
+            state.queued += contract(rows, parents, visited, distance, labels.distances, labels.predecessors, queue)
     row.contract += elapsed(end, state)
     state.phase = EXPAND
 
