@@ -22,6 +22,7 @@ from dbfs.service.runs import RunSender
 from dbfs_workers.base.spec import RunSpec, direction_name
 from dbfs_workers.search.partition.labels import label_key
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, RankReport, join, levels_of_rows
+from dbfs_workers.search.reports.counts import LARGEST
 from dbfs_workers.serving.reads.messages import KeptLabels
 
 BOTTOM_UP = COUNT_FIELDS.index("bottom_up")
@@ -140,7 +141,7 @@ def _finished(latest: Sequence[RankReport], traversals: int, reached: int, secon
 
 def _level_reports(ranks: Sequence[RankReport]) -> tuple[LevelReport, ...]:
     # Whole columns at once: a road network has thousands of levels, and a notebook shows them with every result.
-    (totals,) = join(np.stack([rank.counts for rank in ranks]))
+    (totals,) = join(np.stack([rank.counts for rank in ranks]), (0,), LARGEST)
     covered = levels_of_rows(ranks[0].levels)
     firsts = np.cumsum(covered) - covered
     # If a level's bins held only vertices that were labelled already, the next level has nothing to expand. The

@@ -78,14 +78,14 @@ def test_a_largest_count_is_not_added_up(data: st.DataObject) -> None:
     """Of ranks, and of stretches of levels; the other counts are sums."""
     ranks, levels = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30))
     tables = data.draw(arrays.arrays(np.int64, (ranks, levels, 3), elements=st.integers(-99, 99)))
-    of_ranks = join(tables, places=(1,))[0]
+    of_ranks = join(tables, (0,), (1,))[0]
     for level in range(levels):
         expected = [sum(tables[:, level, 0]), max(tables[:, level, 1]), sum(tables[:, level, 2])]
         assert of_ranks[level].tolist() == expected
     firsts = sorted({0, *data.draw(st.sets(st.integers(0, levels - 1)))})
     stretches = [tables[0, first:end] for first, end in itertools.pairwise([*firsts, levels])]
     expected_of = [[sum(of[:, 0]), max(of[:, 1]), sum(of[:, 2])] for of in stretches]
-    assert join(tables[0], firsts, places=(1,)).tolist() == expected_of
+    assert join(tables[0], firsts, (1,)).tolist() == expected_of
 
 
 class Both(NamedTuple):

@@ -37,9 +37,8 @@ def worker_turns() -> Iterator[WorkerTurns]:
         data={"key": None},
         scheduler=SimpleNamespace(dbfs_note_runs=sent),
     )
-    member: Any = SimpleNamespace(
-        rank=0, partition_key="key", closed=False, awake_seconds=0.0, burst_seconds=0.02, answer_seconds=0.0
-    )
+    runner = SimpleNamespace(awake_seconds=0.0, burst_seconds=0.02, answer_seconds=0.0)
+    member: Any = SimpleNamespace(rank=0, partition_key="key", closed=False, runner=runner)
     door = WorkerDoor(worker)
     turns = WorkerTurns(worker, door, None, lambda _: member)  # type: ignore[arg-type]
     yield turns

@@ -20,7 +20,7 @@ from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from dbfs_workers.search.reports import COUNT_FIELDS, join
-from dbfs_workers.search.reports.counts import Largest, Total
+from dbfs_workers.search.reports.counts import LARGEST, Largest, Total
 from tests.support.partitions import build
 from tests.support.processes import context
 
@@ -302,7 +302,9 @@ class Answer:
 
     def counts(self) -> dict[str, NDArray[np.int64]]:
         """Return the counts of the levels by name, over all ranks."""
-        return dict(zip(COUNT_FIELDS, join(np.stack([run.counts for run in self.ranks]))[0].T, strict=True))
+        return dict(
+            zip(COUNT_FIELDS, join(np.stack([run.counts for run in self.ranks]), (0,), LARGEST)[0].T, strict=True)
+        )
 
     @staticmethod
     def _join(stripe: Stripe, parts: list[NDArray[Any]]) -> NDArray[Any]:

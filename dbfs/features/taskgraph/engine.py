@@ -32,6 +32,7 @@ from dbfs_workers.features.taskgraph.counts import LevelCounts
 from dbfs_workers.search.direction import expected_search_share
 from dbfs_workers.search.levels.state import State, choose_direction, over, take_sums
 from dbfs_workers.search.reports import COUNT_FIELDS, RankReport, join
+from dbfs_workers.search.reports.counts import LARGEST
 
 
 class TaskGraphEngine:
@@ -259,7 +260,7 @@ class TaskGraphTraversal:
 
 def _report(level: int, bottom_up: bool, seconds: float, ranks: list[LevelCounts]) -> LevelReport:
     """Join the counts of all ranks for one level."""
-    (joined,) = join(np.array([[getattr(rank, name) for name in COUNT_FIELDS] for rank in ranks]))
+    (joined,) = join(np.array([[getattr(rank, name) for name in COUNT_FIELDS] for rank in ranks]), (0,), LARGEST)
     counts = dict(zip(COUNT_FIELDS, joined.tolist(), strict=True))
     del counts["bottom_up"]
     phases = tuple(rank.seconds for rank in ranks)

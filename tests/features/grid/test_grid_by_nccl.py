@@ -11,8 +11,8 @@ import pytest
 import dbfs
 from dbfs.errors import DeadlineExceededError
 from dbfs_workers.search import backends
-from dbfs_workers.search.cuda import messages as cuda_messages
 from dbfs_workers.search.cuda import nccl
+from dbfs_workers.search.exchange import nccl as exchange_by_nccl
 from dbfs_workers.serving import plugin
 from tests.support import standin
 from tests.support.graphs import GRAPHS
@@ -34,7 +34,7 @@ def two_hosts() -> Iterator[distributed.Client]:
         # ``stay_on_loopback`` leaves a value that is there.
         patch.setenv("NCCL_SOCKET_IFNAME", "=lo")
         patch.setattr(
-            cuda_messages,
+            exchange_by_nccl,
             "CudaMessages",
             lambda stripe, rank, pinned: NumpyMessages(stripe, rank, pinned.__self__._library._stream),
         )

@@ -209,5 +209,5 @@ def test_the_help_names_every_plan(benchmark: str) -> None:
     answer = CliRunner().invoke(main, ["bench", benchmark, "--help"], terminal_width=400, max_content_width=400)
     shown = re.search(r"The plan: (.*), or the path of a YAML file\.", answer.stdout)
     assert shown is not None
-    files = (Path(__file__).parents[2] / "configs" / "bench").glob(f"{benchmark}-*.yaml")
+    files = (Path(__file__).parents[3] / "configs" / "bench").glob(f"{benchmark}-*.yaml")
     assert shown[1].split(", ") == sorted(file.stem.removeprefix(f"{benchmark}-") for file in files)

@@ -260,6 +260,18 @@ def test_counts_of_a_rank_alone() -> None:
     assert column(found, "bytes_sent") == [0] * 5
 
 
+def test_more_levels_than_a_report_has_rows() -> None:
+    levels = 2 * packing.MOST_ROWS
+    run = outcome(*[{"mode": Mode.LIGHT, "found": 1, "cycles": level} for level in range(levels)])
+    summary = labels([1, *[2, 3] * (levels // 2)], [1] * levels)
+    table, seconds = packing.unpack(
+        packing.pack(KernelLevels(run.records.tobytes(), 0.5, summary.sums.tobytes(), 1, 8, False, Direction.AUTO))
+    )
+    assert column(table, "frontier") == [3, *[5] * (levels // 2 - 1)]
+    assert column(table, "largest_frontier") == [2, *[3] * (levels // 2 - 1)]
+    np.testing.assert_allclose(seconds[:, 0], (4 * np.arange(levels // 2) + 1) * 0.5e-9)
+
+
 def test_counts_that_the_kernel_made() -> None:
     run = outcome(
         {"mode": Mode.DENSE, "discovered": 6, "edges": 50}, {"mode": Mode.BOTTOM_UP, "discovered": 20, "edges": 70}

@@ -26,6 +26,7 @@ from dbfs_workers.search.cuda.run import (
 )
 from dbfs_workers.search.cuda.summary import LabelSummary
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, RankProgress, summed
+from dbfs_workers.search.reports.counts import LARGEST
 
 # Records in the ring: 1 MiB. The fastest levels take 3 us, so a kernel waits if its host is 48 ms late.
 CAPACITY: Final = 1 << 14
@@ -224,7 +225,7 @@ class KernelLevels:
         return LabelSummary(np.frombuffer(self.sums, np.int64).reshape(2, -1))
 
     def unpack(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        return summed(self._counts()), summed(self._seconds())
+        return summed(self._counts(), LARGEST), summed(self._seconds())
 
     def _counts(self) -> NDArray[np.int64]:
         # Contiguous columns are faster. A road network has thousands of levels, and its client waits for this.

@@ -140,7 +140,7 @@ class LevelTable:
             return
         in_progress = self._words[self._end : self._end + 1].copy()
         for table, places in ((self._counts, LARGEST), (self._seconds, ()), (self._others, ())):
-            joined = join(table[self._first : self._end], firsts, places=places)
+            joined = join(table[self._first : self._end], firsts, places)
             table[self._first : self._first + len(joined)] = joined
         self._clear(self._first + len(firsts))
         self._words[self._end : self._end + len(in_progress)] = in_progress

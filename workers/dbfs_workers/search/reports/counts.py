@@ -130,16 +130,14 @@ def tables(rows: NDArray[Any]) -> Tables:
     return words[:, :_COUNTED], words[:, _COUNTED:_TIMED].view(np.float64)
 
 
-def join(
-    rows: NDArray[N], firsts: Sequence[int] | NDArray[np.int64] = (0,), *, places: Sequence[int] = LARGEST
-) -> NDArray[N]:
+def join(rows: NDArray[N], firsts: Sequence[int] | NDArray[np.int64], places: Sequence[int]) -> NDArray[N]:
     """Join stretches of rows, or of tables, along their first axis.
 
     Args:
         rows: [rows, ..., fields]; at least one row.
         firsts: the first row of each stretch, ascending.
-        places: the fields that are joined by ``Rule.LARGEST``: those of ``Row``'s counts, or what ``largest`` returned.
-            Sums are made of the others.
+        places: the fields that are joined by ``Rule.LARGEST``: ``LARGEST`` of ``Row``'s counts, else what ``largest``
+            returned. Sums are made of the others.
 
     Returns:
         [stretches, ..., fields].

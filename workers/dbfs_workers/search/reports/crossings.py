@@ -127,7 +127,7 @@ def of_ranks(kind: type[C], gathered: NDArray[np.int64]) -> list[C]:
 def joined(kind: type[C], gathered: NDArray[np.int64]) -> C:
     """Return the record of all ranks together, given what an exchange gathered at its last crossing."""
     size = len(kind._fields)
-    return kind._make(join(gathered[:, :size], places=_places(kind))[0].tolist() if size else ())
+    return kind._make(join(gathered[:, :size], (0,), _places(kind))[0].tolist() if size else ())
 
 
 @cache

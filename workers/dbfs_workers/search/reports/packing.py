@@ -51,13 +51,13 @@ def levels_of_rows(levels: int) -> NDArray[np.int64]:
     return np.minimum(size, levels - np.arange(0, levels, size))
 
 
-def summed(table: NDArray[N], *, places: Sequence[int] = LARGEST) -> NDArray[N]:
+def summed(table: NDArray[N], places: Sequence[int] = ()) -> NDArray[N]:
     """Return a table with a row a level as one with the rows that it may have, joined by ``counts.join``.
 
     ``places`` as there. Of a short traversal the same table is returned.
     """
     size = levels_a_row(len(table))
-    return table if size == 1 else join(table, np.arange(0, len(table), size), places=places)
+    return table if size == 1 else join(table, np.arange(0, len(table), size), places)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class CountedLevels:
     @classmethod
     def of(cls, counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> "CountedLevels":
         """Return the records of tables with a row a level, which are summed up where they have too many."""
-        return cls(summed(counts), summed(seconds, places=()), len(counts))
+        return cls(summed(counts, LARGEST), summed(seconds), len(counts))
 
     def __len__(self) -> int:
         return self.levels
