@@ -39,9 +39,9 @@ class GraphIds:
     Attributes:
         first_id: the id of vertex 0, if there are no tables.
         id_type: the type of the ids.
-        keys: by rank, Dask keys of the ``id_table.IdTable``.
+        keys: by rank, Dask keys of the ``ids.table.IdTable``.
         firsts: by rank, the first vertex of the table.
-        count: number of ids in the tables. Vertices from there on came later: see ``id_table.LaterIds``.
+        count: number of ids in the tables. Vertices from there on came later: see ``ids.table.LaterIds``.
         splitters: ascending; table ``r`` has the ids from ``splitters[r - 1]`` on that are below ``splitters[r]``.
     """
 

@@ -264,7 +264,7 @@ def estimate_device_bytes(
 
 
 def numbering_bytes(edges: EdgeList, m: int, p: int, ids: DistinctIds, portion_edges: int) -> dict[str, int]:
-    """Estimate the bytes of a rank while ``tasks.numbering`` numbers the ids of an edge list, by part.
+    """Estimate the bytes of a rank while ``building.numbering`` numbers the ids of an edge list, by part.
 
     Assumes that the edges, and the ranges of ids, are spread evenly over the ranks, and that each rank's pieces have as
     many distinct ids as they can.

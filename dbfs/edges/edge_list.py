@@ -161,7 +161,7 @@ class EdgeList(ABC):
         return False
 
     def names(self) -> Any:
-        """Return the ids of all vertices in the form of ``id_table.as_ids``; only if ``has_names``."""
+        """Return the ids of all vertices in the form of ``ids.table.as_ids``; only if ``has_names``."""
         raise NotImplementedError
 
     def distinct_ids(self) -> DistinctIds | None:

@@ -162,7 +162,7 @@ class IdLookup:
         return joined([*(parts[rank] for rank in range(len(self._ids.keys))), later])
 
     def _of_array(self, ids: Ids, what: str, new: dict[Any, int] | None) -> NDArray[np.int64]:
-        """Return the vertices of ids in the form of ``id_table.as_ids``."""
+        """Return the vertices of ids in the form of ``ids.table.as_ids``."""
         if type(ids) is not type(from_python([], self.id_type)) or len(ids) <= MOST_ANSWERS:
             return np.array(self._of_python(as_python(ids), what, new), np.int64)
         if not self._ids.keys:

@@ -59,6 +59,14 @@ def test_every_path_on_a_page_exists(page: Path) -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_every_path_in_a_cuda_source_exists() -> None:
+    package = PACKAGES["dbfs_workers"]
+    sources = [*package.rglob("*.cu"), *package.rglob("*.cuh")]
+    named = {path for source in sources for path in re.findall(r"[\w/]+/\w+\.py\b", source.read_text(encoding="utf-8"))}
+    assert len(named) > 8
+    assert [path for path in sorted(named) if not ((package / path).is_file() or (ROOT / path).is_file())] == []
+
+
 def test_a_path_that_does_not_exist_would_be_noticed() -> None:
     assert paths("`dbfs/catalog.py` and `workers/dbfs_workers/level.py`") == [
         "dbfs/catalog.py",

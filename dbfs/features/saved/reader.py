@@ -56,7 +56,7 @@ class SavedFiles(EdgeList):
         """See ``EdgeList``.
 
         Raises:
-            GraphTooLargeError: the memory will not hold the ids. Others as of ``ids.id_table``.
+            GraphTooLargeError: the memory will not hold the ids. Others as of ``saved.parts.id_table``.
         """
         require_listed(self.folder.path)
         tables, share = self.manifest.ids.tables, float(config.get("build.memory-share"))

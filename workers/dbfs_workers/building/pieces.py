@@ -14,7 +14,7 @@ Edges = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Sources and targets of edges, of one length: vertices."""
 
 IdEdges = tuple[Any, Any]
-"""Sources and targets of edges, of one length, as ids: int64 NumPy arrays or Arrow arrays (see ``id_table.as_ids``)."""
+"""Sources and targets of edges, of one length, as ids: int64 NumPy or Arrow arrays (see ``ids.table.as_ids``)."""
 
 
 def check_ids(src: NDArray[np.int64], dst: NDArray[np.int64], n: int, name: str) -> Edges:

@@ -264,7 +264,7 @@ def _longer(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
 
 
 def divide(ids: Ids, splitters: Sequence[Any]) -> tuple[NDArray[np.int32], list[int]]:
-    """Divide ids into the ranges of ``id_table.ranges_of``.
+    """Divide ids into the ranges of ``ids.table.ranges_of``.
 
     Args:
         ids: fewer than 2^31 ids.

@@ -1,4 +1,4 @@
-// The degree order (storage/ordering.py): vertices by falling degree, and by id among equal degrees. A thread takes one
+// The degree order (search/partition/ordering.py): vertices by falling degree, and by id among equal degrees. A thread takes one
 // vertex.
 #include "search/cuda/kernels/common/scalars.cuh"
 

@@ -127,7 +127,7 @@ class SavedIds:
 
     Attributes:
         first_id: the id of vertex 0, if there are no tables.
-        columns, names: as in ``id_table.IdType``.
+        columns, names: as in ``ids.table.IdType``.
         tables: the tables of all ids in the order of vertices; empty if there are none.
     """
 

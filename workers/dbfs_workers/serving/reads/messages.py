@@ -161,8 +161,8 @@ class FindVertices(WorkerMessage[NDArray[np.int64]]):
     """Return the vertices of ids, -1 for an id that the rank's table lacks.
 
     Attributes:
-        table: Dask key of the ``id_table.IdTable``.
-        ids: the ids, in the form of ``id_table.as_ids``.
+        table: Dask key of the ``ids.table.IdTable``.
+        ids: the ids, in the form of ``ids.table.as_ids``.
 
     Raises:
         StaleRunError: the worker does not have the table: the graph was unloaded.
@@ -174,10 +174,10 @@ class FindVertices(WorkerMessage[NDArray[np.int64]]):
 
 @dataclass(frozen=True)
 class FindIds(WorkerMessage[Any]):
-    """Return the ids of vertices of the rank's table, in the form of ``id_table.as_ids``.
+    """Return the ids of vertices of the rank's table, in the form of ``ids.table.as_ids``.
 
     Attributes:
-        table: Dask key of the ``id_table.IdTable``.
+        table: Dask key of the ``ids.table.IdTable``.
         vertices: the vertices; None for all of the table's.
 
     Errors as for ``FindVertices``.
@@ -192,7 +192,7 @@ class FindIdsAround(WorkerMessage[list[Any]]):
     """Return ids around one that the rank's table lacks; see ``IdTable.around``.
 
     Attributes:
-        table: Dask key of the ``id_table.IdTable``.
+        table: Dask key of the ``ids.table.IdTable``.
         one: an integer, string or tuple.
 
     Errors as for ``FindVertices``.

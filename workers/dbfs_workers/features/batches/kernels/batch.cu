@@ -1,4 +1,4 @@
-// The phases of a level of a batch (levels/batch_levels.py): many sources at once, with a bit for each (Then et al., VLDB
+// The phases of a level of a batch (features/batches/levels.py): many sources at once, with a bit for each (Then et al., VLDB
 // 2014). Vertex i has the 1 << log_width words from i << log_width on. That many neighbouring lanes take a vertex, a word
 // each, so that a vertex costs one access of all its words. Bitmaps have a bit a vertex; the words of a vertex whose bit
 // is clear are 0. Every array belongs to this rank, but for those of a peer that `take` reads.

@@ -1,4 +1,4 @@
-// The sweeps over the shortest paths from 32 sources (Brandes 2001; levels/path_sweeps.py). A row has a number for each of
+// The sweeps over the shortest paths from 32 sources (Brandes 2001; features/batches/path_sweeps.py). A row has a number for each of
 // the sources: row i has the elements 32 * i to 32 * i + 31 of an array, and a warp takes a row, a lane a source. Rows are
 // those of all ranks, by internal id. Distances have 1, 2 or 4 bytes; the largest number stands for unreached.
 #include "search/cuda/kernels/phases/edges.cuh"

@@ -1,4 +1,4 @@
-// The operators of a level on a 2-D partition (levels/grid_levels.py), a launch each. Every array belongs to this rank; the
+// The operators of a level on a 2-D partition (features/grid/levels.py), a launch each. Every array belongs to this rank; the
 // host moves the messages between the launches.
 //
 // A place numbers the vertices of the rank's row of the grid, or of its column: `n_local` places for each rank there, in

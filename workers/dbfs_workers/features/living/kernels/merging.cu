@@ -11,7 +11,7 @@ constexpr u32 kThreads = 256;
 constexpr u32 kAll = 0xffffffffu;
 constexpr i64 kTile = 32 * kThreads;  // columns that a block moves between two searches of all keys
 
-// Layout of `sums`: see Changes in storage/pages.py.
+// Layout of `sums`: see Changes in features/living/pages.py.
 enum { kEdges, kRefused, kColumns, kSelfLoops, kDuplicates, kRows, kFirstRefused };
 
 __device__ __forceinline__ u32 place_of(u32 column, u32 ranks, u32 n_local) {

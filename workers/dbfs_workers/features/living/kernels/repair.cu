@@ -1,6 +1,6 @@
 // The repair of one rank's labels after updates, in one launch: doubt, search, parents and counts.
 //
-// The steps are those of levels/repair.py (Ramalingam and Reps 1996), in rounds that follow no order of distances. A row
+// The steps are those of features/living/repair.py (Ramalingam and Reps 1996), in rounds that follow no order of distances. A row
 // in doubt has a distance and no parent. In a round of doubt it takes a neighbour one nearer to the source as its parent,
 // waits for such neighbours that are in doubt themselves, or loses its distance, and its children come into doubt. In a
 // round of the search, rows that came nearer offer their distance to their neighbours. At last all rows are counted, and

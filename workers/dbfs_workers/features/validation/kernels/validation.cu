@@ -1,5 +1,5 @@
 // The validator's passes over a rank's labels, and over its edges against the labels of all ranks
-// (checks/validation.py). The CPU's pass over edges is check_edges in checks/validation_kernels.py.
+// (features/validation/validation.py). The CPU's pass over edges is check_edges in features/validation/kernels/validation.py.
 //
 // In the pass over edges a thread takes kEdges edges of every tile of kThreads * kEdges, to have as many pairs of label reads in flight at
 // once. An edge costs 8 bytes read in order, and 8 bytes read at random for each of its ends. A thread writes only if

@@ -1,4 +1,4 @@
-// A rank's labels in the order of the caller's vertices, of a graph ordered by degree (cuda/ordered_labels.py).
+// A rank's labels in the order of the caller's vertices, of a graph ordered by degree (serving/reads/ordered_labels.py).
 //
 // A thread takes a vertex: it reads the vertex's position in order, 4 bytes, and the label at random, 4 bytes more if
 // the rank owns the position. A predecessor costs another random read, that of its vertex.

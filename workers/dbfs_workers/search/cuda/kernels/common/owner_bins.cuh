@@ -9,7 +9,7 @@
 
 namespace dbfs {
 
-// An owner is a byte; one value says that a vertex was dropped. MOST_OWNERS of cuda/owner_bins.py.
+// An owner is a byte; one value says that a vertex was dropped. MOST_OWNERS of search/cuda/owner_bins.py.
 constexpr u32 kMostOwners = 255;
 constexpr u8 kDropped = 255;
 

@@ -1,4 +1,4 @@
-// A level of the resident loop (levels/stepper.py) in one launch, for ranks that can't map each other's memory: top-down
+// A level of the resident loop (search/levels/stepper.py) in one launch, for ranks that can't map each other's memory: top-down
 // with the contraction of the own bin, bottom-up, and the bitmap of a queue. Every array belongs to this rank. The host
 // moves the bins and the slices between levels.
 #include "search/cuda/kernels/phases/edges.cuh"

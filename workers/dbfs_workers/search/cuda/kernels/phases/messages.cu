@@ -1,4 +1,4 @@
-// Messages between ranks (backends/cuda_messages.py): packing them behind the phases that fill the bins, and contracting
+// Messages between ranks (search/cuda/messages.py): packing them behind the phases that fill the bins, and contracting
 // what comes, so that the host waits once a level. A message has a header (`HeaderWord`), then rows of the bin, as many
 // parents, and means nothing behind the bin's size. `entries` is how many have room. Messages to all ranks lie one
 // behind another, and so do those from all ranks.
@@ -43,7 +43,7 @@ extern "C" __global__ void dbfs_pack(const u64* headers, const u32* bin_rows, co
 
 namespace dbfs {
 
-// What a crossing is known by: see `Tag` in cuda/communicator.py.
+// What a crossing is known by: see `Tag` in search/cuda/communicator.py.
 struct Tag {
   i64 number, crossing, run;
 };

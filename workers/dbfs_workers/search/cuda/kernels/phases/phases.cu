@@ -1,4 +1,4 @@
-// The phases of a level as launches of their own, for backends/protocol.py: expand, filter + partition, contract.
+// The phases of a level as launches of their own, for search/backend.py: expand, filter + partition, contract.
 // Frontiers and bins are arrays of exact length. The host reads the counts between the launches.
 #include "search/cuda/kernels/common/culling.cuh"
 #include "search/cuda/kernels/common/owner_bins.cuh"
