@@ -60,10 +60,14 @@ def parts(path: Path) -> list[Path]:
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_other_files_are_kept(graph: Graph, tmp_path: Path, replace: bool) -> None:
+    # Of a graph whose manifest is not there yet, or was moved aside.
+    (tmp_path / "rank-0-ba9876543210.arrow").write_bytes(b"mine")
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InvalidOptionError, match=r"has other files, such as notes.txt; save to a folder of its own"):
         graph.save(tmp_path, replace=replace)
-    (tmp_path / "notes.txt").unlink()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["notes.txt", "rank-0-ba9876543210.arrow"]
+    for file in tmp_path.iterdir():
+        file.unlink()
     (tmp_path / "manifest.json").write_text('{"name": "app"}')
     with pytest.raises(InvalidOptionError, match=r"has a saved graph already|is not the manifest of a saved graph"):
         graph.save(tmp_path, replace=replace)

@@ -8,15 +8,19 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import distributed
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import dbfs
 from dbfs.assembly import Graph
 from dbfs.errors import OutputError
 from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.features.saved import saves
 from dbfs_workers.features.saved.saves import GRACE_SECONDS, Saver
 from tests.support import buckets, savers
 from tests.support.graphs import random
@@ -320,3 +324,32 @@ def test_two_savers_to_a_store(client: distributed.Client, graph: Graph, monkeyp
             kinds = {name.rpartition("/")[2].partition("-")[0] for name in files.find(url)}
             assert kinds <= {"manifest.json", "rank", "edges", "order"}
             assert len({name.rpartition("-")[2] for name in files.find(url) if name.endswith(".arrow")}) == 1
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_save_to_a_store_that_is_ended_while_it_writes_its_manifest(
+    monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Its files go, and what was there stays."""
+    url, write = f"memory://ended/{there}", MemoryFileSystem.pipe_file
+    folder = Folder.at(url)
+    if there:
+        save_alone(url, 30)
+    ended: list[str] = []
+
+    def end_and_write(files: MemoryFileSystem, path: str, *arguments: Any, **options: Any) -> None:
+        if path.endswith("/manifest.json") and not ended:
+            ended.extend(manifests.tokens(manifests.NOTE, folder.names()))
+            assert not saves.withdraw(folder, *ended)
+        write(files, path, *arguments, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", end_and_write)
+    with pytest.raises(OutputError, match="another save took this one for dead"):
+        save_alone(url, 40)
+    assert len(ended) == 1
+    if there:
+        kept = manifests.read(folder)
+        assert kept.n == 30
+        assert sorted(folder.names()) == sorted(["manifest.json", *(file.name for file in kept.files)])
+    else:
+        assert folder.names() == []

@@ -57,6 +57,12 @@ class Optional:
             self._looked, self._ready = now, loaded(self.wanted)
         return self._ready
 
+    def require(self) -> None:
+        """Compile those that are not compiled."""
+        if not self.ready():
+            prepare(self.wanted)
+            self._ready = True
+
 
 def found(wanted: Iterable[str]) -> list[Kernel]:
     """Return kernels in an order in which each comes after those that it calls.

@@ -113,12 +113,23 @@ class Folder:
             return done
 
     def content(self, name: str, most: int) -> bytes:
-        """Return all bytes of a file of at most ``most`` bytes, else raise ``FormatError``; errors as for ``size``."""
+        """Return all bytes of a file of at most ``most`` bytes, else raise ``FormatError``; errors as for ``size``.
+
+        The bytes are of one file, also where another takes its name meanwhile.
+        """
         size = self.size(name)
+        if size <= most:
+            with reading(self.file(name)):
+                if self.local:
+                    with LocalFile(self.file(name)) as raw:
+                        found: bytes = raw.readall()
+                else:
+                    files, inner = self._file_system()
+                    found = files.cat_file(f"{inner}/{name}")
+            size = len(found)
         if size > most:
             raise FormatError(f"{self.file(name)} has {size:,} bytes; expected at most {most:,}")
-        found = bytearray(size)
-        return bytes(found[: self.read(name, 0, memoryview(found))])
+        return found
 
     def map(self, name: str) -> mmap.mmap | bytes:
         """Return a file of a local folder as read-only memory, the system's page cache. Errors as for ``size``."""
@@ -165,10 +176,13 @@ class Folder:
 
         Errors as for ``size``.
         """
-        with reading(self.file(name)), suppress(NotImplementedError):
+        with reading(self.file(name)):
             files, inner = self._file_system()
-            return float(files.modified(f"{inner}/{name}").timestamp())
-        return math.nan
+            try:
+                return float(files.modified(f"{inner}/{name}").timestamp())
+            except (NotImplementedError, AttributeError, RuntimeError):
+                # What file systems of fsspec do that have no time, or none of this file.
+                return math.nan
 
     def put(self, name: str, content: bytes, part: str, check: Callable[[], None], replace: bool) -> bool:
         """Write a small file in one step: a reader finds the old content or the new one, never a part.

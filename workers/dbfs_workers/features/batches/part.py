@@ -32,4 +32,6 @@ class LoopBatches(MemberPart):
         backend, on_cpu = backends.get(runner.backend), runner.backend == "cpu"
         # Not ``runner.free_bytes``: the pool of a CPU rank serves labels only.
         free_bytes = runner.member.room.free_bytes if on_cpu else runner.free_bytes
+        # A run has its team from its begin on. A batch is long, and would stay on one thread.
+        runner.require_team(partition)
         return levels_of_batches(runner.levels(partition), backend, runner.loop_exchange, free_bytes)

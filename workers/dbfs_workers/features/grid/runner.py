@@ -72,11 +72,12 @@ class GridRunner(LoopRunner):
             return super().traverse(partition, number, specs, deadline)
         import cupy
 
-        try:
-            return super().traverse(partition, number, specs, deadline)
-        finally:
-            # The peers may write their next messages in place of those that this rank has read.
-            cupy.cuda.get_current_stream().synchronize()
+        with failures.typed_errors(f"rank {self.member.rank}"):
+            try:
+                return super().traverse(partition, number, specs, deadline)
+            finally:
+                # The peers may write their next messages in place of those that this rank has read.
+                cupy.cuda.get_current_stream().synchronize()
 
     def gpu_bytes(self, partition: GridPartition) -> int:
         """See ``LoopRunner``. The partition is included."""
@@ -126,6 +127,9 @@ class GridRunner(LoopRunner):
             return NcclGridExchange(carrier.on_gpu(backend, stripe), stripe, backend, operators_of(backend))
         self._mapped = MappedGridExchange(carrier, stripe, backend, operators_of(backend), self._graph_id)
         return self._mapped
+
+    def require_team(self, partition: Partition) -> None:
+        """See ``LoopRunner``. The gang formed with the kernels compiled."""
 
     def _team_tasks(self) -> Tasks:
         """See ``LoopRunner``. The gang formed with the kernels compiled."""

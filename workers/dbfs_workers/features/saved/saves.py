@@ -8,13 +8,13 @@ Any number of clients may save to a folder at once, and none waits for another.
 - **A save has a note** in the folder, ``dbfs-save-TOKEN.json``, from before its first file until its manifest is there.
   It says which process saves, and for how long at most.
 - **What neither a note nor the manifest names goes**, with the beginning and the end of each save: files of saves that
-  were replaced, failed or died. The notes of dead saves go first: of those whose process has ended, as far as another
-  process can see that, and of those whose time is over by the clock of the folder.
+  were replaced or died. A save that fails or is refused removes its own files alone. The notes of dead saves go first:
+  of those whose process has ended, as far as another process can see that, and of those whose time is over by the
+  clock of the folder.
 - **A save that has lost its note publishes nothing**, since its files may be gone. On a disk it writes its manifest
   beside the old one, looks for its note, and renames its manifest. Who removes a note removes that file next, and then
-  reads the manifest. So either the rename came before, and the files stay, or it fails. In a store the look and the
-  write are two requests: a client that is silent between them, from before the end of its time until another save
-  begins after that, may publish a manifest whose files are gone.
+  reads the manifest. So either the rename came before, and the files stay, or it fails. In a store it writes its
+  manifest, and then looks for its note: if that is gone, it puts the old manifest back.
 """
 
 from __future__ import annotations
@@ -107,25 +107,48 @@ def publish(folder: Folder, token: str, manifest: Manifest, replace: bool) -> bo
     Errors as for ``require_under_way`` and ``Folder.put``.
     """
     text, check = manifests.to_json(manifest), partial(require_under_way, folder, token)
+    before = b"" if folder.local else _manifest_text(folder)
     try:
         exchanged = folder.put(manifests.NAME, text, _part(token), check, replace)
+        if exchanged and not folder.local:
+            _keep_or_put_back(folder, token, text, before)
     except OutputError:
         check()
         raise
     if exchanged:
-        withdraw(folder, token)
+        _end(folder, token)
+        _collect(folder)
     return exchanged
 
 
 def withdraw(folder: Folder, token: str) -> bool:
-    """End a save, and remove its files unless the manifest names them; return whether it does.
+    """End a save that failed, and remove its files unless the manifest names them; return whether it does.
 
     Raises:
         FormatError, UnreadableFileError: the folder can't be read.
     """
     _end(folder, token)
-    _collect(folder)
-    return token.encode() in _manifest_text(folder)
+    named = token.encode() in _manifest_text(folder)
+    if named:
+        _collect(folder)
+    else:
+        for name in folder.names():
+            if manifests.token_of(name) == token:
+                folder.remove(name)
+    return named
+
+
+def _keep_or_put_back(folder: Folder, token: str, text: bytes, before: bytes) -> None:
+    """Put the manifest ``before`` back, unless the save has its note; errors as for ``require_under_way``."""
+    try:
+        require_under_way(folder, token)
+    except OutputError:
+        if _manifest_text(folder) == text:
+            if before:
+                folder.put(manifests.NAME, before, _part(token), lambda: None, True)
+            else:
+                folder.remove(manifests.NAME)
+        raise
 
 
 def _is_dead(folder: Folder, token: str, now: float) -> bool:

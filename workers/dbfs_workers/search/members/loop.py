@@ -168,11 +168,20 @@ class LoopRunner(Runner):
         self._scratch.team = self._team_for(partition)
         return self._scratch
 
-    def _team_for(self, partition: Any) -> Team | None:
-        """Return the threads that share the work on a version; None if no level is large enough for several."""
+    def require_team(self, partition: Any) -> None:
+        """Compile what the threads need to share the work on a version, where they do."""
+        if self._shared(partition):
+            _TEAM.require()
+
+    def _shared(self, partition: Any) -> bool:
+        """Return whether threads share the work on a version: no level of a small one is large enough for several."""
         from dbfs_workers.search.cpu.team_calls import LEAST_EDGES, LEAST_ROWS
 
-        if self.threads == 1 or (partition.m_local < LEAST_EDGES and partition.stripe.n < LEAST_ROWS):
+        return self.threads > 1 and (partition.m_local >= LEAST_EDGES or partition.stripe.n >= LEAST_ROWS)
+
+    def _team_for(self, partition: Any) -> Team | None:
+        """Return the threads that share the work on a version; None where none do, or their kernels are missing yet."""
+        if not self._shared(partition):
             return None
         if self._team is None:
             tasks = self._team_tasks()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import math
 import threading
 import time
@@ -327,5 +328,6 @@ class Member:
 
     def _free(self) -> None:
         """Release the memory. Called in the member's thread."""
-        for maker in reversed(self._makers):
-            maker.free()
+        with contextlib.ExitStack() as stack:
+            for maker in self._makers:
+                stack.callback(maker.free)
