@@ -62,7 +62,8 @@ class Row(ctypes.Structure):
         culled: received vertices that had been visited already, by this rank or by another's bin.
         discovered: vertices labelled.
         bytes_sent: bytes of the bins, or of the bitmap slices, for other ranks.
-        largest_frontier: the largest ``frontier`` of a level and a rank: over the mean, how uneven the work is.
+        largest_frontier: the largest ``frontier`` of a level and a rank: over the mean, how uneven the work is, but for
+            levels that one rank leads: on CPU cores that rank has all of the frontier, on GPUs its own part.
         search, exchange, contract: seconds: see ``TIME_FIELDS``.
         received: vertices that peers binned for this rank.
         levels: number of levels.
