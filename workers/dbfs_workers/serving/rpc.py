@@ -6,8 +6,8 @@ the use of the answer at the call, and the types of the message and of the answe
 
 Messages travel over Dask's comms, pickled, under the operation that their class names. The answer is that of
 ``answers``, an error included: Dask would log an exception that leaves a handler, and lose its type. A large array as
-an answer travels in a frame of its own, which neither end copies. Whoever can send a message can run code, as by Dask's
-own messages, which are pickled, too (SECURITY.md).
+an answer travels in a frame of its own, which neither end copies. Whoever can send a message can run code, as with
+Dask's own messages (SECURITY.md).
 """
 
 import asyncio

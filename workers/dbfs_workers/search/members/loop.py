@@ -180,7 +180,10 @@ class LoopRunner(Runner):
         return self.threads > 1 and (partition.m_local >= LEAST_EDGES or partition.stripe.n >= LEAST_ROWS)
 
     def _team_for(self, partition: Any) -> Team | None:
-        """Return the threads that share the work on a version; None where none do, or their kernels are missing yet."""
+        """Return the threads that share the work on a version.
+
+        None stands for one thread: the version is small, or the kernels of several are not compiled yet.
+        """
         if not self._shared(partition):
             return None
         if self._team is None:
