@@ -145,17 +145,24 @@ def mortal() -> Iterator[distributed.Client]:
 @pytest.mark.alone
 def test_a_stopped_worker_is_late_everywhere_and_back(mortal: distributed.Client) -> None:
     graph = dbfs.load("path:n=50", client=mortal, name="web")
-    address = graph.gang.addresses[1]
-    pid = mortal.run(os.getpid, workers=[address])[address]
+    running, stopped = graph.gang.addresses
+    pid = mortal.run(os.getpid, workers=[stopped])[stopped]
+
+    def late() -> list[str]:
+        (status,) = dbfs.graphs(client=mortal)
+        return [worker.address for worker in status.not_ready]
+
+    def workers() -> dict[str, WorkerStatus]:
+        return {worker.address: worker for worker in dbfs.cluster_state(client=mortal).workers}
+
     os.kill(pid, signal.SIGSTOP)
     try:
-        (status,) = eventually(lambda: dbfs.graphs(client=mortal), lambda found: found[0].not_ready)
-        assert [worker.address for worker in status.not_ready] == [address]
-        states = {worker.address: worker for worker in dbfs.cluster_state(client=mortal).workers}
-        assert states[address].state is WorkerState.LATE
-        assert states[address].graphs == ("web",)
-        assert states[graph.gang.addresses[0]].state is WorkerState.READY
+        # A worker that runs may be late for a moment, too: its heartbeat comes late on a busy machine.
+        eventually(late, lambda found: found == [stopped])
+        found = eventually(workers, lambda found: found[running].state is WorkerState.READY)
+        assert found[stopped].state is WorkerState.LATE
+        assert found[stopped].graphs == ("web",)
     finally:
         os.kill(pid, signal.SIGCONT)
-    eventually(lambda: dbfs.graphs(client=mortal), lambda found: not found[0].not_ready)
+    eventually(late, lambda found: not found)
     assert graph.bfs(0, validate=True).depth == 49
