@@ -109,6 +109,7 @@ def test_a_coroutine_that_ends_with_a_look(client: distributed.Client) -> None:
     assert awaiting.outcome(Late(), client) == 7
 
 
+@pytest.mark.full
 def test_a_wait_longer_than_a_look(client: distributed.Client) -> None:
     assert sync(client, late) == 7
     # The coroutine's own error, which is also that of a wait that took too long.

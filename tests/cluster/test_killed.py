@@ -89,6 +89,7 @@ def test_a_killed_program_leaves_what_its_next_start_removes(tmp_path: Path) -> 
     assert eventually(lambda: left(folder), lambda found: found <= DASKS) <= DASKS
 
 
+@pytest.mark.full
 def test_a_killed_command_leaves_no_copy_of_its_input(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()

@@ -275,6 +275,7 @@ def test_the_process_that_loads_a_catalog_ends_with_its_scheduler(folder: Path, 
     eventually(lambda: loading(f"tcp://127.0.0.1:{port}") == [])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: unit.name)
 def test_units_are_as_systemd_and_dask_understand_them(unit: Path, tmp_path: Path) -> None:
     text = unit.read_text(encoding="utf-8")

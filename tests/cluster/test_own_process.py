@@ -80,6 +80,7 @@ client.close()
 """
 
 
+@pytest.mark.full
 def test_a_call_in_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
     assert output(CALLS) == [INHERITED, "exit 0"] * 7 + ["dropped", "exit 0", "True 1"]
 

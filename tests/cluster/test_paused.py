@@ -103,6 +103,7 @@ def test_a_load_takes_the_workers_that_are_not_paused(
         assert f"({paused}), paused: " in caplog.text
 
 
+@pytest.mark.full
 def test_a_load_that_needs_a_paused_worker_says_so_at_once_and_ends_by_its_deadline(
     client: distributed.Client, paused: str, caplog: pytest.LogCaptureFixture, leaves_nothing: None
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_load_goes_on_when_the_worker_does(client: distributed.Client, paused:
         assert graph.bfs(0, validate=True).depth == 39
 
 
+@pytest.mark.full
 def test_a_paused_worker_makes_runs_and_its_tasks_wait_by_name(client: distributed.Client) -> None:
     with dbfs.load("path:n=40", client=client, ranks=4) as graph:
         address = graph.gang.addresses[1]

@@ -107,6 +107,7 @@ def quick() -> Iterator[Processes]:
         yield there
 
 
+@pytest.mark.full
 def test_a_silent_worker_is_named_and_holds_up_its_own_graphs_only(quick: Processes, heard: Heard) -> None:
     graph, beside = made_anew(quick), made_anew(quick, RANKS - 1)
     victim = graph.gang.addresses[-1]
@@ -134,6 +135,7 @@ def test_a_silent_worker_is_named_and_holds_up_its_own_graphs_only(quick: Proces
     beside.unload()
 
 
+@pytest.mark.full
 def test_a_silent_scheduler_is_named(quick: Processes, heard: Heard) -> None:
     with stopped(quick.pids["scheduler"]):
         listing = Waiting("listing", lambda: dbfs.graphs(client=quick.client))

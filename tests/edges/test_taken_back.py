@@ -222,6 +222,7 @@ def test_files(tmp_path: Path, suffix: str, graph: Facts) -> None:
     assert written.lone == (len(wanted.lone) if table or suffix == ".txt" else 0)
 
 
+@pytest.mark.full
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(graphs.filter(lambda graph: graph.edges.total() > 2), st.sampled_from([1, 3]))
 def test_calls_of_a_graph(client: distributed.Client, tmp_path_factory: Any, graph: Facts, ranks: int) -> None:

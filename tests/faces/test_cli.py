@@ -54,6 +54,7 @@ def test_json_has_counts_and_levels(invoke) -> None:  # type: ignore[no-untyped-
     assert found["ranks"] == 4
 
 
+@pytest.mark.full
 def test_edges_from_standard_input(invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -295,6 +296,7 @@ def test_shell_completion(words: str, place: int, completed: list[str]) -> None:
     assert done.stdout.split() == completed
 
 
+@pytest.mark.full
 def test_without_a_checkout_the_benchmarks_are_said_to_be_elsewhere(tmp_path: Path) -> None:
     for folder in ("dbfs", "workers/dbfs_workers"):
         (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
@@ -314,6 +316,7 @@ def test_without_a_checkout_the_benchmarks_are_said_to_be_elsewhere(tmp_path: Pa
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
 
 
+@pytest.mark.full
 def test_in_a_checkout_the_benchmarks_come_before_packages_of_their_name(tmp_path: Path) -> None:
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").write_text("raise AssertionError")

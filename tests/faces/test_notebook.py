@@ -185,6 +185,7 @@ def test_the_frontier_plot_shows_the_levels(graph: Graph) -> None:
     assert within == (result.levels["direction"] == "bottom-up").tolist()
 
 
+@pytest.mark.full
 def test_a_title_names_a_file_without_its_folder(client: distributed.Client) -> None:
     for name, title in (
         ("/home/user/data/web.mtx", "web.mtx"),

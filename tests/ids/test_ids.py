@@ -301,6 +301,7 @@ def test_asynchronous_calls_speak_ids(named: Graph) -> None:
     asyncio.run(go(named.gang.client.scheduler.address))
 
 
+@pytest.mark.full
 def test_the_command_line_takes_the_ids_of_a_file(client: distributed.Client, tmp_path: Path) -> None:
     def run(file: str, *arguments: str) -> str:
         address = client.scheduler.address

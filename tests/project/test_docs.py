@@ -221,6 +221,7 @@ def test_the_reference_has_every_method_once(owner: type[dbfs.Graph | dbfs.BFSRe
     assert sorted(found) == sorted(public - owner._inner - left_out)
 
 
+@pytest.mark.full
 def test_no_file_names_an_address_that_the_project_does_not_have() -> None:
     """The name ``dbfs`` at a public host, or at an index of packages, belongs to another project."""
     hosts = r"(github|gitlab|bitbucket|codeberg|sr\.ht|readthedocs|pypi|anaconda|ghcr|docker|quay)"

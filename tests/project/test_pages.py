@@ -86,6 +86,7 @@ def test_the_first_example_prints_what_the_page_says(
     assert (path[:3], len(path.split(","))) == (expected_path[:3], len(expected_path.split(",")))
 
 
+@pytest.mark.full
 def test_a_table_of_names_prints_what_the_page_says(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:

@@ -49,5 +49,6 @@ def test_tests_of_a_change(tmp_path: Path, changed: str, chosen: list[str]) -> N
     assert affected_tests([changed], tmp_path) == chosen
 
 
+@pytest.mark.full
 def test_this_file_is_of_what_it_tests() -> None:
     assert "tests/project/test_quick.py" in affected_tests(["tests/support/quick.py"], ROOT)

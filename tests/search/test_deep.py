@@ -11,6 +11,7 @@ from dbfs_workers.search.reports import MOST_ROWS
 N = MOST_ROWS + 1000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["1d", "2d"])
 def test_reports_of_many_levels_have_their_sums(client: distributed.Client, layout: str) -> None:
     with dbfs.load(f"path:n={N}", client=client, ranks=2, layout=layout) as graph:

@@ -21,6 +21,7 @@ def within() -> Iterator[distributed.Client]:
         yield client
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("ready", ["none", "some"])
 @pytest.mark.parametrize("spec", ["path:n=3000", "kronecker:scale=15", "grid2d:side=60"])

@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 
 from dbfs_workers.base.team import GATE, KIND
 from dbfs_workers.search.cpu.kernels import team_tasks
@@ -52,6 +53,7 @@ def test_a_rank_asleep_is_woken_in_time() -> None:
     assert statuses == [barrier.CROSSED], "no one woke the rank before the deadline"
 
 
+@pytest.mark.full
 def test_a_task_wakes_the_helpers_and_the_last_of_them_the_leader() -> None:
     orders = Orders()
     for _ in orders.left():

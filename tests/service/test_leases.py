@@ -130,6 +130,7 @@ def test_clients_that_take_turns_get_their_own_answers(client: distributed.Clien
             np.testing.assert_array_equal(two.distances(), alone.distances())
 
 
+@pytest.mark.full
 def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: distributed.Client) -> None:
     """A batch gives way after the burst under way, and is complete in the end."""
     with dbfs.load("path:n=2000", client=client, name="street", ranks=2) as graph:
@@ -145,6 +146,7 @@ def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: 
         batch[50].validate()
 
 
+@pytest.mark.full
 def test_ranks_that_answer_several_times_in_a_burst(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_named_graph_outlives_its_client_and_a_nameless_one_does_not(
     dbfs.open("stays", client=client).unload()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("exchange", TCP_IN_FULL, indirect=True)
 def test_threads_traverse_two_graphs_on_the_same_workers(client: distributed.Client, exchange: str) -> None:
     wrong: list[object] = []

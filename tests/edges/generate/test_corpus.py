@@ -122,6 +122,7 @@ def depths(edges: dbfs.EdgeList, sources: int) -> list[int]:
     return found
 
 
+@pytest.mark.full
 @GRAPHS
 def test_depth_scaled_down(graph: CorpusGraph) -> None:
     scale_down = SCALED.get(graph.name, 128)

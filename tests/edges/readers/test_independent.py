@@ -70,6 +70,7 @@ def check_form(form: Form, container: str, drawn: Drawn, read_by: Callable[..., 
         shutil.rmtree(folder)
 
 
+@pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -132,6 +133,7 @@ def test_conversions(form: str, suffix: str, examples: int) -> None:
     check()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", IN_MEMORY)
 def test_objects_of_other_libraries(client: distributed.Client, kind: str) -> None:
     @settings(max_examples=4)

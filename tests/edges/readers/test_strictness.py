@@ -96,6 +96,7 @@ alike = st.lists(st.sampled_from(GOOD + ODD), min_size=1, max_size=2).flatmap(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "grammar", GRAMMARS, ids=lambda grammar: f"{grammar.separator!r}{grammar.tail!r}{grammar.extra}"
 )

@@ -47,6 +47,7 @@ def assert_loads(client: distributed.Client, url: str) -> None:
         assert graph.bfs("ann").to_dict() == FROM_ANN
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("stores")
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_a_store_of_objects(client: distributed.Client, scheme: str) -> None:

@@ -76,7 +76,10 @@ def outcome(function: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any)
 def plain(value: Any) -> Any:
     """Return a result without iterators and graphs, which do not compare."""
     if isinstance(value, nx.Graph):
-        return sorted(map(repr, value.nodes(data=True))), sorted(map(repr, value.edges(data=True)))
+        # Which end of an undirected edge comes first may depend on the hashes of the nodes.
+        ends = list if value.is_directed() else sorted
+        edges = [(ends([repr(source), repr(target)]), repr(data)) for source, target, data in value.edges(data=True)]
+        return sorted(map(repr, value.nodes(data=True))), sorted(edges)
     if isinstance(value, Iterator):
         return "an iterator", [plain(one) for one in value]
     return value
@@ -195,6 +198,7 @@ def test_eccentricities_by_bounds(client: distributed.Client, graph: nx.Graph, m
         )
 
 
+@pytest.mark.full
 def test_graphs_without_nodes_or_edges(client: distributed.Client) -> None:
     for kind, nodes in ((nx.Graph, []), (nx.DiGraph, []), (nx.Graph, ["a", "b"]), (nx.DiGraph, ["a"])):
         graph = kind()

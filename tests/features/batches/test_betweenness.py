@@ -64,6 +64,7 @@ def assert_right(ours: Graph, graph: nx.Graph) -> None:
         assert (edges.errors, edges.sources) == (None, len(graph))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("options", [{"ranks": 1}, {"ranks": 3, "order": "degree"}], ids=str)
 def test_several_runs_of_several_sweeps(
@@ -109,6 +110,7 @@ def test_real_graphs(client: distributed.Client, name: str) -> None:
         np.testing.assert_allclose(edges.values, graph.edge_betweenness(directed=part.directed), rtol=1e-9)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("directed", [False, True])
 def test_a_sample_is_near_by_its_errors(client: distributed.Client, directed: bool) -> None:
     """A sample of all vertices is exact; the errors of many samples are as large as told."""
@@ -150,6 +152,7 @@ def test_sources_of_the_callers_choice_are_scaled_as_networkx_does(client: distr
             np.testing.assert_allclose(edges, [right[ends] for ends in sorted(right)], rtol=1e-12)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("measure", ["betweenness_centrality", "edge_betweenness_centrality"])
 def test_a_checkpoint_goes_on_with_other_ranks(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measure: str

@@ -110,6 +110,7 @@ def test_a_killed_process_goes_on(
         assert (values(call(checkpoint=path, progress=seen.append)), seen) == (found, [])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("measure", ["diameter", "radius"])
 def test_bounds_of_eccentricities_go_on(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measure: str
@@ -174,6 +175,7 @@ def test_every_measure_goes_on(
                     assert ours == value
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_something_else_is_refused(client: distributed.Client, graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "kept.npz"
     stopped_after(20, graph.closeness_centrality, checkpoint=path)

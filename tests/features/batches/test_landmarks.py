@@ -19,6 +19,7 @@ edge_lists = st.integers(1, 25).flatmap(
 )
 
 
+@pytest.mark.full
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, ranks=st.integers(1, 3), k=st.integers(1, 30))
 def test_bounds_of_all_pairs(

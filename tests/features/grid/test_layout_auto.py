@@ -85,6 +85,7 @@ def test_the_other_layout_is_taken_if_only_that_fits(fitting: set[str], taken: s
     assert chosen == faster or chosen.why == "1-D does not fit the workers' memory, and 2-D does"
 
 
+@pytest.mark.full
 def test_what_is_loaded(nine: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n, src, dst = random(400, 8000, 1)
     dense = dbfs.from_arrays(src, dst, n=n)

@@ -180,6 +180,7 @@ def test_the_table_has_the_shares_of_the_culling() -> None:
     assert "25.00" in cells
 
 
+@pytest.mark.full
 def test_the_figures_of_a_report(tmp_path: Path) -> None:
     """Every figure is drawn; an overflow has its word in the place of a bar."""
     rate = LabRate(

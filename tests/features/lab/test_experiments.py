@@ -21,6 +21,7 @@ from tests.support.cuda_on_cpu.device import THREADS, EmulatedGpu
 pytestmark = needs_compiler
 
 
+@pytest.mark.full
 def test_the_experiments_of_a_level_look_at_all_its_edges() -> None:
     """``measure`` itself asserts that each kernel looked at all entries of its queue."""
     matrix = oracle.adjacency(*graphs.random(300, 1500, 3), directed=False)

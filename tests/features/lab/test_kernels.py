@@ -422,6 +422,7 @@ def test_the_bitmask_errs_but_the_labels_do_not() -> None:
     assert dict(traverse(arrays, 0, "two-phase:status=labels").counters)["bitmask_culled"] == 0
 
 
+@pytest.mark.full
 def test_small_levels_are_launched_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path's 70 levels are chains of 1, 2, 4, ... levels; a large frontier, or one that grows fast, is a chain."""
     reads: list[int] = []

@@ -163,6 +163,7 @@ def test_random_sequences_of_batches_and_updates(
                 update(result, edges)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_repair_that_looks_at_too_much_becomes_a_traversal(
     client: distributed.Client, leaves_nothing: None, ranks: int
@@ -195,6 +196,7 @@ def test_what_an_update_reports(client: distributed.Client, leaves_nothing: None
         assert list(bounded.changed()) == [5, 6, 7, 8, 9, 10, 11, 12]
 
 
+@pytest.mark.full
 def test_results_that_cannot_be_updated(client: distributed.Client, leaves_nothing: None) -> None:
     with dbfs.load("path:n=30", client=client, mutable=True, name="street") as graph:
         result = graph.bfs(0, predecessors=True)
@@ -348,6 +350,7 @@ def limits(client: distributed.Client, **limits: float) -> Iterator[None]:
         client.run(change, before)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])
 def test_a_repair_without_an_end_in_sight_becomes_a_traversal(
     client: distributed.Client, leaves_nothing: None, exchange: str

@@ -77,6 +77,7 @@ def test_only_a_cluster_of_ones_own_maps_by_itself(
         assert graph.bfs("name 0", validate=True).reached > 1
 
 
+@pytest.mark.full
 def test_files_that_are_truncated_after_the_load(saved: Path, tmp_path: Path) -> None:
     """A mapped file would end the workers by SIGBUS, with the graph of another client as well."""
     expected = oracle.distances(oracle.adjacency(N, SRC, DST, directed=True), [5])

@@ -262,6 +262,7 @@ def test_arrays_that_lie(client: distributed.Client, saved: Path, tmp_path: Path
     assert str(path) in str(found.value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "change", "error"),
     [

@@ -156,6 +156,7 @@ def compiled(source: Source, arch: str) -> tuple[bytes, str]:
     return cubin.read_bytes(), log.read_text()
 
 
+@pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("variant", VARIANT_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
@@ -170,6 +171,7 @@ def test_the_resident_kernel_keeps_to_its_registers(arch: str, variant: Variant)
     assert kernel.registers * variant.threads * variant.blocks_per_sm <= REGISTERS
 
 
+@pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("source", SOURCE_ROWS)
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
@@ -181,6 +183,7 @@ def test_small_kernels_keep_to_their_registers(arch: str, source: Source) -> Non
     assert {name: function.spilled for name, function in found.items() if function.spilled} == {}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("source", "policy"),
     [
@@ -199,6 +202,7 @@ def test_queues_in_registers_take_no_local_memory(source: str, policy: str) -> N
     assert {name: (one.stack, one.spilled) for name, one in found.items() if one.stack or one.spilled} == {}
 
 
+@pytest.mark.full
 @pytest.mark.matrix
 @pytest.mark.parametrize("arch", ARCHITECTURE_ROWS)
 def test_kernels_that_launch_kernels_are_linked(arch: str) -> None:

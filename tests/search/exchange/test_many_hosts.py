@@ -115,6 +115,7 @@ def test_gpus_of_several_hosts_exchange_as_cpus_do(security: bool) -> None:
             assert graph.bfs(0, max_depth=50, validate=True).depth == 50
 
 
+@pytest.mark.full
 def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client) -> None:
     with pretended_hosts(client, (0, 1, 0, 1)), dbfs.load("path:n=100000", client=client, ranks=4) as graph:
         assert graph.bfs(0, max_depth=2).depth == 2
