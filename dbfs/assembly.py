@@ -45,6 +45,9 @@ from dbfs.features.subgraphs.subgraph import SubgraphsGraph, SubgraphsResult
 from dbfs.features.taskgraph.engine import TaskGraphEngine
 from dbfs.features.validation.asynchronous import AsyncValidationResult
 from dbfs.features.validation.result import ValidationResult
+from dbfs.features.views.asynchronous import AsyncViewsGraph
+from dbfs.features.views.attributes import Attributes, KeptColumns
+from dbfs.features.views.graph import ViewsGraph
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
 
@@ -80,6 +83,7 @@ class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
         VersionRows(),
         LinkedRows(),
     )
+    keeper = Attributes()
 
 
 _AS_GIVEN: Final = BuildOptions()
@@ -119,6 +123,7 @@ class Graph(
     LivingGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
+    ViewsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -239,6 +244,7 @@ class AsyncGraph(
     AsyncLivingGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
+    AsyncViewsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -283,6 +289,7 @@ def load(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    edge_columns: ColumnNames = None,
     sep: str | None = None,
     missing: Sequence[str] | None = None,
     skip_rows: int | None = None,
@@ -327,6 +334,9 @@ def load(
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
+        edge_columns: for a table: names of columns whose values the ranks keep with the edges, for ``Graph.where``.
+            Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
+            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
             at its top are passed over: see ``dbfs.from_file``.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
@@ -396,6 +406,8 @@ def load(
     given, strings = ("given", "string") if ids == "string" else (ids, None)
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
+    kept = KeptColumns.of(edge_columns, layout)
+    reading["attributes"] = kept.names
 
     def options() -> BuildOptions:
         return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
@@ -405,7 +417,7 @@ def load(
         edges,
         reading,
         options,
-        [MappedFiles(mapped), Storage(storage)],
+        [MappedFiles(mapped), Storage(storage), kept],
         client=client,
         ranks=ranks,
         name=name,

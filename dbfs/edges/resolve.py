@@ -49,10 +49,12 @@ def edge_list(
     missing: Sequence[str] | None = None,
     skip_rows: int | None = None,
     ids: str | None = None,
+    attributes: Sequence[str] = (),
 ) -> EdgeList:
     """Return the edge list of a path, a generator's spec, arrays, a matrix, a table, a graph of a library, or pairs.
 
-    An edge list is returned as it is. Arguments and errors as of ``load``; ``ids`` is None or ``string``.
+    An edge list is returned as it is. Arguments and errors as of ``load``; ``ids`` is None or ``string``. Of a table in
+    memory ``attributes`` names the columns that are kept of each edge; all others keep theirs by ``EdgeList.keeping``.
     """
     of_files: dict[str, Any] = {"format": format, "sep": sep, "missing": missing, "skip_rows": skip_rows}
     of_tables: dict[str, Any] = {"source": source, "target": target}
@@ -95,7 +97,7 @@ def edge_list(
         return from_scipy(edges, directed=directed)
     if is_table(edges):
         _refuse("a table", of_files)
-        return open_table(edges, **of_tables, directed=directed, strings=strings)
+        return open_table(edges, **of_tables, directed=directed, strings=strings, attributes=attributes)
     if is_graph(edges):
         _refuse("a graph", of_files, of_tables, of_ids)
         return open_graph(edges, directed=directed)

@@ -1,0 +1,323 @@
+"""Views against SciPy on the filtered table: any table, condition, order and number of ranks."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import distributed
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dbfs
+from dbfs.assembly import Graph
+from dbfs.errors import (
+    EdgeInputError,
+    InvalidOptionError,
+    InvalidOptionTypeError,
+    InvalidVertexError,
+    NameTakenError,
+    ResultReleasedError,
+)
+from tests.support import oracle
+
+COLUMNS = ["kind", "year", "length", "open", "day"]
+DAYS = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
+
+
+def table_of(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Rows (source, target, and the values of ``COLUMNS``)."""
+    kinds = [pa.string(), pa.string(), pa.string(), pa.int32(), pa.float64(), pa.bool_(), pa.date32()]
+    columns = [*zip(*rows, strict=True)] or [()] * len(kinds)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, ["source", "target", *COLUMNS])
+
+
+def values(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | of
+
+
+names = st.integers(0, 8).map(lambda number: f"v{number:02}")
+rows = st.tuples(
+    names,
+    names,
+    values(st.sampled_from(["road", "rail", ""])),
+    values(st.integers(-3, 3)),
+    values(st.sampled_from([0.0, -1.5, 2.5, float("inf"), float("nan")])),
+    values(st.booleans()),
+    values(st.sampled_from(DAYS)),
+)
+comparisons = st.one_of(
+    st.builds(lambda value: pc.field("kind") == value, st.sampled_from(["road", "rail", "boat"])),
+    st.builds(lambda some: pc.field("kind").isin(some), st.lists(st.sampled_from(["road", ""]), min_size=1)),
+    st.builds(lambda value: pc.field("year") < value, st.integers(-4, 4)),
+    st.builds(lambda value: pc.field("year") + 1 >= value, st.integers(-4, 4)),
+    st.builds(lambda value: pc.field("length") > value, st.floats(-3, 3)),
+    st.builds(lambda value: pc.field("day") <= value, st.sampled_from(DAYS)),
+    st.just(pc.field("open")),
+    st.sampled_from(COLUMNS).map(lambda column: pc.field(column).is_null()),
+)
+conditions = st.recursive(
+    comparisons,
+    lambda inner: st.one_of(
+        st.builds(lambda a, b: a & b, inner, inner),
+        st.builds(lambda a, b: a | b, inner, inner),
+        st.builds(lambda a: ~a, inner),
+    ),
+    max_leaves=4,
+)
+
+
+def assert_distances(view: Graph, passing: pa.Table, *, directed: bool) -> None:
+    """The counts, and the distances from a dozen sources, are SciPy's on the rows that pass, and validate."""
+    ids = view.ids().tolist()
+    place = {name: vertex for vertex, name in enumerate(ids)}
+    src, dst = (np.array([place[name] for name in passing[end].to_pylist()], np.int64) for end in ("source", "target"))
+    matrix = oracle.adjacency(len(ids), src, dst, directed=directed)
+    loops = int((src == dst).sum())
+    assert view.m == (src.size if directed else 2 * src.size - loops)
+    assert view.self_loops == loops
+    assert view.input_edges == src.size
+    assert view.m - view.duplicates == matrix.nnz
+    for vertex, name in enumerate(ids[:12]):
+        result = view.bfs(name, predecessors=True, validate=True)
+        np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [vertex]))
+
+
+@pytest.mark.full
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(rows, min_size=1, max_size=30),
+    condition=conditions,
+    second=conditions,
+    ranks=st.integers(1, 4),
+    directed=st.booleans(),
+    order=st.sampled_from(["given", "degree"]),
+    in_edges=st.booleans(),
+)
+def test_a_view_is_the_graph_of_the_filtered_table(
+    client: distributed.Client,
+    rows: list[tuple[Any, ...]],
+    condition: pc.Expression,
+    second: pc.Expression,
+    ranks: int,
+    directed: bool,
+    order: str,
+    in_edges: bool,
+) -> None:
+    table = table_of(rows)
+    options: dict[str, Any] = {"directed": directed, "order": order, "in_edges": in_edges}
+    with (
+        dbfs.load(table, edge_columns=COLUMNS, client=client, ranks=ranks, **options) as graph,
+        graph.where(edges=condition) as view,
+        view.where(edges=second) as inner,
+    ):
+        passing = table.filter(condition)
+        assert_distances(view, passing, directed=directed)
+        assert_distances(inner, passing.filter(second), directed=directed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_parallel_edges_pass_one_by_one(client: distributed.Client, directed: bool, order: str) -> None:
+    generator = np.random.default_rng(3)
+    m = 400
+    table = pa.table(
+        {
+            "source": generator.integers(0, 30, m) * 7,
+            "target": generator.integers(0, 30, m) * 7,
+            "weight": generator.integers(0, 10, m),
+            "name": pa.array([None if value == 3 else f"n{value}" for value in generator.integers(0, 8, m)]),
+        }
+    )
+    options: dict[str, Any] = {"directed": directed, "order": order, "in_edges": True, "ranks": 3, "client": client}
+    with dbfs.load(table, edge_columns=["weight", "name"], **options) as graph:
+        assert graph.edge_columns == {"weight": pa.int64(), "name": pa.string()}
+        assert graph.duplicates
+        for condition in (pc.field("weight") < 3, pc.field("name") != "n1", pc.field("weight") > 99):
+            with graph.where(edges=condition) as view:
+                assert view.edge_columns == graph.edge_columns
+                assert_distances(view, table.filter(condition), directed=directed)
+
+
+TABLE = table_of(
+    [
+        ("a", "b", "road", 1, 0.5, True, DAYS[0]),
+        ("b", "c", "rail", 2, 1.5, False, DAYS[1]),
+        ("c", "d", "road", 3, None, True, DAYS[2]),
+        ("d", "a", None, None, 2.5, None, None),
+        ("a", "a", "road", 2, 3.5, True, DAYS[0]),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def graph(client: distributed.Client) -> Any:
+    with dbfs.load(TABLE, edge_columns=COLUMNS, client=client, ranks=2) as graph:
+        yield graph
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "reader", "categories"])
+def test_every_kind_of_table(client: distributed.Client, kind: str) -> None:
+    categories = TABLE.set_column(2, "kind", TABLE["kind"].dictionary_encode())
+    given = {
+        "pandas": lambda: TABLE.to_pandas(),
+        "polars": lambda: pl.DataFrame(pl.from_arrow(TABLE)),
+        "arrow": lambda: TABLE,
+        "reader": lambda: TABLE.to_reader(2),
+        "categories": lambda: categories.to_pandas(),
+    }[kind]()
+    with dbfs.load(given, edge_columns=["kind", "length"], client=client, ranks=2) as graph:
+        for condition in (pc.field("kind") == "road", pc.field("length") > 1):
+            with graph.where(edges=condition) as view:
+                assert_distances(view, TABLE.filter(condition), directed=False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "same"),
+    [
+        ("kind = 'road' and year < 3", (pc.field("kind") == "road") & (pc.field("year") < 3)),
+        ("kind in ('rail', 'boat') or not (year < 3)", (pc.field("kind") == "rail") | ~(pc.field("year") < 3)),
+        ("length between 1 and 3", (pc.field("length") >= 1) & (pc.field("length") <= 3)),
+        ("year % 2 = 0 and open is not null", (pc.field("year") == 2) & pc.field("open").is_valid()),
+        (pl.col("day") > datetime.date(2020, 1, 1), pc.field("day") > DAYS[0]),
+        (pl.col("kind").str.starts_with("r"), pc.field("kind").is_valid()),
+        (pl.lit(True), pc.scalar(True)),
+    ],
+)
+def test_polars_and_sql(graph: Graph, condition: Any, same: pc.Expression) -> None:
+    with graph.where(edges=condition) as view:
+        assert_distances(view, TABLE.filter(same), directed=False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (pc.field("yeer") > 1, "no column 'yeer'; did you mean 'year'"),
+        (pl.col("yeer") > 1, "no column 'yeer'; did you mean 'year'"),
+        ("yeer > 1", "no column 'yeer'; did you mean 'year'"),
+        (pc.field("kind") > 1, "(?s)can't be computed.*'kind', 'year'"),
+        (pl.col("kind") > 1, "(?s)can't be computed.*'kind', 'year'"),
+        (pc.field("year") + 1, "no condition: its values are int32"),
+        (pl.col("year") + 1, "no condition: its values are Int32"),
+        (pc.field(1) > 1, "name the columns"),
+        ("year > ", "no expression of SQL"),
+        ("year > max(year)", "other rows"),
+        (pl.col("year") > pl.col("year").mean(), "other rows"),
+        (pl.col("year").shift() > 1, "other rows"),
+        (pl.col("year") > pl.len(), "other rows"),
+        (pl.col("open").is_first_distinct() & pl.col("open"), "other rows"),
+        (pl.col("year").fill_null(strategy="forward") > 1, "other rows"),
+        (pl.col("open").shuffle(), "other rows"),
+        (pl.col("year").over("kind") > 1, "other rows"),
+        (pl.col("year").map_elements(bool, return_dtype=pl.Boolean), "other rows"),
+    ],
+)
+def test_conditions_that_are_none(graph: Graph, condition: Any, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        graph.where(edges=condition)
+
+
+def test_wrong_calls(client: distributed.Client, graph: Graph) -> None:
+    with pytest.raises(InvalidOptionTypeError, match="not list"):
+        graph.where(edges=[1])
+    with pytest.raises(InvalidOptionError, match="where\\(\\) takes"):
+        graph.where()
+    with pytest.raises(InvalidVertexError, match="zz"):
+        graph.where(vertices=["a", "zz"])
+    with pytest.raises(EdgeInputError, match="divide by zero"):
+        graph.where(edges=pc.divide(pc.field("year"), pc.field("year") - 2) == 1)
+    with dbfs.load(TABLE, client=client, source="source", target="target", ranks=2) as plain:
+        with pytest.raises(InvalidOptionError, match="edge_columns="):
+            plain.where(edges=pc.field("kind") == "road")
+        assert plain.edge_columns == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"edge_columns": ["kinds"]}, EdgeInputError, "no column 'kinds'; did you mean 'kind'"),
+        ({"edge_columns": ["source"]}, EdgeInputError, "'source' is an end"),
+        ({"edge_columns": ["kind", "kind"]}, InvalidOptionError, "'kind' twice"),
+        ({"edge_columns": 3}, InvalidOptionTypeError, "not 3"),
+        ({"edge_columns": "kind", "layout": "2d"}, InvalidOptionError, "layout='2d'"),
+        ({"edge_columns": "kind", "layout": "auto"}, InvalidOptionError, "layout='auto'"),
+        ({"edge_columns": "kind", "mutable": True}, InvalidOptionError, "mutable=True"),
+    ],
+)
+def test_columns_that_are_not_kept(
+    client: distributed.Client, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        dbfs.load(TABLE, client=client, **options)
+
+
+def test_edges_without_columns(client: distributed.Client) -> None:
+    with pytest.raises(InvalidOptionError, match="edge_columns= is for tables"):
+        dbfs.load("path:n=9", edge_columns=["weight"], client=client)
+    lists = TABLE.append_column("list", pa.array([[1]] * 5))
+    for column, table in (("list", lists), ("none", TABLE.append_column("none", pa.nulls(5)))):
+        with pytest.raises(EdgeInputError, match=f"column '{column}' holds"):
+            dbfs.load(table, edge_columns=[column], client=client)
+    frame = pd.DataFrame({"source": [1, 2], "target": [2, 3], "mixed": [1, "a"]})
+    with pytest.raises(EdgeInputError, match="column 'mixed'"):
+        dbfs.load(frame, edge_columns="mixed", client=client)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_vertices_that_are_left_out(client: distributed.Client, order: str) -> None:
+    generator = np.random.default_rng(5)
+    src, dst = generator.integers(0, 60, (2, 150))
+    kept = np.flatnonzero(generator.random(60) < 0.7)
+    edges = dbfs.from_arrays(src, dst, n=60)
+    with dbfs.load(edges, client=client, ranks=3, order=order) as base, base.where(vertices=kept) as view:
+        inside = np.isin(src, kept) & np.isin(dst, kept)
+        matrix = oracle.adjacency(60, src[inside], dst[inside], directed=False)
+        for source in kept[:5].tolist():
+            result = view.bfs(source, validate=True)
+            np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [source]))
+        gone = np.setdiff1d(np.arange(60), kept)
+        assert view.deleted == gone.size
+        assert [vertex in view for vertex in range(60)] == np.isin(np.arange(60), kept).tolist()
+        with pytest.raises(InvalidVertexError, match=f"vertex {gone[0]} is left out of this graph"):
+            view.bfs(int(gone[0]))
+        with pytest.raises(InvalidVertexError, match="left out"):
+            view.bfs(int(kept[0]), targets=int(gone[0]))
+        components = view.components()
+        assert (components.labels < 0).tolist() == (~np.isin(np.arange(60), kept)).tolist()
+        with view.where(without=kept[:10]) as inner:
+            assert inner.deleted == gone.size + 10
+            again = base.where(vertices=kept[10:])
+            assert inner.m == again.m
+            again.unload()
+
+
+def test_a_view_outlives_its_graph_and_does_not_change(client: distributed.Client, leaves_nothing: None) -> None:
+    base = dbfs.load(TABLE, edge_columns=COLUMNS, client=client, ranks=2, order="degree")
+    with base.where(edges=pc.field("kind") == "road", name="roads") as view:
+        base.unload()
+        with pytest.raises(ResultReleasedError):
+            base.where(edges=pc.field("kind") == "road")
+        assert_distances(view, TABLE.filter(pc.field("kind") == "road"), directed=False)
+        assert dbfs.open("roads", client=client).edge_columns == view.edge_columns
+        with pytest.raises(NameTakenError):
+            view.where(edges=pc.field("year") > 1, name="roads")
+        for change in (
+            lambda: view.insert_edges([("a", "c")]),
+            lambda: view.delete_vertices("a"),
+            view.thaw,
+        ):
+            with pytest.raises(InvalidOptionError, match="can't be changed"):
+                change()
+
+
+def test_a_graph_with_columns_is_not_saved_without(graph: Graph, tmp_path: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="attributes of edges"):
+        graph.save(tmp_path / "saved")
