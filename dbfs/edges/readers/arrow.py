@@ -48,6 +48,16 @@ class ArrowPiece(TablePiece):
     start: int
     stop: int
 
+    def values(self, columns: Sequence[str]) -> Any:
+        """See ``TablePiece``."""
+        import pyarrow as pa
+
+        with self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            schema = _opened(raw).schema
+            file = _opened(raw, [schema.get_field_index(column) for column in columns])
+            batches = [self._batch(file, index, self.source.path) for index in range(self.start, self.stop)]
+        return pa.concat_tables([file.schema.empty_table(), *batches])
+
     def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of each record batch."""
         reading = Reading(self.source.path, self.limits, 1)
@@ -87,6 +97,10 @@ class ArrowFile(TableFile):
 
     batches: int
     batch_rows: int
+
+    def schema_of(self, raw: Any) -> Any:
+        """See ``TableFile``."""
+        return _opened(raw).schema
 
     def cut(self, piece_edges: int) -> Sequence[ArrowPiece]:
         """Cut into runs of record batches of about ``piece_edges`` rows. A batch is never cut."""

@@ -89,6 +89,12 @@ class ParquetPiece(TablePiece):
         require_rows(self.source.path, sum(self.rows), len(self.ends.columns), self.limits)
         return super().read()
 
+    def values(self, columns: Sequence[str]) -> Any:
+        """See ``TablePiece``."""
+        require_rows(self.source.path, sum(self.rows), len(columns), self.limits)
+        with SYSTEM_POOL.used(), self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            return _opened(raw).read_row_groups([*self.groups], [*columns], use_threads=False)
+
     def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of parts of the row groups."""
         reading = Reading(self.source.path, self.limits, 1)
@@ -153,6 +159,10 @@ class ParquetFile(TableFile):
     """
 
     groups: tuple[int, ...]
+
+    def schema_of(self, raw: Any) -> Any:
+        """See ``TableFile``."""
+        return _opened(raw).schema_arrow
 
     def cut(self, piece_edges: int) -> Sequence[ParquetPiece]:
         """Cut into runs of row groups, of at most ``piece_edges`` rows, or of one group. A group is never cut."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -74,8 +77,8 @@ conditions = st.recursive(
 )
 
 
-def assert_distances(view: Graph, passing: pa.Table, *, directed: bool) -> None:
-    """The counts, and the distances from a dozen sources, are SciPy's on the rows that pass, and validate."""
+def assert_distances(view: Graph, passing: pa.Table, *, directed: bool, sources: int = 3) -> None:
+    """The counts, and the distances from some sources, are SciPy's on the rows that pass, and validate."""
     ids = view.ids().tolist()
     place = {name: vertex for vertex, name in enumerate(ids)}
     src, dst = (np.array([place[name] for name in passing[end].to_pylist()], np.int64) for end in ("source", "target"))
@@ -85,7 +88,7 @@ def assert_distances(view: Graph, passing: pa.Table, *, directed: bool) -> None:
     assert view.self_loops == loops
     assert view.input_edges == src.size
     assert view.m - view.duplicates == matrix.nnz
-    for vertex, name in enumerate(ids[:12]):
+    for vertex, name in enumerate(ids[:sources]):
         result = view.bfs(name, predecessors=True, validate=True)
         np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [vertex]))
 
@@ -119,8 +122,8 @@ def test_a_view_is_the_graph_of_the_filtered_table(
         view.where(edges=second) as inner,
     ):
         passing = table.filter(condition)
-        assert_distances(view, passing, directed=directed)
-        assert_distances(inner, passing.filter(second), directed=directed)
+        assert_distances(view, passing, directed=directed, sources=9)
+        assert_distances(inner, passing.filter(second), directed=directed, sources=9)
 
 
 @pytest.mark.full
@@ -178,6 +181,71 @@ def test_every_kind_of_table(client: distributed.Client, kind: str) -> None:
         for condition in (pc.field("kind") == "road", pc.field("length") > 1):
             with graph.where(edges=condition) as view:
                 assert_distances(view, TABLE.filter(condition), directed=False)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "csv.gz", "folder"])
+def test_every_kind_of_file(client: distributed.Client, kind: str, tmp_path: Path) -> None:
+    generator = np.random.default_rng(8)
+    m = 900
+    table = pa.table(
+        {
+            "source": generator.integers(0, 50, m),
+            "target": generator.integers(0, 50, m),
+            "kind": pa.array([None if value == 1 else f"k,{value}" for value in generator.integers(0, 5, m)]),
+            "length": generator.integers(0, 99, m) / 4,
+            "open": generator.random(m) < 0.5,
+            "day": pa.array([DAYS[value] for value in generator.integers(0, 3, m)]),
+            "code": pa.array([f"{value:03}" for value in generator.integers(0, 200, m)]),
+        }
+    )
+    path = tmp_path / f"edges.{kind}"
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=200)
+    elif kind == "arrow":
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table, max_chunksize=200)
+    elif kind == "folder":
+        path.mkdir()
+        for part in range(3):
+            pq.write_table(table.slice(300 * part, 300), path / f"{part}.parquet")
+    else:
+        table.to_pandas().to_csv(path, index=False)
+    columns = ["kind", "length", "open", "day", "code"]
+    written = {"format": "csv"} if kind.startswith("csv") else {}
+    with (
+        dask.config.set({"dbfs.build.piece-edges": 128}),
+        dbfs.load(path, edge_columns=columns, client=client, ranks=3, **written) as graph,
+    ):
+        types = [pa.string(), pa.float64(), pa.bool_(), pa.date32(), pa.string()]
+        assert graph.edge_columns == dict(zip(columns, types, strict=True))
+        for condition in (
+            pc.field("kind") != "k,2",
+            pc.field("length") < 5,
+            pc.field("open"),
+            pc.field("day") == DAYS[1],
+            pc.field("code") == "007",
+        ):
+            with graph.where(edges=condition) as view:
+                assert_distances(view, table.filter(condition), directed=False)
+        with pytest.raises(EdgeInputError, match="no column 'kinds'"):
+            dbfs.load(path, edge_columns=["kinds"], client=client, **written)
+
+
+def test_files_whose_values_change_their_type(client: distributed.Client, tmp_path: Path) -> None:
+    rows = [f"{row},{row + 1},{row}" for row in range(300_000)]
+    for last, word in (("12.5", "12.5"), ("x", "'x'")):
+        path = tmp_path / "late.csv"
+        path.write_text("\n".join(["source,target,year", *rows, f"1,2,{last}"]))
+        with pytest.raises(EdgeInputError, match=f"column 'year' can't be kept as int64.*{word}"):
+            dbfs.load(path, edge_columns="year", client=client, format="csv")
+    for part, value in enumerate(["1", "1.5"]):
+        (tmp_path / "set").mkdir(exist_ok=True)
+        (tmp_path / "set" / f"{part}.csv").write_text(f"source,target,year\n1,2,{value}\n")
+    with pytest.raises(EdgeInputError, match="'year' holds int64 in .* and double in"):
+        dbfs.load(tmp_path / "set", edge_columns="year", client=client, format="csv")
+    (tmp_path / "list.txt").write_text("1 2\n2 3\n")
+    with pytest.raises(InvalidOptionError, match="edge_columns="):
+        dbfs.load(tmp_path / "list.txt", edge_columns="year", client=client)
 
 
 @pytest.mark.parametrize(
