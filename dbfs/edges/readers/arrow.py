@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+from dbfs.edges.readers.attributes import keeping
 from dbfs.edges.readers.file import TableFile, TablePiece, decoded_bytes, decoding, require_rows, table_facts
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
@@ -49,7 +50,7 @@ class ArrowPiece(TablePiece):
     stop: int
 
     def values(self, columns: Sequence[str]) -> Any:
-        """See ``TablePiece``."""
+        """See ``attributes.PieceWithValues``."""
         import pyarrow as pa
 
         with self.source.opened() as raw, decoding(self.source.path, _WHAT):
@@ -98,9 +99,11 @@ class ArrowFile(TableFile):
     batches: int
     batch_rows: int
 
-    def schema_of(self, raw: Any) -> Any:
-        """See ``TableFile``."""
-        return _opened(raw).schema
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``."""
+        with self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            schema = _opened(raw).schema
+        return keeping(self, self.columns, schema, columns)
 
     def cut(self, piece_edges: int) -> Sequence[ArrowPiece]:
         """Cut into runs of record batches of about ``piece_edges`` rows. A batch is never cut."""

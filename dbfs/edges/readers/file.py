@@ -10,11 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dbfs import config
 from dbfs.edges.edge_list import EdgeList
-from dbfs.edges.readers.attributes import keeping
 from dbfs.edges.readers.lines import LINE_BYTES, blocks, line_start, lines_by_samples, split_points
 from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.ends import Columns, Ends
@@ -56,7 +55,7 @@ class FileEdges(EdgeList):
 
 
 @dataclass(frozen=True)
-class TableFile(FileEdges, ABC):
+class TableFile(FileEdges):
     """Edges in the rows of a table in a file.
 
     Attributes:
@@ -70,16 +69,6 @@ class TableFile(FileEdges, ABC):
     def ends(self) -> Ends:
         """The columns of an edge's ends."""
         return self.columns.ends
-
-    def keeping(self, columns: Sequence[str]) -> Self:
-        """See ``EdgeList``."""
-        with self.source.opened() as raw, decoding(self.source.path, "table"):
-            schema = self.schema_of(raw)
-        return keeping(self, self.columns, schema, columns)
-
-    @abstractmethod
-    def schema_of(self, raw: Any) -> Any:
-        """Return the Arrow schema of all columns of the opened file."""
 
 
 def table_facts(
@@ -289,10 +278,6 @@ class TablePiece(ABC):
     def portions(self) -> Iterator[IdEdges]:
         """Yield the ids of ``PORTION_ROWS`` rows at a time, or somewhat more; errors as of ``Piece.read``."""
         return in_portions(self.parts(), PORTION_ROWS)
-
-    @abstractmethod
-    def values(self, columns: Sequence[str]) -> Any:
-        """Return some columns of the rows, an Arrow table; errors as of ``Piece.read``."""
 
     @abstractmethod
     def parts(self) -> Iterator[IdEdges]:
