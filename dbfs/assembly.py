@@ -46,8 +46,9 @@ from dbfs.features.taskgraph.engine import TaskGraphEngine
 from dbfs.features.validation.asynchronous import AsyncValidationResult
 from dbfs.features.validation.result import ValidationResult
 from dbfs.features.views.asynchronous import AsyncViewsGraph
-from dbfs.features.views.attributes import Attributes, KeptColumns
+from dbfs.features.views.attributes import Attributes
 from dbfs.features.views.graph import ViewsGraph
+from dbfs.features.views.options import KeptColumns
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
 
@@ -290,6 +291,8 @@ def load(
     source: ColumnNames = None,
     target: ColumnNames = None,
     edge_columns: ColumnNames = None,
+    vertices: Any = None,
+    vertex_columns: ColumnNames = None,
     sep: str | None = None,
     missing: Sequence[str] | None = None,
     skip_rows: int | None = None,
@@ -337,6 +340,10 @@ def load(
         edge_columns: for a table: names of columns whose values the ranks keep with the edges, for ``Graph.where``.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
             edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+        vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
+            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls.
+        vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as
+            ``edge_columns``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
             at its top are passed over: see ``dbfs.from_file``.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
@@ -406,7 +413,7 @@ def load(
     given, strings = ("given", "string") if ids == "string" else (ids, None)
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
-    kept = KeptColumns.of(edge_columns, layout)
+    kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
     reading["attributes"] = kept.names
 
     def options() -> BuildOptions:
@@ -441,6 +448,7 @@ def estimate(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    edge_columns: ColumnNames = None,
     vertices: int | None = None,
     hosts: int = 1,
     mutable: bool = False,
@@ -462,7 +470,7 @@ def estimate(
             None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
         directed: as of ``load``.
         format: as of ``load``.
-        source, target: as of ``load``.
+        source, target, edge_columns: as of ``load``.
         vertices: number of distinct ids of edges that are read by the workers, such as those of a Parquet file. They
             are taken to be as long as the first ones, which are read.
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
@@ -482,7 +490,12 @@ def estimate(
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
-    listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
+    reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
+    kept = KeptColumns.of(edge_columns, None, None, options.layout)
+    reading["attributes"] = kept.names
+    listed = edge_list(edges, **reading)
+    listed = kept.take_edges(listed, shared=True)
+    kept.require(1, backend, mutable=mutable)
     more: dict[str, Any] = {"vertices": vertices, "hosts": hosts, "mutable": mutable}
     return estimate_as(listed, ranks, options, backend=backend, memory=memory, **more)
 

@@ -58,6 +58,10 @@ class LoadOption:
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Check the option beside the others, before anything is built. Errors as for ``load``."""
 
+    def add_data(self, record: GraphRecord, gang: Gang) -> tuple[GraphRecord, list[distributed.Future]]:
+        """Return the record with the data that the option adds to a graph that was built, and futures of the data."""
+        return record, []
+
     def finish(self, graph: StripedGraph) -> None:
         """Change the graph when it is whole. After an error ``load`` unloads it."""
 
@@ -130,11 +134,15 @@ def load_as(
                 mutable=mutable,
                 beside=built.beside,
             )
+            held = built.futures
             try:
+                for option in added:
+                    record, more = option.add_data(record, gang)
+                    held += more
                 formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining))
             finally:
                 # The service holds the data from here on. If the call failed, the data must be freed.
-                release(built.futures)
+                release(held)
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
         logger.warning(words, record.name, formed.exchange, formed.slower)

@@ -47,6 +47,14 @@ def require_columns(names: Sequence[str], there: Sequence[str], ends: Ends, wher
     Raises:
         EdgeInputError: a column is not there, or occurs twice, or is one of the ends.
     """
+    require_there(names, there, where)
+    end = next((name for name in names if name in ends.columns), None)
+    if end is not None:
+        raise EdgeInputError(f"{where}: column {end!r} is an end of the edges; edge_columns= names other columns")
+
+
+def require_there(names: Sequence[str], there: Sequence[str], where: str) -> None:
+    """Check that columns are among those of a table. Errors as for ``require_columns``."""
     for name in names:
         found = there.count(name)
         if not found:
@@ -55,8 +63,35 @@ def require_columns(names: Sequence[str], there: Sequence[str], ends: Ends, wher
             )
         if found > 1:
             raise EdgeInputError(f"{where} has {found} columns named {name!r}; expected one")
-        if name in ends.columns:
-            raise EdgeInputError(f"{where}: column {name!r} is an end of the edges; edge_columns= names other columns")
+
+
+def columns_of(table: Any, names: Sequence[str], where: str) -> pa.Table:
+    """Return some columns of a table in memory as an Arrow table; ``where`` is its name in messages.
+
+    Raises:
+        EdgeInputError: the table can't be read, or Arrow has no type of a column's values.
+    """
+    import pyarrow as pa
+
+    try:
+        if type(table).__module__.partition(".")[0] in ("pandas", "cudf"):
+            series = {str(label): table[label] for label in table.columns}
+            return pa.table({name: values_of(series[name], name, where) for name in names})
+        reader = pa.RecordBatchReader.from_stream(table)
+        schema = pa.schema([reader.schema.field(name) for name in names])
+        return pa.Table.from_batches([batch.select([*names]) for batch in reader], schema)
+    except pa.ArrowException as error:
+        raise EdgeInputError(f"{where}: the {type(table).__name__} can't be read as a table: {error}") from error
+
+
+def values_of(series: Any, column: str, where: str) -> Any:
+    """Return a Series of pandas or cuDF as an Arrow array; raise ``EdgeInputError`` if Arrow has no such values."""
+    import pyarrow as pa
+
+    try:
+        return series.to_arrow() if hasattr(series, "to_arrow") else pa.array(series, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise EdgeInputError(f"{where}: column {column!r} can't be kept: {error}") from None
 
 
 def stored_schema(schema: pa.Schema, names: Sequence[str], where: str) -> pa.Schema:

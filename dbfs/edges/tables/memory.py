@@ -10,7 +10,7 @@ import numpy as np
 
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.edges.tables.about import KEY, About
-from dbfs.edges.tables.attributes import TableAttributes, as_stream, require_columns
+from dbfs.edges.tables.attributes import TableAttributes, as_stream, require_columns, values_of
 from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, as_words, edges_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
@@ -209,12 +209,9 @@ def _selected(
         picked = {column: table[_label(labels, column)] for column in (*ends.columns, *attributes)}
         if _module(table) == "cudf":
             return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends, others
-        columns = pa.table(
-            {
-                column: _values(series, column, name) if column in attributes else _array(series, column, name, strings)
-                for column, series in picked.items()
-            }
-        )
+        columns = pa.table({column: _array(picked[column], column, name, strings) for column in ends.columns})
+        for column in attributes:
+            columns = columns.append_column(column, values_of(picked[column], column, name))
         if isinstance(text := table.attrs.get(KEY), str):
             typed = None if columns.num_rows else About.of_text(text, name).empty(ends.columns)
             columns = (columns if typed is None or attributes else typed).replace_schema_metadata({KEY: text})
@@ -246,16 +243,6 @@ def _require_no_matrix(table: Any, labels: list[str], name: str) -> None:
 def _label(labels: list[Any], column: str) -> Any:
     """Return the label of a column, which need not be a string."""
     return next(label for label in labels if str(label) == column)
-
-
-def _values(series: Any, column: str, name: str) -> Any:
-    """Return a pandas Series as an Arrow array; raise ``EdgeInputError`` if Arrow has no such values."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(series, from_pandas=True)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise EdgeInputError(f"{name}: column {column!r} can't be kept: {error}") from None
 
 
 def _array(values: Any, column: str, name: str, strings: bool = False) -> Any:

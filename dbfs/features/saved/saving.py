@@ -48,7 +48,7 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
             "graph can't keep: load the graph with their edges to save it"
         )
     if record.beside is not None and record.beside.keys:
-        raise InvalidOptionError(f"{record.name} has attributes of edges, which a saved graph can't keep")
+        raise InvalidOptionError(f"{record.name} {record.beside.in_words}, which a saved graph can't keep")
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
         raise InvalidOptionError(

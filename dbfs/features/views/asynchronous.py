@@ -23,3 +23,8 @@ class AsyncViewsGraph(AsyncGraph):
     def edge_columns(self) -> dict[str, pa.DataType]:
         """See ``Graph.edge_columns``."""
         return self.synchronous.edge_columns
+
+    @property
+    def vertex_columns(self) -> dict[str, pa.DataType]:
+        """See ``Graph.vertex_columns``."""
+        return self.synchronous.vertex_columns

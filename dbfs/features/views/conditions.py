@@ -23,13 +23,22 @@ _OF_A_ROW: Final = frozenset(["BinaryExpr", "Ternary", "Cast", "Alias"])
 _FUNCTIONS_OF_A_ROW: Final = frozenset(["Sql", "Not", "IsNull", "IsNotNull"])
 
 
-def condition_on(given: Any, schema: pa.Schema, name: str) -> Condition:
-    """Return the condition on edges that a caller gives.
+def is_expression(given: Any) -> bool:
+    """Return whether a value is an expression of pyarrow or of Polars."""
+    # Only a program that has imported the library has an expression of it.
+    polars, compute = sys.modules.get("polars"), sys.modules.get("pyarrow.compute")
+    kinds = [getattr(polars, "Expr", None), getattr(compute, "Expression", None)]
+    return any(kind is not None and isinstance(given, kind) for kind in kinds)
+
+
+def condition_on(given: Any, schema: pa.Schema, name: str, what: str) -> Condition:
+    """Return the condition on edges, or on vertices, that a caller gives.
 
     Args:
         given: an expression of ``pyarrow.compute`` or of Polars, or a text in the manner of SQL.
         schema: the columns of the graph.
         name: the graph's name.
+        what: ``edges`` or ``vertices``.
 
     Raises:
         InvalidOptionTypeError: it is no expression.
@@ -37,20 +46,18 @@ def condition_on(given: Any, schema: pa.Schema, name: str) -> Condition:
             rows than an edge's own; or a text needs Polars, which is not installed.
     """
     if not schema.names:
-        raise InvalidOptionError(f"{name} has no columns of edges; load it with edge_columns=")
+        option = "edge_columns=" if what == "edges" else "vertex_columns="
+        raise InvalidOptionError(f"{name} has no columns of {what}; load it with {option}")
     if isinstance(given, str):
         return _of_polars(_sql(given), schema, name)
-    # Only a program that has imported Polars has an expression of it.
-    polars: Any = sys.modules.get("polars")
-    if polars is not None and isinstance(given, polars.Expr):
+    if not is_expression(given):
+        raise InvalidOptionTypeError(
+            f"{what} must be an expression such as pyarrow.compute.field('kind') == 'road', not {type(given).__name__}"
+        )
+    if type(given).__module__.startswith("polars"):
         return _of_polars(given, schema, name)
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    if not isinstance(given, pc.Expression):
-        raise InvalidOptionTypeError(
-            f"edges must be an expression such as pyarrow.compute.field('kind') == 'road', not {type(given).__name__}"
-        )
     condition, columns = ArrowCondition(given), schema.names
     if "FieldPath(" in str(given):
         raise InvalidOptionError(f"{name}: name the columns, not their places. Its columns: {listed(columns)}")

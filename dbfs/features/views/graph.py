@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbfs.base.calls import part_of
 from dbfs.cluster.deadline import bounded
-from dbfs.features.views.attributes import EdgeAttributes
+from dbfs.features.views.attributes import kept_of
 from dbfs.features.views.view import make_view
 from dbfs.graph.graph import Graph, R
 
@@ -23,13 +23,12 @@ class ViewsGraph(Graph[R]):
     @property
     def edge_columns(self) -> dict[str, pa.DataType]:
         """The columns whose values the ranks keep with the edges, with their Arrow types; empty without any."""
-        import pyarrow as pa
+        return _types(kept_of(self.record).columns)
 
-        kept = self.record.beside
-        fields = kept.columns if isinstance(kept, EdgeAttributes) else ()
-        return {
-            field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields
-        }
+    @property
+    def vertex_columns(self) -> dict[str, pa.DataType]:
+        """The columns whose values the ranks keep with the vertices, with their Arrow types; empty without any."""
+        return _types(kept_of(self.record).vertex_columns)
 
     @bounded("build-deadline")
     def where(
@@ -53,7 +52,8 @@ class ViewsGraph(Graph[R]):
             edges: a condition on columns that were kept by ``load(edge_columns=)``: an expression of
                 ``pyarrow.compute``, such as ``pc.field("year") < 2020``; an expression of Polars; or a text in the
                 manner of SQL, ``"kind = 'road' and year < 2020"``, which Polars parses. None for any edge.
-            vertices: ids of the vertices to keep. An edge needs both of its ends. None for all.
+            vertices: ids of the vertices to keep, where a text is an id; or a condition on the columns of
+                ``load(vertex_columns=)``, an expression of pyarrow or of Polars. An edge needs both of its ends.
             without: ids of vertices to leave out.
             name: as of ``load``. A view without a name goes with its last reference.
             replace: as of ``load``.
@@ -72,3 +72,9 @@ class ViewsGraph(Graph[R]):
         """
         record, formed = make_view(self, edges, vertices, without, name, replace)
         return type(self)(record, formed, self.gang.client)
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    return {field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema}

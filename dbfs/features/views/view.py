@@ -17,8 +17,8 @@ from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Key, Ref, TaskGraph, release
 from dbfs.errors import InvalidOptionError
-from dbfs.features.views.attributes import EdgeAttributes
-from dbfs.features.views.conditions import condition_on
+from dbfs.features.views.attributes import KeptAttributes, kept_of
+from dbfs.features.views.conditions import condition_on, is_expression
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import require_replacement, reserved
 from dbfs.service.client import ServiceClient
@@ -39,12 +39,15 @@ def make_view(
     if edges is None and vertices is None and without is None:
         raise InvalidOptionError("where() takes edges=, vertices= or without=, which say what stays")
     record = graph.record
-    kept = record.beside if isinstance(record.beside, EdgeAttributes) else EdgeAttributes((), b"", ())
-    condition = None if edges is None else condition_on(edges, kept.columns, graph.name)
-    bits = _bits(graph, vertices, without)
+    kept = kept_of(record)
+    condition = None if edges is None else condition_on(edges, kept.columns, graph.name, "edges")
+    of_vertices = (
+        condition_on(vertices, kept.vertex_columns, graph.name, "vertices") if is_expression(vertices) else None
+    )
+    bits = None if vertices is None and without is None else _bits(graph, kept, of_vertices, vertices, without)
     making = _Making(graph, record, kept)
     graph_id = uuid.uuid4().hex
-    shown = printable(f"{record.name} where {_in_words(condition, vertices, without)}", LONGEST_NAME)
+    shown = printable(f"{record.name} where {_in_words(condition, of_vertices, vertices, without)}", LONGEST_NAME)
     with reserved(graph.gang, graph_id, name, replace):
         try:
             facts = making.run(condition, bits)
@@ -74,7 +77,7 @@ class _Making:
         held: futures of its data, those of the graph it is a view of among them.
     """
 
-    def __init__(self, graph: Graph[Any], record: GraphRecord, kept: EdgeAttributes) -> None:
+    def __init__(self, graph: Graph[Any], record: GraphRecord, kept: KeptAttributes) -> None:
         self._graph, self._record, self._kept = graph, record, kept
         self._deadline, self._token, self._start = of_call("build-deadline"), uuid.uuid4().hex, time.perf_counter()
         client = graph.gang.client
@@ -111,7 +114,7 @@ class _Making:
         return {
             "partition_keys": keys[0],
             "infos": self._counted(told[:p]),
-            "beside": EdgeAttributes(keys[1], kept.schema, tuple(told[p:]), self._record.name),
+            "beside": replaced(kept, attribute_keys=keys[1], nbytes=tuple(told[p:]), view_of=self._record.name),
             "build_seconds": time.perf_counter() - self._start,
         }
 
@@ -159,22 +162,43 @@ def _require_filtered(record: GraphRecord) -> None:
         raise InvalidOptionError(f"{record.name} may be updated; views are of graphs loaded without mutable=True")
 
 
-def _bits(graph: Graph[Any], vertices: Any, without: Any) -> NDArray[np.uint8] | None:
-    """Return the packed bits of the vertices that are kept, by position; None for all."""
-    if vertices is None and without is None:
-        return None
-    kept = np.ones(graph.n, bool)
-    if vertices is not None:
-        kept[:] = False
-        kept[graph.vertices_of(vertices)] = True
+def _bits(graph: Graph[Any], kept: KeptAttributes, condition: Any, vertices: Any, without: Any) -> NDArray[np.uint8]:
+    """Return the packed bits of the vertices that are kept, by position.
+
+    Args:
+        condition: on the vertices; None if ``vertices`` are ids, or None for all.
+    """
+    bits = np.ones(graph.n, bool)
+    if condition is not None:
+        bits = _by_condition(graph, kept, condition)
+    elif vertices is not None:
+        bits[:] = False
+        bits[_positions(graph, vertices)] = True
     if without is not None:
-        kept[graph.vertices_of(without)] = False
-    return np.packbits(kept if graph.order is None else kept[graph.order.vertex])
+        bits[_positions(graph, without)] = False
+    return np.packbits(bits)
 
 
-def _in_words(condition: Any, vertices: Any, without: Any) -> str:
+def _positions(graph: Graph[Any], ids: Any) -> NDArray[np.int64]:
+    vertices = graph.vertices_of(ids)
+    return vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
+
+
+def _by_condition(graph: Graph[Any], kept: KeptAttributes, condition: Any) -> NDArray[np.bool]:
+    """Return for each position whether a condition holds of its vertex, which the owners compute."""
+    arguments = [(Ref(key), condition) for key in kept.vertex_keys]
+    doing = f"filtering the vertices of {graph.name}"
+    found = graph.gang.on_each_rank("kept-vertices", tasks.kept_vertices, arguments, of_call("build-deadline"), doing)
+    bits = np.zeros(graph.n, bool)
+    for rank, packed in enumerate(found):
+        own = bits[rank :: graph.ranks]
+        own[:] = np.unpackbits(packed, count=own.size)
+    return bits
+
+
+def _in_words(condition: Any, of_vertices: Any, vertices: Any, without: Any) -> str:
     """Return what a view keeps, in words."""
-    words = [] if condition is None else [" ".join(str(condition).split())]
-    words += [] if vertices is None else ["vertices are among some ids"]
+    words = [" ".join(str(each).split()) for each in (condition, of_vertices) if each is not None]
+    words += [] if vertices is None or of_vertices is not None else ["vertices are among some ids"]
     words += [] if without is None else ["vertices are not among some ids"]
     return " and ".join(words)

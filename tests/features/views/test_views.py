@@ -25,6 +25,7 @@ from dbfs.errors import (
     InvalidOptionError,
     InvalidOptionTypeError,
     InvalidVertexError,
+    InvalidVertexTypeError,
     NameTakenError,
     ResultReleasedError,
 )
@@ -367,6 +368,66 @@ def test_vertices_that_are_left_out(client: distributed.Client, order: str) -> N
             again.unload()
 
 
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_vertices_by_their_columns(client: distributed.Client, kind: str, order: str) -> None:
+    generator = np.random.default_rng(6)
+    m, ids = 300, np.arange(40) * 3
+    table = pa.table({"source": generator.choice(ids, m), "target": generator.choice(ids, m)})
+    ids = np.unique([table["source"].to_numpy(), table["target"].to_numpy()])
+    some = generator.permutation(ids)[:30]
+    groups = pa.table({"group": [f"g{one % 4}" for one in some], "vertex": some, "size": some % 7, "other": some})
+    given = {"pandas": groups.to_pandas, "polars": lambda: pl.DataFrame(pl.from_arrow(groups)), "arrow": lambda: groups}
+    options: dict[str, Any] = {"vertices": given[kind](), "vertex_columns": ["size", "group"], "order": order}
+    with dbfs.load(table, client=client, ranks=3, **options) as graph:
+        assert graph.vertex_columns == {"size": pa.int64(), "group": pa.string()}
+        for condition in (pc.field("group") == "g1", pl.col("size") > 3, pc.field("size").is_null()):
+            # The vertices that have no row have nulls.
+            frame = pl.DataFrame({"vertex": ids}).join(pl.DataFrame(pl.from_arrow(groups)), on="vertex", how="left")
+            if isinstance(condition, pl.Expr):
+                kept = frame.filter(condition)["vertex"].to_numpy()
+            else:
+                kept = frame.to_arrow().filter(condition)["vertex"].to_numpy()
+            with graph.where(vertices=condition) as view, view.where(vertices=pc.field("size") != 5) as inner:
+                assert sorted(kept) == [one for one in ids.tolist() if one in view]
+                passing = table.filter(
+                    pc.is_in(table["source"], pa.array(kept)).combine_chunks().to_numpy(zero_copy_only=False)
+                    & pc.is_in(table["target"], pa.array(kept)).combine_chunks().to_numpy(zero_copy_only=False)
+                )
+                assert view.input_edges == passing.num_rows
+                assert inner.vertex_columns == graph.vertex_columns
+                assert all(one % 7 != 5 for one in ids.tolist() if one in inner)
+
+
+@pytest.mark.parametrize(
+    ("vertices", "columns", "error", "words"),
+    [
+        ({"vertex": ["a", "zz"], "x": [1, 2]}, ["x"], InvalidVertexError, "table of vertices, column 'vertex'.*'zz'"),
+        ({"vertex": ["a", "b", "a"], "x": [1, 2, 3]}, ["x"], EdgeInputError, "rows 0 and 2 are both of 'a'"),
+        ({"vertex": ["a", None], "x": [1, 2]}, ["x"], EdgeInputError, "row 1: column 'vertex' is null"),
+        ({"vertex": ["a"], "x": [1]}, ["y"], EdgeInputError, "no column 'y'"),
+        ({"p": ["a"], "q": ["a"], "x": [1]}, ["x"], EdgeInputError, "must be called 'vertex'.*'p', 'q'"),
+        ({"vertex": [1], "x": [1]}, ["x"], InvalidVertexTypeError, "string"),
+        (None, ["x"], InvalidOptionError, "vertex_columns= needs vertices="),
+        ({"vertex": ["a"]}, None, InvalidOptionError, "vertices= needs vertex_columns="),
+    ],
+)
+def test_tables_of_vertices_that_do_not_fit(
+    client: distributed.Client, vertices: Any, columns: Any, error: type[Exception], words: str, leaves_nothing: None
+) -> None:
+    table = None if vertices is None else pa.table(vertices)
+    with pytest.raises(error, match=words):
+        dbfs.load(TABLE, client=client, source="source", target="target", vertices=table, vertex_columns=columns)
+
+
+def test_the_estimate_counts_columns(client: distributed.Client) -> None:
+    plain, kept = (
+        dbfs.estimate(TABLE, 2, source="source", target="target", edge_columns=columns) for columns in (None, COLUMNS)
+    )
+    assert kept.partition_bytes > plain.partition_bytes
+    assert set(kept.partition) - set(plain.partition) == {"attributes"}
+
+
 def test_a_view_outlives_its_graph_and_does_not_change(client: distributed.Client, leaves_nothing: None) -> None:
     base = dbfs.load(TABLE, edge_columns=COLUMNS, client=client, ranks=2, order="degree")
     with base.where(edges=pc.field("kind") == "road", name="roads") as view:
@@ -387,5 +448,5 @@ def test_a_view_outlives_its_graph_and_does_not_change(client: distributed.Clien
 
 
 def test_a_graph_with_columns_is_not_saved_without(graph: Graph, tmp_path: Any) -> None:
-    with pytest.raises(InvalidOptionError, match="attributes of edges"):
+    with pytest.raises(InvalidOptionError, match="has attributes"):
         graph.save(tmp_path / "saved")

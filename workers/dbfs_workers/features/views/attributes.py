@@ -137,6 +137,24 @@ def describe(attributes: RankAttributes) -> int:
     return attributes.nbytes
 
 
+def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> pa.Table:
+    """Return the attributes of all vertices that a rank owns, in the order of its rows; null where there are none.
+
+    Args:
+        piece: the attributes that there are.
+        rows: the row of the rank of each of them.
+        owned: number of vertices that the rank owns.
+
+    Errors as for ``AttributePiece.attributes``.
+    """
+    import pyarrow as pa
+
+    places = np.full(owned, -1)
+    places[rows] = np.arange(rows.size)
+    # A null index takes a null.
+    return _joined(piece.attributes()).take(pa.array(places, mask=places < 0))
+
+
 def _sorted(parts: Sequence[DealtRows], partition: Partition, hub_first: bool) -> pa.Table:
     import pyarrow as pa
 

@@ -92,6 +92,11 @@ def passing(
     return Passing(out, into, left_out)
 
 
+def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint8]:
+    """Return the packed bits of a rank's vertices of which a condition holds. Errors as for ``Condition.passing``."""
+    return np.packbits(condition.passing(attributes))
+
+
 def count(found: Passing) -> tuple[int, int]:
     """Return the numbers of edges that pass, which stay on the worker."""
     return found.counts
