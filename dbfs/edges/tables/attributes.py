@@ -77,9 +77,7 @@ def columns_of(table: Any, names: Sequence[str], where: str) -> pa.Table:
         if type(table).__module__.partition(".")[0] in ("pandas", "cudf"):
             series = {str(label): table[label] for label in table.columns}
             return pa.table({name: values_of(series[name], name, where) for name in names})
-        reader = pa.RecordBatchReader.from_stream(table)
-        schema = pa.schema([reader.schema.field(name) for name in names])
-        return pa.Table.from_batches([batch.select([*names]) for batch in reader], schema)
+        return pa.RecordBatchReader.from_stream(table).read_all().select([*names])
     except pa.ArrowException as error:
         raise EdgeInputError(f"{where}: the {type(table).__name__} can't be read as a table: {error}") from error
 
