@@ -91,6 +91,11 @@ def _of_polars(given: Any, schema: pa.Schema, name: str) -> PolarsCondition:
     return condition
 
 
+def columns_in(text: str) -> list[str]:
+    """Return the columns that a text in the manner of SQL names. Errors as for ``condition_on``."""
+    return list(dict.fromkeys(_sql(text).meta.root_names()))
+
+
 def _sql(text: str) -> Any:
     try:
         import polars as pl

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -338,6 +339,28 @@ def test_edges_without_columns(client: distributed.Client) -> None:
     frame = pd.DataFrame({"source": [1, 2], "target": [2, 3], "mixed": [1, "a"]})
     with pytest.raises(EdgeInputError, match="column 'mixed'"):
         dbfs.load(frame, edge_columns="mixed", client=client)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_weights_of_matrices(client: distributed.Client, directed: bool) -> None:
+    generator = np.random.default_rng(9)
+    dense = generator.integers(0, 5, (30, 30)) * (generator.random((30, 30)) < 0.2)
+    dense = dense if directed else np.triu(dense) + np.triu(dense, 1).T
+    with dbfs.load(scipy.sparse.csr_array(dense), edge_columns="weight", client=client, ranks=3) as graph:
+        with graph.where(edges=pc.field("weight") > 2) as view:
+            assert view.directed is directed
+            matrix = scipy.sparse.csr_array((dense > 2).astype(int))
+            assert view.m == view.input_edges == matrix.nnz
+            for source in (0, 11, 29):
+                result = view.bfs(source, validate=True)
+                np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [source]))
+    if not directed:
+        i, j = np.argwhere(np.triu(dense, 1))[0]
+        dense[i, j] += 7
+        with pytest.raises(EdgeInputError, match=rf"entry \({i}, {j}\) is .* and entry \({j}, {i}\) is"):
+            dbfs.load(scipy.sparse.csr_array(dense), edge_columns="weight", client=client, directed=False)
+        with pytest.raises(EdgeInputError, match="no column 'km'"):
+            dbfs.load(scipy.sparse.csr_array(dense), edge_columns="km", client=client)
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
