@@ -99,7 +99,7 @@ MEANT = {
     "jobs of a cluster": (dbfs.connect, {"n_jobs": 9}, "it is n_workers= here"),
     "threads": (dbfs.connect, {"nthreads": 9}, "it is threads_per_worker= here"),
     "jobs of a traversal": (dbfs.Graph.bfs, {"nprocs": 9}, r"dbfs.load\(ranks=\)"),
-    "filter": (dbfs.Graph.bfs, {"exclude": [1]}, r"load the table without the others, or take Graph.subgraph\(ids\)"),
+    "filter": (dbfs.Graph.bfs, {"exclude": [1]}, r"Graph.where\(edges=, vertices=, without=\)"),
     "text": (dbfs.load, {"delimiter": ","}, "it is sep= here"),
     "text of a file": (dbfs.from_file, {"delimiter": ","}, "it is sep= here"),
     "parents": (dbfs.Graph.bfs, {"parents": True}, "it is predecessors= here"),
