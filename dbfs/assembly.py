@@ -37,6 +37,8 @@ from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResul
 from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.sizes import VersionRows
 from dbfs.features.living.watch import LivingResult
+from dbfs.features.paths.asynchronous import AsyncPathsGraph
+from dbfs.features.paths.graph import PathsGraph
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
 from dbfs.features.saved.edges import MappedFiles, SavedFolders
 from dbfs.features.saved.graph import SavedGraph
@@ -117,6 +119,7 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    PathsGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ShownGraph[BFSResult],
@@ -237,6 +240,7 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncPathsGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
 ):
