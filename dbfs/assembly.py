@@ -246,16 +246,17 @@ class AsyncGraph(
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
-    ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``distance``, ``path``, ``reachable``, ``pair_distances``, ``khop``,
+    ``khop_sizes``, ``components``, ``neighbors``, ``degree``, ``degree_counts``, ``eccentricity_bound``, ``diameter``,
+    ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
     ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``
     and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
-    ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
-    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
-    are called in another thread.
+    ``bfs_stream`` and ``paths`` return asynchronous iterators. ``await graph.contains(id)`` stands for ``id in
+    graph``. ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given
+    as ``progress`` are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.

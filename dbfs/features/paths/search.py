@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,9 @@ from dbfs_workers.features.paths.purpose import BETWEEN, DISTANCES, PATH, PairSe
 _PAIRS: Final = 4096
 """Pairs of a spec."""
 
+_placed: Final = weakref.WeakSet[StripedGraph]()
+"""Graphs whose ranks have the order by degree."""
+
 
 def searched_by_ranks(graph: StripedGraph) -> bool:
     """Return whether the ranks search from both ends: on CPUs, where each has the edges of its vertices."""
@@ -47,11 +51,12 @@ def _answers(
     """Yield the outcome of each spec of a run, whose ``by_source`` has the answers by rank; errors as of ``bfs``."""
     # Of all wants, a path alone compares ids.
     ordered = wants == PATH and graph.numbering.by_degree
-    if ordered:
+    if ordered and graph not in _placed:
         doing = f"placing the order of {graph.name}"
         keys = graph.numbering.on_ranks(of_call(), doing)
         messages = {rank: PlaceIds(graph.record.graph_id, key) for rank, key in enumerate(keys)}
         ask_ranks(graph.gang, messages, doing, graph.name)
+        _placed.add(graph)
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),

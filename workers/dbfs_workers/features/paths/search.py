@@ -87,7 +87,7 @@ class Sides:
 
         self.both = side(), side()
         self.fronts, self.states = np.zeros(2, kernels.FRONTS), np.zeros(1, kernels.STATE)
-        self.clock = np.zeros(2, np.int64)
+        self.pair = kernels.Pair(*self.both, self.fronts, self.states, np.zeros(2, np.int64))
 
     def forget(self, first_id: int, *, sent: bool) -> None:
         """Clear both sides; ``sent`` says whether vertices of other ranks have bits."""
@@ -225,8 +225,8 @@ class PairRun:
             sides = self._memory.sides(thread)
             sides.states["both"] = self._both
             at[thread] = kernels.search_pairs(
-                *(self._forward, self._backward, *sides.both, bins, sides.fronts, sides.states, pairs, found),
-                *(at[thread], stops[thread], sides.clock, time.perf_counter_ns() + _LONGEST),
+                *(self._forward, self._backward, sides.pair, bins, pairs, found),
+                *(at[thread], stops[thread], time.perf_counter_ns() + _LONGEST),
             )
 
         while at != stops:
@@ -258,8 +258,8 @@ class PairRun:
         return depth + ends if met else -1
 
     def _search_alone(self, sides: Sides, ends: bool) -> bool:
-        arrays = self._forward, self._backward, *sides.both, self._bins(), sides.fronts, sides.states
-        while not kernels.search(*arrays, ends, sides.clock, time.perf_counter_ns() + _LONGEST):
+        arrays = self._forward, self._backward, sides.pair, self._bins(), ends
+        while not kernels.search(*arrays, time.perf_counter_ns() + _LONGEST):
             self.level = int(sides.fronts["depth"].sum())
             self._look()
         return bool(sides.states["met"][0])

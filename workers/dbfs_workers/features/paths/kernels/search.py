@@ -8,7 +8,7 @@ paths.
 The side with fewer edges to look at goes on. That depends on the graph alone, and on no rank.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numba
 import numpy as np
@@ -64,6 +64,26 @@ STATE: Final = np.dtype(
 
 _FRONTS: Final = types.Array(numba.from_dtype(FRONTS), 1, "C")
 _STATES: Final = types.Array(numba.from_dtype(STATE), 1, "C")
+
+
+class Pair(NamedTuple):
+    """A search between two vertices, on one rank.
+
+    Attributes:
+        near, far: the side of the source, and the side of the target.
+        fronts: FRONTS[2], their frontiers.
+        states: STATE[1].
+        clock: int64[2], scratch space.
+    """
+
+    near: Side
+    far: Side
+    fronts: NDArray[Any]
+    states: NDArray[Any]
+    clock: NDArray[np.int64]
+
+
+PAIR: Final = named(Pair, SIDE, SIDE, _FRONTS, _STATES, INT64)
 
 
 @register_jitable
@@ -172,9 +192,10 @@ def next_side(both, near_size, near_edges, far_size, far_edges):
     return 1 if both and far_edges < near_edges else 0
 
 
-@kernel(types.boolean, ROWS, ROWS, SIDE, SIDE, BINS, _FRONTS, _STATES, types.boolean, INT64, int64)
-def search(forward, backward, near, far, bins, fronts, states, ends, clock, until):
+@kernel(types.boolean, ROWS, ROWS, PAIR, BINS, types.boolean, int64)
+def search(forward, backward, pair, bins, ends, until):
     """Run levels of a rank alone until the sides have met, or can't, or until a time; return whether they are over."""
+    near, far, fronts, states, clock = pair
     state = states[0]
     while state.met == 0:
         sizes = fronts[0].end - fronts[0].begin, fronts[1].end - fronts[1].begin
@@ -194,8 +215,8 @@ def search(forward, backward, near, far, bins, fronts, states, ends, clock, unti
     return True
 
 
-@kernel(int64, ROWS, ROWS, SIDE, SIDE, BINS, _FRONTS, _STATES, READ_INT64, INT32, int64, int64, INT64, int64)
-def search_pairs(forward, backward, near, far, bins, fronts, states, pairs, found, at, stop, clock, until):
+@kernel(int64, ROWS, ROWS, PAIR, BINS, READ_INT64, INT32, int64, int64, int64)
+def search_pairs(forward, backward, pair, bins, pairs, found, at, stop, until):
     """Find the distances of pairs on a rank alone, until a time.
 
     Args:
@@ -206,6 +227,7 @@ def search_pairs(forward, backward, near, far, bins, fronts, states, pairs, foun
     Returns:
         The first pair that is not done.
     """
+    near, far, fronts, states, clock = pair
     state = states[0]
     while at < stop:
         if pairs[2 * at] == pairs[2 * at + 1]:
@@ -217,7 +239,7 @@ def search_pairs(forward, backward, near, far, bins, fronts, states, pairs, foun
             begin(backward, far, pairs[2 * at + 1], 0, fronts, 1)
             state.met = state.first = state.skipped = 0
             state.under_way = 1
-        if not search(forward, backward, near, far, bins, fronts, states, True, clock, until):
+        if not search(forward, backward, pair, bins, True, until):
             return at
         found[at] = fronts[0].depth + fronts[1].depth + 1 if state.met else -1
         forget(near, 0, fronts, 0)
