@@ -1,4 +1,4 @@
-"""Searches between two vertices as the purpose of a run, and what a rank answers."""
+"""Searches between vertices, and around one, as the purpose of a run; and what a rank answers."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,39 +13,48 @@ from dbfs_workers.search.partition.stripe import WORD_BITS
 DISTANCES: Final = "distances"
 PATH: Final = "path"
 BETWEEN: Final = "between"
-# Bytes of a row for a side (a place in its queue, and a distance), for the marks, and for an answer of ``BETWEEN``.
-_SIDE, _MARKS, _ANSWER = 4 + 4, 4 + 4, 2 * 8
+NEAR: Final = "near"
+COUNTS: Final = "counts"
+
+OF_ALL_RANKS: Final = frozenset({DISTANCES, PATH})
+"""What every rank finds alike. Rank 0 alone answers."""
+
+# Bytes of a row for a side: a place in its queue, and a distance. What else a row takes, by what is wanted.
+_SIDE: Final = 4 + 4
+_MORE: Final = {DISTANCES: 0, PATH: 8, BETWEEN: 8 + 16, NEAR: 0, COUNTS: 8}
+# Bytes of a vertex near another one.
+_NEAR: Final = 2 * 12
 
 
 @dataclass(frozen=True)
 class PairSearch(Purpose):
-    """A run whose specs have pairs of sources: a source and a target, beside each other.
+    """A run of searches by the ranks, from the sources of its specs.
 
     Attributes:
-        wants: ``DISTANCES`` of any number of pairs; of one pair the ``PATH``, or the vertices ``BETWEEN`` the two on
-            shortest paths.
+        wants: ``DISTANCES`` of any number of pairs, a source and a target beside each other; of one pair the ``PATH``,
+            or the vertices ``BETWEEN`` the two on shortest paths; what is ``NEAR`` each source, up to the largest
+            distance; or the ``COUNTS`` of shortest paths from one source.
         ordered: whether the ranks need the order by degree of the graph: see ``worker``.
+        in_floats: whether paths are counted in float64.
     """
 
     wants: str
     ordered: bool = False
+    in_floats: bool = False
 
-    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
-        words = 4 * ranks * rows // WORD_BITS
-        sides = 2 * (words + _SIDE * rows)
-        marks = 0 if self.wants == DISTANCES else _MARKS * rows
-        answer = _ANSWER * rows if self.wants == BETWEEN else 0
-        return RunBytes(
-            sides + marks + answer, "searches from both ends", "traverse with graph.bfs(source, targets=target)"
-        )
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:
+        sides = 2 * (4 * ranks * rows // WORD_BITS + _SIDE * rows)
+        near = _NEAR * rows * max(map(len, specs.sources)) * (self.wants == NEAR)
+        answers = _MORE[self.wants] * rows * traversals
+        return RunBytes(sides + answers + near, "searches between vertices", "search for less at a time")
 
 
 class PairAnswer(RankLabels):
     """What a rank has found out: it travels with the report, and is no label.
 
     Args:
-        answer: int32[pairs] distances; or int64 positions of a path; or int64[2, vertices] positions and distances from
-            the source. Of the first two all ranks find the same, and rank 0 answers.
+        answer: int32[pairs] distances; int64 positions of a path; int64[2, vertices] positions and distances from the
+            source; uint32[3, vertices] places of the sources, positions and distances; int64 or float64 [rows] counts.
     """
 
     def __init__(self, answer: NDArray[Any]) -> None:

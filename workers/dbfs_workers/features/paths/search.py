@@ -5,6 +5,7 @@ level has found, and with the sizes of the next frontier, by which all choose th
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.paths.kernels import search as kernels
 from dbfs_workers.features.paths.kernels import trail as trails
-from dbfs_workers.features.paths.purpose import BETWEEN, DISTANCES, PairAnswer, PairSearch
+from dbfs_workers.features.paths.purpose import BETWEEN, DISTANCES, OF_ALL_RANKS, PairAnswer, PairSearch
 from dbfs_workers.search.cpu.kernels.phases import Bins, contract
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
@@ -135,12 +136,12 @@ class PathMemory:
         return self._trail._replace(order=self.order)
 
 
-class PairRun:
+class RankSearch(ABC):
     """The searches of one spec on one rank; see ``Traversal``.
 
     Args:
         partition: the rank's rows.
-        spec: the pairs, in its sources.
+        spec: the vertices, in its sources.
         exchange: the rank's end of the exchange.
         memory: what the rank keeps.
         team: threads that share many pairs of a rank alone; None for one.
@@ -160,39 +161,32 @@ class PairRun:
         self.level = self.reached = self.completed = 0
         self.frontier = _NONE
         self._partition, self._exchange, self._memory, self._team = partition, exchange, memory, team
-        self._wants, self._stripe = spec.purpose.wants, partition.stripe
+        self._spec, self._purpose, self._stripe = spec, spec.purpose, partition.stripe
         self._first_id = partition.rank * partition.stripe.n_local
         into, self._forward = partition.parent_rows, kernel_rows(partition.rows)
         self._both = into is not None
         self._backward = self._forward if into is None else kernel_rows(into)
-        self._pairs = np.array(spec.sources, np.int64).reshape(-1, 2)
-        exchange.reset(self._wants != DISTANCES)
+        exchange.reset(True)
 
     @property
-    def scratch(self) -> "PairRun":
+    def scratch(self) -> "RankSearch":
         return self
 
     def run(self, stops: bool = False) -> bool:  # noqa: ARG002
         """Search."""
         self._exchange.cross(0, "start", Nothing(), sliced=False)
         self._started = time.perf_counter()
-        if self._wants != DISTANCES:
-            self._answer: NDArray[Any] = self._of_one_pair(*self._pairs[0].tolist())
-        elif self._exchange.p > 1:
-            found = np.zeros(len(self._pairs), np.int32)
-            for at, (source, target) in enumerate(self._pairs.tolist()):
-                found[at] = self._search(source, target, ends=True)
-                self._memory.labelled().forget(self._first_id, sent=True)
-                self.completed = at + 1
-            self._answer = found
-        else:
-            self._answer = self._alone()
+        self._answer = self._found()
         self._ended = time.perf_counter()
         return True
 
+    @abstractmethod
+    def _found(self) -> NDArray[Any]:
+        """Return the answer: see ``PairAnswer``."""
+
     def result(self) -> RankRun:
         """Return the answer, and no labels."""
-        answers = self._exchange.rank == 0 or self._wants == BETWEEN
+        answers = self._exchange.rank == 0 or self._purpose.wants not in OF_ALL_RANKS
         return RankRun(
             labels=PairAnswer(self._answer if answers else self._answer[:0]),
             levels=CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
@@ -212,17 +206,86 @@ class PairRun:
         """Look for an abort and the deadline, as a rank alone."""
         self._exchange.cross(self.level, _PHASE, Nothing(), sliced=False)
 
+    def _begin(self, source: int, target: int | None) -> Sides:
+        """Return sides that begin at two vertices; None for no far side."""
+        sides = self._memory.labelled()
+        for which, (vertex, rows) in enumerate(((source, self._forward), (target, self._backward))):
+            owned = vertex is not None and self._stripe.owner(vertex) == self._partition.rank
+            row = self._stripe.row(vertex) if vertex is not None and owned else -1
+            kernels.begin(rows, sides.both[which], row, self._first_id, sides.fronts, which)
+        sides.states[:] = 0
+        sides.states["both"] = self._both
+        return sides
+
+    def _level(self, sides: Sides, which: int, ends: bool = False) -> Settled:
+        """Run a level of a side; return the counts of all ranks.
+
+        A level that finds the other side is not counted as complete if the search ``ends`` there.
+        """
+        exchange, first_id, fronts, states = self._exchange, self._first_id, sides.fronts, sides.states
+        side, other = sides.both[which], sides.both[1 - which]
+        rows, self.level = (self._forward, self._backward)[which], int(fronts["depth"].sum())
+        self.frontier = side.queue[fronts["begin"][which] : fronts["end"][which]]
+        distance, word = int(fronts["depth"][which]) + 1, first_id // WORD_BITS
+        own, unfinished = slice(word, word + self._stripe.words_local), 1
+        while unfinished:
+            kernels.expand(rows, side, other.seen, self._bins(), first_id, fronts, which, states, ends)
+            sent = Sent(int(states["unfinished"][0]), int(states["met"][0]))
+            unfinished, met = exchange.cross(self.level, _PHASE, sent, sliced=False)
+            for binned, _ in exchange.incoming():
+                queued = int(fronts["queued"][which])
+                fronts["queued"][which] += contract(
+                    *(binned, _NONE, side.seen[own], distance, side.distances, _NONE, side.queue[queued:])
+                )
+            if met and ends:
+                return Settled(0, 0, 1)
+        kernels.settle(rows, side, other.seen, first_id, fronts, which, states)
+        front = fronts[which]
+        counts = Settled(int(front["end"] - front["begin"]), int(front["edges"]), int(states["met"][0]))
+        settled = exchange.cross(self.level, _PHASE, counts, sliced=False)
+        if settled.met:
+            front["depth"] -= ends
+        return settled
+
+    def _rounds(self, step: Callable[[NDArray[np.int64]], bool]) -> Iterable[tuple[NDArray[np.uint32], Any]]:
+        """Take a step in as many rounds as the bins of any rank need, and yield the bins that arrive.
+
+        ``step`` is given where to go on, and returns whether a full bin has ended it early.
+        """
+        resume, unfinished = np.zeros(2, np.int64), 1
+        while unfinished:
+            more = step(resume)
+            unfinished = self._exchange.cross(self.level, _PHASE, Most(more), sliced=False).most
+            yield from self._exchange.incoming()
+
+
+class PairRun(RankSearch):
+    """Searches between two vertices: see ``RankSearch``."""
+
+    def _found(self) -> NDArray[Any]:
+        pairs = np.array(self._spec.sources).reshape(-1, 2).tolist()
+        if self._purpose.wants != DISTANCES:
+            return self._of_one_pair(*pairs[0])
+        if self._exchange.p == 1:
+            return self._alone()
+        found = np.zeros(len(pairs), np.int32)
+        for at, (source, target) in enumerate(pairs):
+            found[at] = self._search(source, target, ends=True)
+            self._memory.labelled().forget(self._first_id, sent=True)
+            self.completed = at + 1
+        return found
+
     def _alone(self) -> NDArray[np.int32]:
         """Return the distances of all pairs, as a rank alone: its threads share the pairs."""
-        pairs, count = read_only(self._pairs.ravel()), len(self._pairs)
+        pairs, count = read_only(np.array(self._spec.sources, np.int64)), len(self._spec.sources) // 2
         found = np.empty(count, np.int32)
         threads = 1 if self._team is None or count < _LEAST_PAIRS else self._team.threads
         at = [count * thread // threads for thread in range(threads)]
         stops = [*at[1:], count]
-        bins = self._bins()
+        bins, memories = self._bins(), [self._memory.sides(thread) for thread in range(threads)]
 
         def some(thread: int, _: int) -> None:
-            sides = self._memory.sides(thread)
+            sides = memories[thread]
             sides.states["both"] = self._both
             at[thread] = kernels.search_pairs(
                 *(self._forward, self._backward, sides.pair, bins, pairs, found),
@@ -243,15 +306,9 @@ class PairRun:
 
         ``ends`` says whether the search may end in the middle of a level.
         """
-        sides = self._memory.labelled()
-        for which, (vertex, rows) in enumerate(((source, self._forward), (target, self._backward))):
-            owned = self._stripe.owner(vertex) == self._partition.rank
-            row = self._stripe.row(vertex) if owned else -1
-            kernels.begin(rows, sides.both[which], row, self._first_id, sides.fronts, which)
+        sides = self._begin(source, target)
         if source == target:
             return 0
-        sides.states[:] = 0
-        sides.states["both"] = self._both
         met = self._search_alone(sides, ends) if self._exchange.p == 1 else self._search_together(sides, ends)
         # The side in whose level they met is complete to its depth only where the level has ended.
         depth = int(sides.fronts["depth"].sum())
@@ -266,34 +323,12 @@ class PairRun:
 
     def _search_together(self, sides: Sides, ends: bool) -> bool:
         """Search with other ranks; return whether the sides have met. The last level is complete unless ``ends``."""
-        exchange, first_id, fronts, states = self._exchange, self._first_id, sides.fronts, sides.states
-        sizes = [(1, self._degree_sum(fronts, which)) for which in (0, 1)]
+        sizes = [(1, self._degree_sum(sides.fronts, which)) for which in (0, 1)]
         while (which := kernels.next_side(self._both, *sizes[0], *sizes[1])) >= 0:
-            side, other = sides.both[which], sides.both[1 - which]
-            rows, self.level = (self._forward, self._backward)[which], int(fronts["depth"].sum())
-            self.frontier = side.queue[fronts["begin"][which] : fronts["end"][which]]
-            distance, word = int(fronts["depth"][which]) + 1, first_id // WORD_BITS
-            own, unfinished = slice(word, word + self._stripe.words_local), 1
-            while unfinished:
-                kernels.expand(rows, side, other.seen, self._bins(), first_id, fronts, which, states, ends)
-                sent = Sent(int(states["unfinished"][0]), int(states["met"][0]))
-                unfinished, met = exchange.cross(self.level, _PHASE, sent, sliced=False)
-                for binned, _ in exchange.incoming():
-                    queued = int(fronts["queued"][which])
-                    fronts["queued"][which] += contract(
-                        *(binned, _NONE, side.seen[own], distance, side.distances, _NONE, side.queue[queued:])
-                    )
-                if met and ends:
-                    return True
-            kernels.settle(rows, side, other.seen, first_id, fronts, which, states)
-            front = fronts[which]
-            counts = Settled(int(front["end"] - front["begin"]), int(front["edges"]), int(states["met"][0]))
-            *size, met = exchange.cross(self.level, _PHASE, counts, sliced=False)
-            if met:
-                # Of a search that may end in the middle of a level, this level does not count as complete.
-                front["depth"] -= ends
+            settled = self._level(sides, which, ends)
+            if settled.met:
                 return True
-            sizes[which] = size[0], size[1]
+            sizes[which] = settled.vertices, settled.edges
         return False
 
     def _degree_sum(self, fronts: NDArray[Any], which: int) -> int:
@@ -306,8 +341,8 @@ class PairRun:
         sides, trail = self._memory.labelled(), self._memory.trail()
         distance = self._search(source, target, ends=False)
         if distance < 0:
-            answer = np.empty((2, 0) if self._wants == BETWEEN else 0, np.int64)
-        elif self._wants == BETWEEN:
+            answer = np.empty((2, 0) if self._purpose.wants == BETWEEN else 0, np.int64)
+        elif self._purpose.wants == BETWEEN:
             answer = self._between(sides, trail, distance)
         else:
             self._marks(sides, trail, 0)
@@ -353,22 +388,11 @@ class PairRun:
             # All marks of level 1 lead to the end, whose long list need not be searched for.
             best = np.full(2, -1, np.int64)
             trails.best_marked(trail, begin, self._stripe.p, self._first_id, best)
-            after, row = self._best(best), self._row(self._stripe.internal(int(self._pairs[0, which])))
+            after, row = self._best(best), self._row(self._stripe.internal(self._spec.sources[which]))
             if row >= 0:
                 trails.mark_end(trail, row, after)
         marked = trail.marked[: trail.ends[0]].astype(np.int64)
         return marked, side.distances[marked].astype(np.int64)
-
-    def _rounds(self, step: Callable[[NDArray[np.int64]], bool]) -> Iterable[tuple[NDArray[np.uint32], Any]]:
-        """Take a step in as many rounds as the bins of any rank need, and yield the bins that arrive.
-
-        ``step`` is given where to go on, and returns whether a full bin has ended it early.
-        """
-        resume, unfinished = np.zeros(2, np.int64), 1
-        while unfinished:
-            more = step(resume)
-            unfinished = self._exchange.cross(self.level, _PHASE, Most(more), sliced=False).most
-            yield from self._exchange.incoming()
 
     def _path(self, sides: Sides, trail: trails.Trail, source: int, distance: int) -> NDArray[np.int64]:
         """Return the internal ids of the path whose vertices have the smallest ids, compared from the source on."""

@@ -2,5 +2,5 @@
 
 from typing import Final
 
-NEEDED: Final = ("dbfs_workers.features.paths.kernels.search", "dbfs_workers.features.paths.kernels.trail")
+NEEDED: Final = tuple(f"dbfs_workers.features.paths.kernels.{name}" for name in ("counts", "search", "trail"))
 """What a CPU rank needs compiled for searches between two vertices."""
