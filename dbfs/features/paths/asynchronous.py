@@ -6,7 +6,14 @@ from typing import Any
 
 from dbfs.cluster.awaiting import awaited, in_thread, unchanged
 from dbfs.features.paths.graph import PathsGraph
-from dbfs.graph.asynchronous import AsyncGraph
+from dbfs.features.paths.result import PathsResult
+from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
+
+
+class AsyncPathsResult(AsyncBFSResult):
+    """See ``PathsResult``."""
+
+    paths_to = awaited(PathsResult.paths_to, unchanged)
 
 
 class AsyncPathsGraph(AsyncGraph):
@@ -17,6 +24,7 @@ class AsyncPathsGraph(AsyncGraph):
     distance = awaited(PathsGraph.distance, unchanged)
     reachable = awaited(PathsGraph.reachable, unchanged)
     path = awaited(PathsGraph.path, unchanged)
+    count_paths = awaited(PathsGraph.count_paths, unchanged)
     pair_distances = awaited(PathsGraph.pair_distances, unchanged)
 
     @functools.wraps(PathsGraph.paths)

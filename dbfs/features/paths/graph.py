@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,10 +13,14 @@ from dbfs.base.calls import part_of
 from dbfs.base.integers import whole_count
 from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
+from dbfs.cluster.awaiting import AsyncView
 from dbfs.cluster.deadline import bounded
-from dbfs.errors import InvalidOptionError, InvalidVertexError
-from dbfs.features.paths.search import between, distances_of, first_path
+from dbfs.errors import InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.features.batches.landmarks import Landmarks
+from dbfs.features.batches.measures import VertexMeasure
+from dbfs.features.paths.search import between, counts_of_paths, distances_of, first_path
 from dbfs.graph.graph import Graph, R
+from dbfs.graph.traversing import require_one_version
 
 
 @part_of("Graph")
@@ -24,7 +28,14 @@ class PathsGraph(Graph[R]):
     """Distances and shortest paths between two vertices."""
 
     @bounded()
-    def distance(self, source: Any, target: Any, *, deadline: float | str | None = None) -> int:
+    def distance(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        landmarks: Landmarks | None = None,
+        deadline: float | str | None = None,
+    ) -> int:
         """Return the number of edges on a shortest path from an id to another one; -1 without a path.
 
         The ranks search from both ends, and stop where the searches meet. In a directed graph the second search follows
@@ -33,19 +44,29 @@ class PathsGraph(Graph[R]):
 
         Args:
             source, target: an id each.
+            landmarks: what ``landmarks()`` of this version of the graph returned. Where their bounds agree, or tell
+                that there is no path, no search is made.
             deadline: see ``bfs``.
 
         Raises:
             InvalidVertexError: an id is not in the graph, or was deleted; or several are given.
+            InvalidOptionError: the landmarks are of another graph, or of another version.
+            InvalidOptionTypeError: ``landmarks`` is something else.
             Other errors as for ``bfs``.
         """
-        pair = np.array([self._pair(source, target)], np.int64)
-        return int(distances_of(self, pair)[0][0])
+        return int(self._distances([self._pair(source, target)], landmarks)[0])
 
     @bounded()
-    def reachable(self, source: Any, target: Any, *, deadline: float | str | None = None) -> bool:
+    def reachable(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        landmarks: Landmarks | None = None,
+        deadline: float | str | None = None,
+    ) -> bool:
         """Return whether a path leads from an id to another one. Arguments and errors as for ``distance``."""
-        return self.distance(source, target) >= 0
+        return self.distance(source, target, landmarks=landmarks) >= 0
 
     @bounded()
     def path(self, source: Any, target: Any, *, deadline: float | str | None = None) -> list[Any]:
@@ -92,6 +113,7 @@ class PathsGraph(Graph[R]):
         self,
         pairs: Iterable[Any],
         *,
+        landmarks: Landmarks | None = None,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
     ) -> NDArray[np.int32]:
@@ -101,6 +123,7 @@ class PathsGraph(Graph[R]):
 
         Args:
             pairs: pairs of ids, or an array of shape (k, 2); pairs may occur again.
+            landmarks: see ``distance``.
             deadline: see ``bfs``; of all pairs.
             progress: see ``bfs``. It counts groups of 4,096 pairs.
 
@@ -110,7 +133,50 @@ class PathsGraph(Graph[R]):
         """
         ends = [*map(_two, pairs)]
         sources, targets = (self._vertices([each[at] for each in ends], what) for at, what in enumerate(_ENDS))
-        return distances_of(self, np.array([sources, targets], np.int64).T.reshape(-1, 2), progress)[0]
+        return self._distances([*zip(sources, targets, strict=True)], landmarks, progress)
+
+    def _distances(
+        self,
+        pairs: Sequence[tuple[int, int]],
+        landmarks: Landmarks | None,
+        progress: ProgressOption[RunProgress] = False,
+    ) -> NDArray[np.int32]:
+        """Return the distances of pairs of vertices, of which the landmarks may tell some."""
+        both = np.array(pairs, np.int64).reshape(-1, 2)
+        if landmarks is None:
+            return distances_of(self, both, progress)[0]
+        if isinstance(landmarks, AsyncView):
+            landmarks = landmarks.synchronous
+        if not isinstance(landmarks, Landmarks):
+            raise InvalidOptionTypeError(f"landmarks must be what Graph.landmarks() returns, not {landmarks!r}")
+        if landmarks.graph.record.graph_id != self.record.graph_id:
+            raise InvalidOptionError(f"the landmarks are of {landmarks.graph.name}, which is another graph")
+        self.require_version(landmarks.version, "the set of landmarks")
+        lower, upper = landmarks.bounds_of(*both.T)
+        searched = np.flatnonzero(lower != upper)
+        lower[searched], version = distances_of(self, both[searched], progress)
+        require_one_version(self, landmarks.version, landmarks.version if version is None else version)
+        return lower
+
+    @bounded()
+    def count_paths(self, source: Any, *, floats: bool = False, deadline: float | str | None = None) -> VertexMeasure:
+        """Return the number of shortest paths from an id to each vertex: 1 to itself, 0 to an unreached one.
+
+        Parallel edges count once, as in ``betweenness_centrality``. On GPUs and in a 2-D partition all edges of the
+        component travel to the client.
+
+        Args:
+            source: an id.
+            floats: count in float64, which rounds numbers beyond 2^53, and reaches 1.8e308; else in int64, exactly.
+            deadline: see ``bfs``.
+
+        Raises:
+            TooManyPathsError: a number is too large.
+            Other errors as for ``distance``.
+        """
+        counts = counts_of_paths(self, self._pair(source, source)[0], in_floats=floats)
+        living = self.deletions.others()
+        return VertexMeasure("count_paths", self.ids_of(living), counts[living], None, 1)
 
     def _pair(self, source: Any, target: Any) -> tuple[int, int]:
         """Return the vertices of two ids."""

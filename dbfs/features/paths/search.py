@@ -6,7 +6,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,19 @@ from dbfs.cluster.deadline import of_call
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentEngine
+from dbfs.errors import TooManyPathsError
 from dbfs.features.subgraphs.subgraph import cut_out
 from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.traversing import finished, require_one_version, traverse
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.paths.messages import PlaceIds
-from dbfs_workers.features.paths.purpose import BETWEEN, DISTANCES, PATH, PairSearch
+from dbfs_workers.features.paths.purpose import BETWEEN, COUNTS, DISTANCES, PATH, PairSearch
 
 _PAIRS: Final = 4096
 """Pairs of a spec."""
+
+_MOST_EXACT: Final = 2.0**63
 
 _placed: Final = weakref.WeakSet[StripedGraph]()
 """Graphs whose ranks have the order by degree."""
@@ -46,7 +49,9 @@ def _answers(
     graph: StripedGraph,
     wants: str,
     pairs: Sequence[tuple[int, ...]],
-    progress: ProgressOption[RunProgress] = None,
+    progress: ProgressOption[RunProgress] = False,
+    *,
+    in_floats: bool = False,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each spec of a run, whose ``by_source`` has the answers by rank; errors as of ``bfs``."""
     # Of all wants, a path alone compares ids.
@@ -62,7 +67,7 @@ def _answers(
         sources=(),
         predecessors=False,
         backend=graph.backend,
-        purpose=PairSearch(wants, ordered),
+        purpose=PairSearch(wants, ordered, in_floats),
     )
     for _, made in finished(graph, ResidentEngine(), RunSpec(options, tuple(pairs)), progress):
         made.labels.drop()
@@ -143,6 +148,13 @@ def between(graph: StripedGraph, source: int, target: int) -> tuple[Between, int
         vertices, levels, version = _between_by_traversals(graph, source, target)
     ascending = np.argsort(vertices)
     vertices, levels = vertices[ascending], levels[ascending]
+    return _leading_to(vertices, levels, *_next_edges(graph, vertices, levels, version), target), version
+
+
+def _next_edges(
+    graph: StripedGraph, vertices: NDArray[np.int64], levels: NDArray[np.int64], version: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the edges between vertices that lead to the next level, as indices of both ends, each edge once."""
     ends = cut_out(graph, vertices, graph.ids_of(vertices[:0]))
     # Edges are read after the search.
     graph.refresh()
@@ -151,8 +163,7 @@ def between(graph: StripedGraph, source: int, target: int) -> tuple[Between, int
     if not graph.directed:
         sources, targets = np.append(sources, targets), np.append(targets, sources)
     leads_on = levels[targets] == levels[sources] + 1
-    kept = _leading_to(vertices, levels, sources[leads_on], targets[leads_on], target)
-    return kept, version
+    return sources[leads_on], targets[leads_on]
 
 
 def _between_by_traversals(
@@ -202,3 +213,31 @@ def first_path(graph: StripedGraph, source: int, target: int) -> tuple[list[int]
         return graph.numbering.vertices_at(made.by_source[0].tolist()), made.version
     found, version = between(graph, source, target)
     return next(found.paths(source), []), version
+
+
+def counts_of_paths(graph: StripedGraph, source: int, *, in_floats: bool) -> NDArray[Any]:
+    """Return int64[n] or float64[n], the numbers of shortest paths; errors as of ``Graph.count_paths``."""
+    if searched_by_ranks(graph):
+        (made,) = _answers(graph, COUNTS, [(source,)], in_floats=in_floats)
+        counts = np.empty(graph.n, made.by_source[0].dtype)
+        for rank, part in enumerate(made.by_source):
+            counts[rank :: graph.ranks] = part
+        return counts if graph.order is None else counts[graph.order.position]
+    (result,) = traverse(graph, BFSResult, [(source,)])
+    distances = result.distances().astype(np.int64)
+    result.release()
+    vertices = np.flatnonzero(distances >= 0)
+    levels = distances[vertices]
+    sources, targets = _next_edges(graph, vertices, levels, result.version)
+    found, floats = (levels == 0).astype(np.int64), (levels == 0).astype(np.float64)
+    with np.errstate(over="ignore"):
+        for level in range(result.depth):
+            edges = levels[sources] == level
+            for numbers in (found, floats):
+                np.add.at(numbers, targets[edges], numbers[sources[edges]])
+    # Where an integer is too large, the float beside it says so.
+    if floats.max() >= (np.inf if in_floats else _MOST_EXACT):
+        raise TooManyPathsError(f"a vertex of {graph.name} has too many shortest paths; see floats=")
+    counts = np.zeros(graph.n, np.float64 if in_floats else np.int64)
+    counts[vertices] = floats if in_floats else found
+    return counts

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.base.spec import RunSpec
-from dbfs_workers.features.paths.purpose import COUNTS, DISTANCES, NEAR, PairSearch
+from dbfs_workers.features.paths.purpose import COUNTS, DISTANCES, PairSearch
 from dbfs_workers.search.levels.traversals import traverse_each
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.part import MemberPart
@@ -38,7 +38,7 @@ class LoopPaths(MemberPart):
         from dbfs_workers.features.paths.kernels import NEEDED
 
         compiling.prepare(NEEDED)
-        from dbfs_workers.features.paths.around import CountRun, NearRun
+        from dbfs_workers.features.paths.counting import CountRun
         from dbfs_workers.features.paths.search import PairRun, PathMemory
 
         runner, purpose = self._runner, specs.options.purpose
@@ -52,7 +52,7 @@ class LoopPaths(MemberPart):
             raise StaleRunError(f"rank {partition.rank} has no order of the vertices' ids; open the graph again")
         many = purpose.wants == DISTANCES and len(specs[0].sources) > 2 and partition.stripe.p == 1
         team = runner.scratch_of(partition).team if many else None
-        kind = {NEAR: NearRun, COUNTS: CountRun}.get(purpose.wants, PairRun)
+        kind = CountRun if purpose.wants == COUNTS else PairRun
         try:
             return traverse_each(
                 lambda some: [kind(partition, spec, runner.loop_exchange, memory, team) for spec in some],

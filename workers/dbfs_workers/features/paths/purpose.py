@@ -1,4 +1,4 @@
-"""Searches between vertices, and around one, as the purpose of a run; and what a rank answers."""
+"""Searches between vertices as the purpose of a run; and what a rank answers."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +13,6 @@ from dbfs_workers.search.partition.stripe import WORD_BITS
 DISTANCES: Final = "distances"
 PATH: Final = "path"
 BETWEEN: Final = "between"
-NEAR: Final = "near"
 COUNTS: Final = "counts"
 
 OF_ALL_RANKS: Final = frozenset({DISTANCES, PATH})
@@ -21,9 +20,7 @@ OF_ALL_RANKS: Final = frozenset({DISTANCES, PATH})
 
 # Bytes of a row for a side: a place in its queue, and a distance. What else a row takes, by what is wanted.
 _SIDE: Final = 4 + 4
-_MORE: Final = {DISTANCES: 0, PATH: 8, BETWEEN: 8 + 16, NEAR: 0, COUNTS: 8}
-# Bytes of a vertex near another one.
-_NEAR: Final = 2 * 12
+_MORE: Final = {DISTANCES: 0, PATH: 8, BETWEEN: 8 + 16, COUNTS: 8}
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,7 @@ class PairSearch(Purpose):
 
     Attributes:
         wants: ``DISTANCES`` of any number of pairs, a source and a target beside each other; of one pair the ``PATH``,
-            or the vertices ``BETWEEN`` the two on shortest paths; what is ``NEAR`` each source, up to the largest
-            distance; or the ``COUNTS`` of shortest paths from one source.
+            or the vertices ``BETWEEN`` the two on shortest paths; or the ``COUNTS`` of shortest paths from one source.
         ordered: whether the ranks need the order by degree of the graph: see ``worker``.
         in_floats: whether paths are counted in float64.
     """
@@ -42,11 +38,10 @@ class PairSearch(Purpose):
     ordered: bool = False
     in_floats: bool = False
 
-    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
         sides = 2 * (4 * ranks * rows // WORD_BITS + _SIDE * rows)
-        near = _NEAR * rows * max(map(len, specs.sources)) * (self.wants == NEAR)
         answers = _MORE[self.wants] * rows * traversals
-        return RunBytes(sides + answers + near, "searches between vertices", "search for less at a time")
+        return RunBytes(sides + answers, "searches between vertices", "search for less at a time")
 
 
 class PairAnswer(RankLabels):
@@ -54,7 +49,7 @@ class PairAnswer(RankLabels):
 
     Args:
         answer: int32[pairs] distances; int64 positions of a path; int64[2, vertices] positions and distances from the
-            source; uint32[3, vertices] places of the sources, positions and distances; int64 or float64 [rows] counts.
+            source; int64 or float64 [rows] counts.
     """
 
     def __init__(self, answer: NDArray[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Searches from one vertex on one rank of CPU cores: what lies near it, and the numbers of shortest paths from it."""
+"""The numbers of shortest paths from a vertex, counted on one rank of CPU cores."""
 
 from typing import Any
 
@@ -9,30 +9,6 @@ from dbfs_workers.base.errors import TooManyPathsError
 from dbfs_workers.features.paths.kernels import counts as kernels
 from dbfs_workers.features.paths.search import RankSearch, Sides
 from dbfs_workers.search.reports.crossings import Most
-
-
-class NearRun(RankSearch):
-    """Searches from each of some vertices up to a distance: see ``RankSearch``.
-
-    A search takes as long as what it visits, whatever the size of the graph.
-    """
-
-    def _found(self) -> NDArray[np.uint32]:
-        most = self._spec.max_depth
-        assert most is not None
-        found = [np.empty((3, 0), np.uint32)]
-        for place, source in enumerate(self._spec.sources):
-            sides, vertices = self._begin(source, None), 1
-            while vertices and sides.fronts["depth"][0] < most:
-                vertices = self._level(sides, 0).vertices
-            side = sides.both[0]
-            rows = side.queue[: sides.fronts["queued"][0]]
-            positions = self._stripe.vertex(rows.astype(np.int64) + self._first_id)
-            part = np.stack([np.full(rows.size, place), positions, side.distances[rows]])
-            found.append(part.astype(np.uint32))
-            sides.forget(self._first_id, sent=self._exchange.p > 1)
-            self.completed = place + 1
-        return np.concatenate(found, axis=1)
 
 
 class CountRun(RankSearch):
