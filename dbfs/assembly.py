@@ -37,6 +37,9 @@ from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResul
 from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.sizes import VersionRows
 from dbfs.features.living.watch import LivingResult
+from dbfs.features.paths.asynchronous import AsyncPathsGraph, AsyncPathsResult
+from dbfs.features.paths.graph import PathsGraph
+from dbfs.features.paths.result import PathsResult
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
 from dbfs.features.saved.edges import MappedFiles, SavedFolders
 from dbfs.features.saved.graph import SavedGraph
@@ -93,6 +96,7 @@ _AS_GIVEN: Final = BuildOptions()
 class BFSResult(
     BatchesResult,
     LivingResult,
+    PathsResult,
     SubgraphsResult,
     ValidationResult,
     ShownResult,
@@ -122,6 +126,7 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    PathsGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
@@ -218,12 +223,13 @@ class Graph(
 class AsyncBFSResult(
     AsyncBatchesResult,
     AsyncLivingResult,
+    AsyncPathsResult,
     AsyncSubgraphsResult,
     AsyncValidationResult,
 ):
     """The result of ``AsyncGraph.bfs``.
 
-    ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
+    ``distances``, ``predecessors``, ``path_to``, ``paths_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
     ``to_pandas``, ``to_polars``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``,
     ``validate``, ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods,
     and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
@@ -243,22 +249,24 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncPathsGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
-    ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``distance``, ``path``, ``reachable``, ``pair_distances``, ``count_paths``,
+    ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``, ``degree_counts``, ``eccentricity_bound``,
+    ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
     ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``where``,
     ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
-    ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
-    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
-    are called in another thread.
+    ``bfs_stream`` and ``paths`` return asynchronous iterators. ``await graph.contains(id)`` stands for ``id in
+    graph``. ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given
+    as ``progress`` are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.

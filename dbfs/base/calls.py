@@ -47,7 +47,7 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (
         "target targets dst dest destination goal end to sink",
         ("target", "targets"),
-        "Graph.bfs(source, targets=) ends at the targets, and BFSResult.path_to(target) is a path",
+        "Graph.path(source, target) is a path, and Graph.bfs(source, targets=) ends at the targets",
     ),
     ("n_jobs njobs nprocs n_procs processes num_workers workers n_workers ranks", ("ranks", "n_workers"), _WORKERS),
     (

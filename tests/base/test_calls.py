@@ -137,7 +137,9 @@ def test_other_wrong_calls() -> None:
         dbfs.load([(0, 1)], 2)  # type: ignore[misc]
     with pytest.raises(InvalidCallError, match=r"^BFSResult.release\(\) takes 0 arguments without a name, not 1$"):
         dbfs.BFSResult.release(None, 2)  # type: ignore[call-arg, arg-type]
-    with pytest.raises(InvalidCallError, match=r"^Graph.khop\(\): missing .*'k'; its arguments are source, k, dead"):
+    with pytest.raises(
+        InvalidCallError, match=r"^Graph.khop\(\): missing .*'k'; its arguments are source, k, each, dead"
+    ):
         dbfs.Graph.khop(None, 2)  # type: ignore[call-arg, arg-type]
     with pytest.raises(InvalidCallError, match=r"^kronecker\(\): multiple values for argument 'scale'"):
         dbfs.kronecker(2, scale=3)  # type: ignore[misc]

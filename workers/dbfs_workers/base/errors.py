@@ -145,7 +145,8 @@ class NoRoomForLabelsError(DbfsError, MemoryError):
 
 
 class TooManyPathsError(DbfsError, OverflowError):
-    """Raised where a vertex has more shortest paths from another one than the largest float64, about 1.8e308."""
+    """Raised where a vertex has more shortest paths from another one than a number holds: int64 up to 9.2e18, float64
+    up to 1.8e308."""
 
 
 class QueueOverflowError(DbfsError, MemoryError):
