@@ -4,6 +4,10 @@
 inline u64 load_relaxed(const u64* p) { return __ldcg(p); }
 inline int __popcll(unsigned long long word) { return __builtin_popcountll(word); }
 inline int __ffsll(long long word) { return __builtin_ffsll(word); }
+inline u32 warp_sum(u32 v) {
+  for (u32 step = 16; step; step >>= 1) v += __shfl_xor_sync(kAll, v, step);
+  return v;
+}
 #include "features/batches/kernels/batch.cu"
 #include "features/batches/kernels/sweeps.cu"
 #include "run.h"

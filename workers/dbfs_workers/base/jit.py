@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 Function = Callable[..., Any]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
+FLOAT64 = types.Array(types.float64, 1, "C")
 INT32 = types.Array(types.int32, 1, "C")
 INT64 = types.Array(types.int64, 1, "C")
 UINT8 = types.Array(types.uint8, 1, "C")

@@ -123,6 +123,7 @@ class CpuBatch:
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         distances, item, nearest = kept.flat
         marked, width, bytes_a_row = scratch.marked[scratch.own_words], scratch.width, kept.sources * item
+        terms, sums = kept.terms(np.array([distance])).reshape(-1), kept.sums.reshape(-1)
 
         def part(begin: int, end: int) -> None:
             kernels.note(
@@ -135,9 +136,11 @@ class CpuBatch:
                 distances[begin * bytes_a_row : end * bytes_a_row],
                 item,
                 nearest[2 * begin : 2 * end],
+                terms,
+                sums[terms.size * begin : terms.size * end],
             )
 
-        if distances.size or nearest.size:
+        if distances.size or nearest.size or sums.size:
             team_calls.each(self._team, self._parts(scratch), part)
         if kept.target_rows.size:
             at_targets = kept.at_targets.reshape(-1)
@@ -158,7 +161,7 @@ class CpuBatch:
 
     def take_labels(self, labels: NDArray[np.int32], place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:
         counts: NDArray[np.int64] = np.zeros(largest + 1, np.int64)
-        rest: tuple[Any, ...] = kept.flat
+        rest: tuple[Any, ...] = *kept.flat, kept.terms(np.arange(largest + 1)).reshape(-1), kept.sums.reshape(-1)
         kernels.take_labels(labels, place, kept.sources, counts, kept.seen.size // labels.size, kept.seen, *rest)
         kept.at_targets[:, place] = labels[kept.target_rows]
         return counts

@@ -163,8 +163,8 @@ class CudaBatch:
         return SettledRows(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
-        distances, item, nearest = kept.flat
-        if distances.size or nearest.size:
+        (distances, item, nearest), sums = kept.flat, kept.sums
+        if distances.size or nearest.size or sums.size:
             marked = scratch.marked[scratch.own_words]
             self._launch(
                 "note",
@@ -178,6 +178,9 @@ class CudaBatch:
                 distances,
                 item if distances.size else 0,
                 nearest if nearest.size else 0,
+                self.xp.asarray(kept.terms(np.array([distance]))) if sums.size else 0,
+                sums,
+                sums.shape[1],
             )
         if kept.target_rows.size:
             words = scratch.own(scratch.found).reshape(-1, scratch.width)[kept.target_rows]
@@ -234,6 +237,10 @@ class CudaBatch:
             nearer = (labels >= 0) & ((kept.nearest[:, 0] < 0) | (labels < kept.nearest[:, 0]))
             kept.nearest[:, 0] = self.xp.where(nearer, labels, kept.nearest[:, 0])
             kept.nearest[:, 1] = self.xp.where(nearer, np.int32(place), kept.nearest[:, 1])
+        if kept.sums.size:
+            terms = kept.terms(np.arange(largest + 1))
+            # An unreached row has the label -1, and takes the last one.
+            kept.sums += self.xp.asarray(np.vstack([terms, np.zeros_like(terms[:1])]))[labels]
         if kept.target_rows.size:
             kept.at_targets[:, place] = labels[kept.target_rows]
         counts: NDArray[np.int64] = self.xp.bincount(labels + np.int32(1), minlength=largest + 2).get()[1:]

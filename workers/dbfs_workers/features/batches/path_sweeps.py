@@ -98,8 +98,8 @@ class PathSweeps:
                     f"{np.finfo(np.float64).max:.1e}; the betweenness of this graph can't be computed"
                 )
             self._state.completed = min(self._sources, (first + self._lanes) * len(own))
-        sums = self._summed(self._sweeps.sums, [3 * self._n_local] * len(own)).reshape(-1, 3).T
-        kept.sums = xp.ascontiguousarray(sums[[OF_ROWS.index(name) for name in kept.row_sums]])
+        sums = self._summed(self._sweeps.sums, [3 * self._n_local] * len(own)).reshape(-1, 3)
+        kept.sums = sums[:, [OF_ROWS.index(name) for name in kept.row_sums]]
         if self._of_edges:
             kept.edge_sums = self._summed(self._sweeps.edge_sums, (2 * np.diff(self._firsts)).tolist())
         self._state.ended = time.perf_counter_ns()
