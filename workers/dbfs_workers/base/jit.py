@@ -161,6 +161,8 @@ def content(function: Function) -> str:
     digest, reached = hashlib.blake2b(digest_size=16), [function]
     # Functions may call themselves, and each other in a circle.
     for each in reached:
+        # Numba imports the modules of all of them when it loads the compiled function.
+        digest.update(each.__module__.encode())
         for code in _codes(each.__code__):
             # Nested code is walked by itself, and a docstring does nothing.
             constants = [one for one in code.co_consts if not isinstance(one, CodeType) and one != each.__doc__]

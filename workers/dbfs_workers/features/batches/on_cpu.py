@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches.kernels import batch as kernels
 from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
+from dbfs_workers.features.batches.path_sums_cpu import CpuPathSums
 from dbfs_workers.features.batches.purpose import width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
-from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
 from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.partition.partition import Csr
 
@@ -33,7 +33,7 @@ class CpuBatch:
         team: threads that share the rank's rows; None for one.
     """
 
-    swept = CpuSweeps.lanes
+    swept = CpuPathSums.lanes
     clear = staticmethod(kernels.clear)
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)
@@ -43,8 +43,8 @@ class CpuBatch:
         self._bounds: list[int] = []
         self._looked = 0
 
-    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:
-        return CpuSweeps(out, into, self._team, of_edges=of_edges)
+    def path_sums(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuPathSums:
+        return CpuPathSums(out, into, self._team, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         rows, live = scratch.partition.rows, scratch.live[scratch.own_words]

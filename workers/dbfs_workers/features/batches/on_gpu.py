@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels.sources import BATCH
 from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
+from dbfs_workers.features.batches.path_sums_cuda import CudaPathSums
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
-from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
 from dbfs_workers.search.cuda.module import placed_launches
 from dbfs_workers.search.partition.partition import Csr
@@ -47,7 +47,7 @@ class CudaBatch:
         frontier_edges: see ``CudaBackend``.
     """
 
-    swept = CudaSweeps.lanes
+    swept = CudaPathSums.lanes
 
     def __init__(self, xp: Any, frontier_edges: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self.xp, self._frontier_edges = xp, frontier_edges
@@ -58,8 +58,8 @@ class CudaBatch:
         # The bits that the last pull looked for, on the host and on the GPU.
         self._wanted: tuple[bytes, Any] = b"", None
 
-    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
-        return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
+    def path_sums(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaPathSums:
+        return CudaPathSums(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         rows = self.xp.empty(scratch.queued, np.uint32)
