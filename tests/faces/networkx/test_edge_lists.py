@@ -176,6 +176,11 @@ def test_what_would_be_lost_is_left_to_networkx(case: str) -> None:
         assert isinstance(function(*arguments, **options), nx.Graph)
 
 
+def test_networkx_chooses_the_backend_for_new_graphs() -> None:
+    with nx.config.backend_priority(generators=["dbfs"]):
+        assert_same(nx.from_pandas_edgelist(TABLE), nx.Graph([(0, 1), (1, 2)]))
+
+
 def test_errors_are_those_of_networkx() -> None:
     for call in (
         lambda **given: nx.from_numpy_array(np.ones((2, 3)), **given),

@@ -343,9 +343,18 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(edges=edge_lists, ranks=st.integers(1, 3), directed=st.booleans(), depth=st.integers(0, 5))
+@given(
+    edges=edge_lists,
+    placed=st.fixed_dictionaries({"ranks": st.integers(1, 3), "layout": st.sampled_from(["1d", "2d"])}),
+    directed=st.booleans(),
+    depth=st.integers(0, 5),
+)
 def test_longer_paths_do_not_count(
-    client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool, depth: int
+    client: distributed.Client,
+    edges: tuple[int, list[tuple[int, int]]],
+    placed: dict[str, Any],
+    directed: bool,
+    depth: int,
 ) -> None:
     """As igraph's cutoff has it, also where all vertices are sampled."""
     graph = theirs(*edges, directed=directed)
@@ -353,7 +362,7 @@ def test_longer_paths_do_not_count(
     close = np.nan_to_num(other.closeness(mode="in", cutoff=depth))
     harmonic = other.harmonic_centrality(mode="in", cutoff=depth, normalized=False)
     within = np.array(other.neighborhood_size(order=depth, mode="in")) - 1
-    with load(client, graph, ranks=ranks, in_edges=directed) as ours:
+    with load(client, graph, **placed, in_edges=directed) as ours:
         for sample in {None, len(graph)} if len(graph) > 2 else {None}:
             found = ours.closeness_centrality(max_depth=depth, wf_improved=False, sample=sample).values
             np.testing.assert_allclose(found, close, rtol=1e-12)
