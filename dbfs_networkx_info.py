@@ -12,6 +12,8 @@ ONE_TRAVERSAL = "One traversal; only counts leave the workers."
 SWEEPS = "Two sweeps over the shortest paths from 16 nodes at a time, on CPU cores; only sums leave the workers."
 PER_NODE = "One traversal for each node, hundreds at once on CPU cores; only counts leave the workers."
 
+NO_ATTRIBUTES = "Edges have no attributes here: a call that would give them some is refused, and so are multigraphs."
+
 FUNCTIONS = {
     "all_pairs_all_shortest_paths": WEIGHTS,
     "all_pairs_shortest_path": PATHS,
@@ -38,6 +40,10 @@ FUNCTIONS = {
     "efficiency": ONE_TRAVERSAL,
     "edge_betweenness_centrality": f"{WEIGHTS} {SWEEPS}",
     "ego_graph": f"{WEIGHTS} The result is a NetworkX graph with its attributes.",
+    "from_edgelist": f"{NO_ATTRIBUTES} An iterator is refused, since it can be read only once.",
+    "from_numpy_array": f"{NO_ATTRIBUTES} Without edge_attr=None, entries other than 0 and 1 are refused.",
+    "from_pandas_edgelist": f"{NO_ATTRIBUTES} The parameters edge_attr and edge_key are refused.",
+    "from_scipy_sparse_array": f"{NO_ATTRIBUTES} Stored entries other than 1 are refused.",
     "generic_bfs_edges": f"{ORDER} The parameter neighbors is refused.",
     "global_efficiency": PER_NODE,
     "global_reaching_centrality": f"{WEIGHTS} {PER_NODE}",
@@ -60,9 +66,11 @@ FUNCTIONS = {
     "node_connected_component": "",
     "number_connected_components": "",
     "number_weakly_connected_components": "",
+    "parse_edgelist": f"{NO_ATTRIBUTES} Give data=False.",
     "periphery": f"{WEIGHTS} {BOUNDS} The parameter e is refused.",
     "predecessor": ORDER,
     "radius": f"{WEIGHTS} {BOUNDS} The parameter e is refused.",
+    "read_edgelist": f"{NO_ATTRIBUTES} Give data=False.",
     "schultz_index": WEIGHTS,
     "sets": "Bipartite graphs.",
     "shortest_path": f"{WEIGHTS} {PATHS} Between two nodes: {ANY_PATH}",

@@ -33,8 +33,9 @@ from benchmarks import runner
 from dbfs.edges import generate
 from dbfs.errors import FormatError
 from dbfs_workers.base.gpus import own_gpu_name
-from dbfs_workers.building.edge_bins import BinStore, EdgeBin
-from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.building.bin_store import BinStore, EdgeBin
+from dbfs_workers.building.binning import bin_edges
+from dbfs_workers.building.partitions import build_partition
 from dbfs_workers.features.lab import enact
 from dbfs_workers.features.lab.device import Device, Gpu
 from dbfs_workers.features.lab.enactor import policy_constants, policy_numbers

@@ -33,12 +33,12 @@ _TEXT = "dbfs.from_file(path, sep=, header=, comment=, missing=) says how a text
 # What other libraries call a thing: its names in dbfs, of which a call may have one, and where the thing is otherwise.
 _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     ("weight weights weighted edge_attr edge_weight distance attr lengths length", (), _WEIGHTS),
+    ("k samples n_samples nsamples num_samples", ("sample", "count"), "measures of many sources take sample="),
     (
         "cutoff depth_limit depth maxdepth max_level radius hops max_hops max_distance distance_limit limit k n_hops",
         ("max_depth", "k"),
         _DEPTH,
     ),
-    ("k samples n_samples nsamples num_samples", ("sample", "count"), "measures of many sources take sample="),
     (
         "source sources src start root roots node nodes seeds u v vertex vertices nbunch",
         ("source", "sources", "ids", "id", "vertices"),

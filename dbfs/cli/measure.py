@@ -59,6 +59,7 @@ _TABLES = (*_VALUES, "neighbourhood")
 @click.argument("measure", type=click.Choice(list(_METHODS)))
 @click.argument("graph", type=GraphType())
 @click.option("--k", type=click.IntRange(0), help="Largest distance that khop-sizes counts.")
+@click.option("--max-depth", type=click.IntRange(0), help="Longest path that a centrality counts, in edges.")
 @click.option("--sample", type=int, help="Estimate from this many random vertices, with standard errors.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the sample.")
 @click.option(
@@ -90,6 +91,7 @@ def measure(
     measure: str,
     graph: str,
     k: int | None,
+    max_depth: int | None,
     sample: int | None,
     seed: int,
     top: int,
@@ -131,11 +133,12 @@ def measure(
         raise InvalidOptionError("--k is for khop-sizes, which needs it")
     if k is not None:
         options["k"] = k
-    for name, value in ("sample", sample), ("seed", seed), ("checkpoint", checkpoint):
+    given = {"max_depth": max_depth, "sample": sample, "seed": seed, "checkpoint": checkpoint}
+    for name, value in given.items():
         if name in inspect.signature(method).parameters:
             options[name] = value
         elif value is not None and name != "seed":
-            raise InvalidOptionError(f"--{name} is not for {measure}")
+            raise InvalidOptionError(f"--{name.replace('_', '-')} is not for {measure}")
     edges = None if loaded else edges_to_load(graph, scheduler, layout)
     with loaded_graph(graph, edges, scheduler, layout) as found:
         measured = method(found, **options)

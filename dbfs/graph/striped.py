@@ -23,7 +23,7 @@ from dbfs.engines import Engines
 from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, ResultReleasedError
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.ids import IdLookup
-from dbfs.graph.numbering import Numbering
+from dbfs.graph.positions import Numbering
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph, UnloadGraph
 from dbfs_workers.base.errors import LEFT_OUT, DeletedVertexError

@@ -13,11 +13,12 @@ from dbfs.networkx import (  # noqa: F401
     centrality,
     components,
     distance_measures,
+    edge_lists,
     paths,
     sums,
     traversal,
 )
-from dbfs.networkx.backend_graph import BackendGraph, is_view
+from dbfs.networkx.backend_graph import BackendGraph, ConvertedGraph, is_view
 from dbfs.networkx.registry import OFFERS
 
 _BACKEND: Final = "dbfs"
@@ -40,13 +41,13 @@ class Backend:
         if view:
             # NetworkX empties its cache when a graph changes, and knows nothing of a graph behind the view.
             graph.__networkx_cache__ = None
-        return BackendGraph(graph, hold=view)
+        return ConvertedGraph(graph, hold=view)
 
     @staticmethod
     def convert_to_nx(value: Any, *, name: str | None = None) -> Any:  # noqa: ARG004
-        """Return the NetworkX graph that a graph was made from; other values as they are.
+        """Return the NetworkX graph that a graph was made from, or that stands for it; other values as they are.
 
-        Errors as for ``BackendGraph.original``.
+        Errors as for ``ConvertedGraph.original``.
         """
         return value.original if isinstance(value, BackendGraph) else value
 
@@ -61,6 +62,8 @@ class Backend:
     @staticmethod
     def should_run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | str:
         """Return True, or why NetworkX itself is likely to be faster. Calls with ``backend="dbfs"`` run in any case."""
+        if OFFERS[name].check is not None:
+            return True
         arguments = _bound(name, args, kwargs)
         graph = next(iter(arguments.values()), None)
         if graph is None or isinstance(graph, BackendGraph):

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import distributed
@@ -39,50 +40,55 @@ class Way(enum.Enum):
 
 
 class BackendGraph:
-    """A NetworkX graph for traversals by dbfs: its nodes are the vertices 0..n-1, in the order of the nodes.
+    """A graph for NetworkX's functions by dbfs: its nodes are the vertices 0..n-1, in the order of the nodes.
 
-    ``from_networkx`` makes one, and so does NetworkX for a call with ``backend="dbfs"``. The graph on the workers is
+    NetworkX's functions that make a graph of a list of edges make one with ``backend="dbfs"``, and ``from_networkx``
+    makes one of a NetworkX graph, as NetworkX does for a call with ``backend="dbfs"``. The graph on the workers is
     loaded by the first traversal that needs it, and unloaded with the last reference to this object.
 
     Args:
-        graph: any NetworkX graph. Weights and other attributes play no part in traversals.
-        hold: whether to keep ``graph`` alive. NetworkX keeps a converted graph with its original, so that neither would
-            go if each held the other.
+        nodes: the node of each vertex.
+        sources, targets: int64, the vertices of each edge's ends, in the order in which NetworkX would add the edges.
+        directed: whether edges have a direction.
+        attributes: those of every edge, where the graph goes back to NetworkX.
     """
 
     __networkx_backend__ = "dbfs"
+    _multigraph = False
 
-    def __init__(self, graph: nx.Graph, *, hold: bool) -> None:
-        self._nodes: list[Hashable] = list(graph)
+    def __init__(
+        self,
+        nodes: Iterable[Hashable],
+        sources: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        *,
+        directed: bool,
+        attributes: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._hold_nodes(nodes)
+        self._directed, self._title = directed, "DiGraph" if directed else "Graph"
+        self._sources, self._targets, self._attributes = sources, targets, dict(attributes)
+        self.adjacency = adjacency_of(len(self), sources, targets, directed=directed)
+        loops = 0 if directed else int(np.sum(self.adjacency.pairs()[0] == self.adjacency.neighbours))
+        self._edges = self.adjacency.neighbours.size if directed else (self.adjacency.neighbours.size + loops) // 2
+
+    def _hold_nodes(self, nodes: Iterable[Hashable]) -> None:
+        self._nodes: list[Hashable] = list(nodes)
         self._vertices: dict[Hashable, int] = dict(zip(self._nodes, range(len(self._nodes)), strict=True))
-        self._directed: bool = graph.is_directed()
-        self._multigraph: bool = graph.is_multigraph()
-        self._edges: int = graph.number_of_edges()
-        self._title: str = type(graph).__name__ + (f" named {graph.name!r}" if graph.name else "")
-        if not self._directed and is_view(graph):
-            require_both_ways(graph)
-        self.adjacency = read_adjacency(graph._adj, self._vertices)
-        self._before: Mapping[Any, Mapping[Any, Any]] = graph._pred if self._directed else {}
-        self._held = graph if hold else None
-        self._original = weakref.ref(graph)
         self._loaded: dict[tuple[Way, bool], Graph] = {}
         self._loading = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # NetworkX keeps a conversion with its graph, which users pickle and copy. There None stands for the conversion:
-        # NetworkX takes None for a graph that was not converted yet.
-        return (type(None), ()) if self._held is None else (from_networkx, (self._held,))
+        made = functools.partial(BackendGraph, directed=self._directed, attributes=self._attributes)
+        return made, (self._nodes, self._sources, self._targets)
 
     @property
     def original(self) -> nx.Graph:
-        """The NetworkX graph that this one was made from.
-
-        Raises:
-            NotImplementedError: that graph is gone.
-        """
-        graph = self._original()
-        if graph is None:
-            raise NotImplementedError("the NetworkX graph that this graph was made from is gone")
+        """The same graph as one of NetworkX."""
+        graph: nx.Graph = nx.DiGraph() if self._directed else nx.Graph()
+        graph.add_nodes_from(self._nodes)
+        edges = zip(self.nodes_of(self._sources), self.nodes_of(self._targets), strict=True)
+        graph.add_edges_from(edges, **self._attributes)
         return graph
 
     @functools.cached_property
@@ -92,14 +98,10 @@ class BackendGraph:
 
     @functools.cached_property
     def against(self) -> Adjacency:
-        """The neighbours against the edges, in the order of ``G.pred`` unless the NetworkX graph has changed since."""
+        """The neighbours against the edges, in the order of NetworkX's ``G.pred``."""
         if not self._directed:
             return self.adjacency
-        with contextlib.suppress(KeyError):  # a node of the graph is gone, or new
-            read = read_adjacency(self._before, self._vertices)
-            if read.mirrors(self.adjacency):
-                return read
-        return self.adjacency.transposed()
+        return adjacency_of(len(self), self._targets, self._sources, directed=True)
 
     @functools.cached_property
     def degrees(self) -> NDArray[np.int64]:
@@ -206,6 +208,57 @@ class BackendGraph:
         return f"<dbfs.networkx.BackendGraph: {kind}{counted(len(self), 'node')}, {counted(self._edges, 'edge')}>"
 
 
+class ConvertedGraph(BackendGraph):
+    """A ``BackendGraph`` that was made of a NetworkX graph.
+
+    Args:
+        graph: any NetworkX graph. Weights and other attributes play no part in traversals.
+        hold: whether to keep ``graph`` alive. NetworkX keeps a converted graph with its original, so that neither would
+            go if each held the other.
+    """
+
+    def __init__(self, graph: nx.Graph, *, hold: bool) -> None:
+        self._hold_nodes(graph)
+        self._directed = graph.is_directed()
+        self._multigraph = graph.is_multigraph()
+        self._edges = graph.number_of_edges()
+        self._title = type(graph).__name__ + (f" named {graph.name!r}" if graph.name else "")
+        if not self._directed and is_view(graph):
+            require_both_ways(graph)
+        self.adjacency = read_adjacency(graph._adj, self._vertices)
+        self._before: Mapping[Any, Mapping[Any, Any]] = graph._pred if self._directed else {}
+        self._held = graph if hold else None
+        self._original = weakref.ref(graph)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # NetworkX keeps a conversion with its graph, which users pickle and copy. There None stands for the conversion:
+        # NetworkX takes None for a graph that was not converted yet.
+        return (type(None), ()) if self._held is None else (from_networkx, (self._held,))
+
+    @property
+    def original(self) -> nx.Graph:
+        """The NetworkX graph that this one was made from.
+
+        Raises:
+            NotImplementedError: that graph is gone.
+        """
+        graph = self._original()
+        if graph is None:
+            raise NotImplementedError("the NetworkX graph that this graph was made from is gone")
+        return graph
+
+    @functools.cached_property
+    def against(self) -> Adjacency:
+        """The neighbours against the edges, in the order of ``G.pred`` unless the NetworkX graph has changed since."""
+        if not self._directed:
+            return self.adjacency
+        with contextlib.suppress(KeyError):  # a node of the graph is gone, or new
+            read = read_adjacency(self._before, self._vertices)
+            if read.mirrors(self.adjacency):
+                return read
+        return self.adjacency.transposed()
+
+
 def is_view(graph: nx.Graph) -> bool:
     """Return whether a graph shows the nodes and edges of another one, which may change without NetworkX's notice."""
     return hasattr(graph, "_graph") or not isinstance(graph._adj, dict)
@@ -224,7 +277,7 @@ def from_networkx(graph: nx.Graph) -> BackendGraph:
     Raises:
         EdgeInputError: the graph is undirected, and its filter shows an edge in one direction only.
     """
-    return BackendGraph(graph, hold=True)
+    return ConvertedGraph(graph, hold=True)
 
 
 _SETTINGS: Final = "nx.config.backends.dbfs"
@@ -337,6 +390,19 @@ class Adjacency:
         n = self.starts.size - 1
         (sources, targets), (others, ends) = self.pairs(), other.pairs()
         return bool(np.array_equal(np.sort(sources * n + targets), np.sort(ends * n + others)))
+
+
+def adjacency_of(n: int, sources: NDArray[np.int64], targets: NDArray[np.int64], *, directed: bool) -> Adjacency:
+    """Return the neighbours in the order in which NetworkX has them after it has added edges one by one."""
+    if not directed:
+        # Both ends of an edge learn of each other before the next edge comes.
+        sources, targets = (np.stack(ends, axis=1).reshape(-1) for ends in ((sources, targets), (targets, sources)))
+    # A neighbour keeps the place where it came first.
+    firsts = np.sort(np.unique(sources * n + targets, return_index=True)[1])
+    sources, targets = sources[firsts], targets[firsts]
+    starts = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(sources, minlength=n), out=starts[1:])
+    return Adjacency(starts, targets[np.argsort(sources, kind="stable")])
 
 
 def read_adjacency(neighbours: Mapping[Any, Mapping[Any, Any]], vertices: Mapping[Any, int]) -> Adjacency:

@@ -24,12 +24,14 @@ class Offer:
         signature: parameters of ``function``.
         refused: parameters that must keep their default, each with the reason.
         single: parameters any of which leaves one traversal to make; None if the function always makes few.
+        check: of a function that makes a graph: returns why it can't take the arguments; None if it can.
     """
 
     function: Callable[..., Any]
     signature: inspect.Signature
     refused: Mapping[str, str]
     single: tuple[str, ...] | None
+    check: Callable[[Mapping[str, Any]], str | None] | None
 
     def refusal(self, arguments: Mapping[str, Any]) -> str | None:
         """Return why the function can't take these arguments; None if it can."""
@@ -37,7 +39,7 @@ class Offer:
             default = self.signature.parameters[name].default
             if name in arguments and arguments[name] is not default:
                 return f"{name}={arguments[name]!r}: {reason}"
-        return None
+        return self.check(arguments) if self.check and arguments else None
 
     def many(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether the function makes a traversal from many nodes, given these arguments."""
@@ -49,12 +51,15 @@ OFFERS: Final[dict[str, Offer]] = {}
 
 
 def offered(
-    *, refused: Mapping[str, str] | None = None, single: tuple[str, ...] | None = None
+    *,
+    refused: Mapping[str, str] | None = None,
+    single: tuple[str, ...] | None = None,
+    check: Callable[[Mapping[str, Any]], str | None] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Offer a function to NetworkX under its own name; the arguments are those of ``Offer``."""
 
     def offer(function: Callable[P, R]) -> Callable[P, R]:
-        OFFERS[function.__name__] = Offer(function, inspect.signature(function), refused or {}, single)
+        OFFERS[function.__name__] = Offer(function, inspect.signature(function), refused or {}, single, check)
         return function
 
     return offer

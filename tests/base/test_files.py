@@ -10,6 +10,7 @@ import pytest
 from dbfs_workers.base import files
 from dbfs_workers.base.errors import FormatError, UnreadableFileError
 from dbfs_workers.base.files import LocalFile, open_file
+from dbfs_workers.base.folder import Folder
 from tests.support.special_files import SPECIAL, put
 
 CONTENT = os.urandom(100_000)
@@ -68,6 +69,33 @@ def test_reads_are_those_of_a_file(tmp_path: Path, sizes: list[int], start: int)
             like.seek(start)
             assert [file.read(size) for size in sizes] == [like.read(size) for size in sizes]
             assert file.tell() == like.tell()
+
+
+def test_a_file_that_takes_the_place_of_a_small_one_is_read_up_to_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, taken, readinto = Folder.at(tmp_path), list[int](), LocalFile.readinto
+
+    def counted(self: LocalFile, buffer: memoryview) -> int:
+        taken.append(readinto(self, buffer))
+        return taken[-1]
+
+    monkeypatch.setattr(LocalFile, "readinto", counted)
+    (tmp_path / "file").write_bytes(CONTENT)
+    assert folder.content("file", len(CONTENT)) == CONTENT
+    monkeypatch.setattr(Folder, "size", lambda self, name: 1)
+    taken.clear()
+    with pytest.raises(FormatError, match=r"file has 11 bytes or more; expected at most 10"):
+        folder.content("file", 10)
+    assert sum(taken) <= io.DEFAULT_BUFFER_SIZE
+    # A regular file whose next bytes have yet to be written: a pipe passes for one.
+    monkeypatch.setattr(files, "_require_regular", lambda path, mode: None)
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    os.write(writer, b"some")
+    with pytest.raises(UnreadableFileError, match="pipe can't be read: its next bytes have yet to be written"):
+        folder.content("pipe", 10)
+    os.close(writer)
 
 
 @pytest.mark.parametrize("content", [b"", b"some"])

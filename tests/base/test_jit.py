@@ -119,6 +119,9 @@ def test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains(tmp_path: Path
         *(("AHEAD = 5", "AHEAD = 6", 13), ("constant(context, 1)\n\n@", "constant(context, 9)\n\n@", 20)),
     ):
         assert called(before, after) == f"False {result}"
+    # A kernel that is called moves. The compiled caller has the module's name, and can't be loaded without it.
+    (tmp_path / "moved.py").write_text(CALLEES)
+    assert called(CALLEES, "from moved import AHEAD, inner") == "False 12"
     # A class of an argument moves.
     (tmp_path / "later.py").write_text(KINDS)
     (tmp_path / "kinds.py").write_text("from later import One\n")

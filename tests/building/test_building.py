@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import InvalidVertexError, StaleRunError
-from dbfs_workers.building import edge_bins
-from dbfs_workers.building.edge_bins import BinStore, EdgeBin
+from dbfs_workers.building import bin_store
+from dbfs_workers.building.bin_store import BinStore, EdgeBin
+from dbfs_workers.building.binning import bin_edges
 from dbfs_workers.building.kernels import sorting as sorting_kernels
-from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.building.partitions import build_partition
 from dbfs_workers.search.partition.partition import describe
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support.partitions import build
@@ -106,7 +107,7 @@ def test_columns_of_one_to_three_digits(n: int) -> None:
 def test_buckets_are_cut_as_the_vertices_need() -> None:
     for n, p in ((1, 1), (31, 2), (10**6, 1), (10**6, 300), (2**31, 2), (4 * 10**9, 1)):
         stripe = Stripe(n, p)
-        bits, buckets = edge_bins.bucket_bits(stripe), edge_bins.bucket_count(stripe)
+        bits, buckets = bin_store.bucket_bits(stripe), bin_store.bucket_count(stripe)
         assert bits <= 16, "a row in its bucket must fit uint16"
         assert (buckets - 1) << bits < stripe.n_local <= buckets << bits
 
@@ -116,7 +117,7 @@ def test_bins_return_their_memory_bucket_by_bucket() -> None:
     stripe = Stripe(100_000, 1)
     src = np.sort(np.random.default_rng(1).integers(0, stripe.n, 400_000))
     store = BinStore.of(stripe, bin_edges(src, src + 0, stripe, symmetrise=False, name="loops"))
-    middle = edge_bins.bucket_count(stripe) // 2
+    middle = bin_store.bucket_count(stripe) // 2
     store.release_before(middle)
     [(_, columns, starts)] = store.chunks()
     gone = int(starts[0, middle])

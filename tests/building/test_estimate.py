@@ -25,7 +25,7 @@ from dbfs.cluster.local import shares
 from dbfs.errors import EdgeInputError, FormatError, InvalidOptionError, TruncatedFileError
 from dbfs.features.grid.building import estimate_on_gpu
 from dbfs_workers.base import gpus
-from dbfs_workers.building.partitions import bin_edges
+from dbfs_workers.building.binning import bin_edges
 from dbfs_workers.features.grid.layout import GridLayout
 from dbfs_workers.search.partition.stripe import Stripe
 

@@ -86,6 +86,11 @@ def test_values_of_edges(invoke: Invoke, theirs: nx.Graph, tmp_path: Path) -> No
     assert "bob" in words and "alice" not in words.splitlines()[-2]
 
 
+def test_paths_within_a_depth(invoke: Invoke) -> None:
+    found = json.loads(invoke("harmonic", "--undirected", "--max-depth", "1", "--top", "1", "--json").stdout)
+    assert found["vertices"] == [{"vertex": "carol", "harmonic_centrality": 3}]
+
+
 def test_sizes_within_k_edges(invoke: Invoke) -> None:
     found = json.loads(invoke("khop-sizes", "--undirected", "--k", "1", "--top", "2", "--json").stdout)
     assert found["vertices"] == [{"vertex": "carol", "khop_sizes": 4}, {"vertex": "bob", "khop_sizes": 3}]
@@ -150,6 +155,7 @@ def test_a_loaded_graph(invoke: Invoke, client: distributed.Client) -> None:
         (["pagerank", "path:n=5"], 2, "'pagerank' is not one of"),
         (["closeness", "path:n=5", "--sample", "9"], 2, "sample must be at most 5, the vertices of path:n=5, not 9"),
         (["eccentricity", "path:n=5", "--sample", "3"], 2, "--sample is not for eccentricity"),
+        (["eccentricity", "path:n=5", "--max-depth", "3"], 2, "--max-depth is not for eccentricity"),
         (["khop-sizes", "path:n=5"], 2, "--k is for khop-sizes, which needs it"),
         (["wiener", "path:n=5", "--k", "3"], 2, "--k is for khop-sizes, which needs it"),
         (["radius", "path:n=5", "--checkpoint", "/no/such/x"], 2, "there is no folder /no/such"),

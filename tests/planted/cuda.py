@@ -126,13 +126,13 @@ FAULTS = (
         ("tests/features/batches/test_batch_kernels.py::test_ranks_that_map_words",),
     ),
     Fault(
-        "workers/dbfs_workers/features/batches/kernels/sweeps.cu",
+        "workers/dbfs_workers/features/batches/kernels/path_sums.cu",
         "        if (edge > before && __ldg(&columns[list + edge - 1]) == other) continue;\n",
         "",
         ("tests/features/batches/test_batch_kernels.py::test_sweeps_have_the_dependencies_of_their_definition",),
     ),
     Fault(
-        "workers/dbfs_workers/features/batches/sweeps_cuda.py",
+        "workers/dbfs_workers/features/batches/path_sums_cuda.py",
         "        self._totals[:] = 0\n",
         "",
         ("tests/features/batches/test_batch_kernels.py::test_sweeps_have_the_dependencies_of_their_definition",),

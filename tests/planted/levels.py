@@ -28,6 +28,18 @@ FAULTS = (
         ("tests/base/test_plain_kernels.py::test_unsigned_arguments_wrap_around",),
     ),
     Fault(
+        "workers/dbfs_workers/base/jit.py",
+        "        digest.update(each.__module__.encode())\n",
+        "",
+        ("tests/base/test_jit.py::test_a_kernel_is_not_kept_beyond_a_change_of_what_it_contains",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/batches/levels.py",
+        "        kept.sums[:] = 0\n",
+        "",
+        ("tests/features/batches/test_batch_levels.py::test_any_batch_has_scipys_distances",),
+    ),
+    Fault(
         "workers/dbfs_workers/search/levels/kernels/led.py",
         "        or 1 + min(most, logs.n_local) > ",
         "        or min(most, logs.n_local) > ",

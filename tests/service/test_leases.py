@@ -27,7 +27,7 @@ from dbfs.errors import (
     StaleRunError,
     WorkerLostError,
 )
-from dbfs.graph import numbering
+from dbfs.graph import positions
 from dbfs.service import runs
 from dbfs.service.client import ServiceClient
 from dbfs.service.entries import QueuedRun
@@ -98,7 +98,7 @@ def test_under_a_lease_no_rank_is_asked_for_positions(
         for source in sources[:3]:
             ordered.bfs(source)
         assert holders(client)[ordered.record.graph_id] == client.id
-        monkeypatch.setattr(numbering, "RankCalls", refuse)
+        monkeypatch.setattr(positions, "RankCalls", refuse)
         found = [ordered.bfs(sources[3], targets=sources[4]), *ordered.bfs_many(sources)]
         monkeypatch.undo()
         wanted = [given.bfs(sources[3], targets=sources[4]), *given.bfs_many(sources)]

@@ -14,7 +14,7 @@ from dbfs.assembly import BFSResult
 from dbfs.cluster import rank_calls
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import ClientError, ExchangeUnavailableError, GraphNotFoundError, ResultReleasedError
-from dbfs.graph import labels, numbering
+from dbfs.graph import labels, positions
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.serving.reads.label_buffer import ClientBuffer
@@ -114,8 +114,8 @@ def test_few_labels_of_an_ordered_graph_leave_the_order_on_the_ranks(
     monkeypatch.setattr(labels, "FEW_VERTICES", 0)
     monkeypatch.setattr(labels, "_FETCH_SECONDS", 3600)
     entries: list[int] = []
-    read_order = numbering.ReadOrder
-    monkeypatch.setattr(numbering, "ReadOrder", lambda *given: (entries.append(given[2].size), read_order(*given))[1])
+    read_order = positions.ReadOrder
+    monkeypatch.setattr(positions, "ReadOrder", lambda *given: (entries.append(given[2].size), read_order(*given))[1])
     n, src, dst = random(5000, 6000, 1)
     matrix, source = oracle.adjacency(n, src, dst, directed=False), int(src[0])
     wanted = oracle.distances(matrix, [source])

@@ -17,7 +17,7 @@ from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches import levels as batch_levels
 from dbfs_workers.features.batches.kernels import NEEDED
 from dbfs_workers.features.batches.levels import BatchLevels, levels_of_batches
-from dbfs_workers.features.batches.purpose import OF_ROWS, Batch
+from dbfs_workers.features.batches.purpose import OF_DISTANCES, OF_ROWS, Batch
 from dbfs_workers.features.batches.storage import RankBatch, distance_type
 from dbfs_workers.search import backends
 from dbfs_workers.search.cpu.kernels.team_tasks import TASKS
@@ -35,7 +35,7 @@ from tests.support.exchanges import shared_memory
 from tests.support.gang import PATIENCE, levels_of, partitions
 from tests.support.graphs import Arrays
 
-EVERYTHING = ("counts", "reached", "distances", "targets", "nearest")
+EVERYTHING = ("counts", "reached", "distances", "targets", "nearest", *OF_DISTANCES)
 EMPTY = np.iinfo(np.int64).max
 
 
@@ -150,7 +150,16 @@ def assert_right(
         reached = np.any(mine >= 0, axis=1)
         nearest = np.where(reached[:, None], np.stack([far.min(axis=1), far.argmin(axis=1)], axis=1), -1)
         np.testing.assert_array_equal(named["nearest"], nearest)
+        assert_sums([named[name] for name in OF_DISTANCES], mine)
     return kept
+
+
+def assert_sums(sums: list[NDArray[np.float64]], distances: NDArray[np.int32]) -> None:
+    """The sums over the sources, by the definitions of ``OF_DISTANCES``; ``distances`` is int32[rows, sources]."""
+    for row, found in zip(distances.tolist(), zip(*sums, strict=True), strict=True):
+        far = [one for one in row if one > 0]
+        assert found[:3] == (len(far), sum(far), sum(one * one for one in far))
+        np.testing.assert_allclose(found[3:], (sum(1 / one for one in far), sum(1 / one**2 for one in far)), 1e-12)
 
 
 def assert_looks_are_counted(**options: Any) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
-from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.building.bin_store import BinStore
 from dbfs_workers.features.grid.building import bin_blocks, build_blocks
 from dbfs_workers.features.grid.exchange import GridExchange
 from dbfs_workers.features.grid.exchange_on_gpus import MappedGridExchange, NcclGridExchange

@@ -24,7 +24,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 import dbfs
-from dbfs.edges.writers.stream import EdgeStream
+from dbfs.edges.writers.edge_stream import EdgeStream
 from dbfs.errors import DbfsError
 from dbfs_workers.ids.table import as_python
 

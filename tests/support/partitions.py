@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.building.edge_bins import BinStore, EdgeBin
-from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.building.bin_store import BinStore, EdgeBin
+from dbfs_workers.building.binning import bin_edges
+from dbfs_workers.building.partitions import build_partition
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.partition.stripe import Stripe
 

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.writers.edge_stream import EdgeStream, WriteReport
 from dbfs.edges.writers.matrix import write_metis, write_npz
 from dbfs.edges.writers.rows import write_edge_list, write_gr, write_matrix_market, write_parquet
-from dbfs.edges.writers.stream import EdgeStream, WriteReport
 from dbfs.edges.writers.target import COMPRESSIONS, Sink, Target
 from dbfs.errors import InvalidOptionError
 

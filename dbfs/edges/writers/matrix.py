@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from dbfs.base.memory import require_room
-from dbfs.edges.writers.stream import EdgeStream, Survey, WriteReport
+from dbfs.edges.writers.edge_stream import EdgeStream, Survey, WriteReport
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from dbfs.edges.readers.heading import STRINGS
 from dbfs.edges.tables.about import KEY, MOST_BYTES, About
-from dbfs.edges.writers.stream import EdgeStream, WriteReport
+from dbfs.edges.writers.edge_stream import EdgeStream, WriteReport
 from dbfs.edges.writers.target import Sink
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.ids.table import as_python

@@ -18,7 +18,7 @@ from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
 from dbfs.base.units import format_seconds
 from dbfs.cluster.deadline import bounded, of_call
-from dbfs.cluster.gang import Ref, release
+from dbfs.cluster.gang import release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentEngine, ResidentLabels
@@ -38,8 +38,8 @@ from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import finished, require_one_version, require_options
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.base.text import counted
-from dbfs_workers.features.batches.purpose import OF_ROWS, SWEPT, WORD_SOURCES, Batch, batch_of
-from dbfs_workers.features.batches.storage import distance_type, joined, nearest_of, sums_by_row
+from dbfs_workers.features.batches.purpose import SWEPT, WORD_SOURCES, Batch, batch_of
+from dbfs_workers.features.batches.storage import distance_type, joined, nearest_of
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.ids.sequence import handed_out
 from dbfs_workers.ids.table import from_python
@@ -147,7 +147,7 @@ class BatchResult(ManySources, Tabular):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"columns", "dependencies", "distances_to_targets", "spec", "sums_by_vertex"}
+    _inner = StaysHere._inner | {"columns", "distances_to_targets", "spec", "sums"}
 
     def __init__(
         self, graph: StripedGraph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]
@@ -160,7 +160,7 @@ class BatchResult(ManySources, Tabular):
         self.targets: tuple[Any, ...] = ()
         self.target_vertices, self.run_id = run.options.targets, run.options.run_id
         self._keeps = batch_of(run.options).keeps
-        self.keep = next((name for name in self._keeps if name in {*KEPT[1:], *SWEPT}), KEPT[0])
+        self.keep = next((name for name in self._keeps if name in KEPT[1:]), KEPT[0])
         self.edges = sum(made.edges for made in outcomes)
         self.seconds = sum(made.seconds for made in outcomes)
         self.groups, self.version = len(outcomes), outcomes[0].version
@@ -335,33 +335,18 @@ class BatchResult(ManySources, Tabular):
                 sources = tuple(self._ordered[first : min(end, first + _VALIDATED)].tolist())
                 yield Columns(sources, self.spec.max_depth, named["distances"], first - begin)
 
-    def sums_by_vertex(self, functions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return float64[n, functions], by vertex the sums of functions of the distance from all sources.
-
-        The ranks sum. ``functions`` is float64[depth + 1, functions], by distance; an unreached vertex adds nothing.
-        Errors as for ``distances``.
-        """
-        self._require("distances")
-        keys = [
-            [Ref(future.key) for future in parts]
-            for parts in zip(*(named["distances"] for named in self._kept), strict=True)
-        ]
-        arguments = [(parts, functions, self._type) for parts in keys]
-        doing = f"summing distances of run {self.run_id}"
-        return self._in_order(self.graph.gang.on_each_rank("sums-by-row", sums_by_row, arguments, of_call(), doing))
-
-    def dependencies(self, name: str) -> NDArray[np.float64]:
-        """Return the sums over all sources that the sweeps have made; errors as for ``distances``.
+    def sums(self, name: str) -> NDArray[np.float64]:
+        """Return sums over all sources, which the ranks have made; errors as for ``distances``.
 
         Args:
-            name: one of ``SWEPT``.
+            name: one of ``OF_DISTANCES`` or of ``SWEPT``.
 
         Returns:
-            float64[n] by vertex, or float64[edges, 2] by rank and edge: see ``RankBatch.sums``.
+            float64[n] by vertex; of ``edge_betweenness`` float64[edges, 2] by rank and edge: see ``RankBatch``.
         """
         self._require(name)
         sums = [reduce(np.add, parts) for parts in self._fetch(name)]
-        return self._in_order(sums) if name in OF_ROWS else np.concatenate(sums)
+        return np.concatenate(sums) if name == "edge_betweenness" else self._in_order(sums)
 
     @bounded()
     def validate(self) -> None:

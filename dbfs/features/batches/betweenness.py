@@ -34,7 +34,7 @@ from dbfs.features.batches.measures import (
     facts_of,
     sources_of,
 )
-from dbfs.features.batches.sweeps import batches_of, near_together
+from dbfs.features.batches.sweeps import near_together
 from dbfs.graph.graph import Graph, R
 from dbfs.graph.html import Card
 from dbfs.graph.striped import StripedGraph
@@ -110,6 +110,7 @@ class BetweennessGraph(Graph[R]):
         *,
         normalized: bool = True,
         endpoints: bool = False,
+        max_depth: int | None = None,
         sample: int | None = None,
         seed: int = 1,
         deadline: float | str | None = None,
@@ -127,6 +128,7 @@ class BetweennessGraph(Graph[R]):
             vertices: see ``eccentricity``.
             normalized: divide by the number of pairs of other vertices; else an undirected pair counts once.
             endpoints: whether the ends of a path count as passed.
+            max_depth: edges of the longest path that counts, as igraph's ``cutoff``; None for all paths.
             sample: number of random sources, at least 3; the values are estimates then, with standard errors (Brandes
                 and Pich 2007). The estimate of a sampled vertex is made of the other ones. A vertex or an edge that no
                 path from the sample passes gets the value 0 and the error NaN.
@@ -138,7 +140,7 @@ class BetweennessGraph(Graph[R]):
             InvalidOptionError: the graph has the layout 2d, or is directed and was loaded without in-edges.
             Other errors as for ``closeness_centrality``.
         """
-        options = Options(sample, seed, progress, checkpoint)
+        options = Options(sample, seed, progress, checkpoint, max_depth)
         chosen, sources = chosen_vertices(self, vertices), _sources(self, options)
         values, errors = of_vertices(self, sources, normalized, endpoints, options)
         if vertices is not None or self.deleted:
@@ -150,6 +152,7 @@ class BetweennessGraph(Graph[R]):
         self,
         *,
         normalized: bool = True,
+        max_depth: int | None = None,
         sample: int | None = None,
         seed: int = 1,
         deadline: float | str | None = None,
@@ -164,7 +167,7 @@ class BetweennessGraph(Graph[R]):
         Raises:
             GraphTooLargeError: this machine has no memory for the edges.
         """
-        options = Options(sample, seed, progress, checkpoint)
+        options = Options(sample, seed, progress, checkpoint, max_depth)
         sources = _sources(self, options)
         (starts, ends), values, errors = of_edges(self, sources, normalized, options)
         ids = self.ids()
@@ -191,12 +194,10 @@ def of_vertices(
     begin = np.zeros((len(names) + endpoints, graph.n))
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for made in batches_of(
-            graph, sources, options.progress, what="betweenness_centrality", keep=tuple(names), finished=finished
-        ):
+        for made in options.batches(graph, sources, "betweenness_centrality", tuple(names), finished):
             of_run = np.zeros_like(begin)
             for row, name in zip(of_run, names, strict=False):
-                row[:] = made.dependencies(name)
+                row[:] = made.sums(name)
             if endpoints:
                 of_run[-1, np.array(made.source_vertices)] = made.reached - 1
             yield len(made.sources), of_run
@@ -205,7 +206,7 @@ def of_vertices(
         return part if before is begin else np.add(before, part, out=None if path else before)
 
     name = "betweenness_centrality" + ", sampled" * sampled + ", with endpoints" * endpoints
-    sums, *more = folded(graph, name, (sources,), begin, parts, add, path)
+    sums, *more = folded(graph, options.named(name), (sources,), begin, parts, add, path)
     squares = more[0] if sampled else None
     if endpoints:
         # A path ends at the vertex once for each source that reaches it, and begins there for each vertex it reaches.
@@ -236,16 +237,14 @@ def of_edges(
     sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-        for made in batches_of(
-            graph, sources, options.progress, what=name, keep=("edge_betweenness",), finished=finished
-        ):
+        for made in options.batches(graph, sources, name, ("edge_betweenness",), finished):
             if made.version != version:
                 graph.require_version(version, "the list of edges")
-            columns = [np.bincount(place, column, ends.shape[1]) for column in made.dependencies("edge_betweenness").T]
+            columns = [np.bincount(place, column, ends.shape[1]) for column in made.sums("edge_betweenness").T]
             yield len(made.sources), np.stack(columns)
 
     begin, name = np.zeros((2, ends.shape[1])), "edge_betweenness_centrality"
-    sums, squares = folded(graph, name, (sources,), begin, parts, np.add, options.checkpoint)
+    sums, squares = folded(graph, options.named(name), (sources,), begin, parts, np.add, options.checkpoint)
     told = None if options.sample is None else squares
     return ends, *_scaled(graph, sums, told, sources.size, graph.n - graph.deleted, normalized)
 

@@ -23,12 +23,14 @@ from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
 from dbfs.cluster.deadline import bounded
 from dbfs.errors import DisconnectedGraphError, InvalidOptionError, InvalidVertexError
+from dbfs.features.batches.batch import BatchResult
 from dbfs.features.batches.checkpoint import folded
 from dbfs.features.batches.sweeps import Progress, batches_of, counts_of, disconnected, near_together
 from dbfs.graph.graph import Graph, R
 from dbfs.graph.html import Card
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
+from dbfs_workers.features.batches.storage import distance_terms
 from dbfs_workers.ids.label_table import whole_table
 
 if TYPE_CHECKING:
@@ -167,6 +169,22 @@ class Options:
     seed: int = 1
     progress: Progress = None
     checkpoint: str | os.PathLike[str] | None = None
+    max_depth: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_depth is not None:
+            whole_count(self.max_depth, "max_depth")
+
+    def named(self, measure: str) -> str:
+        """Return the name of a measure in a checkpoint."""
+        return measure if self.max_depth is None else f"{measure} within {self.max_depth}"
+
+    def batches(
+        self, graph: StripedGraph, sources: NDArray[np.int64], what: str, keep: tuple[str, ...], finished: int
+    ) -> Iterator[BatchResult]:
+        """Yield batches of all sources but the first ``finished``, each until the next one is taken: ``batches_of``."""
+        depth = self.max_depth
+        return batches_of(graph, sources, self.progress, what=what, keep=keep, finished=finished, max_depth=depth)
 
 
 @part_of("Graph")
@@ -191,9 +209,9 @@ class MeasuredGraph(Graph[R]):
             InvalidOptionError: ``k`` is below 0.
             InvalidOptionTypeError: ``k`` is not an integer.
         """
-        options = Options(progress=progress, checkpoint=checkpoint)
-        depth, chosen = whole_count(k, "k"), chosen_vertices(self, vertices)
-        values = _rows(self, f"khop_sizes of {depth}", chosen, lambda counts: counts.sum(axis=1), options, depth)
+        options = Options(progress=progress, checkpoint=checkpoint, max_depth=whole_count(k, "k"))
+        chosen = chosen_vertices(self, vertices)
+        values = _rows(self, "khop_sizes", chosen, lambda counts: counts.sum(axis=1), options)
         return VertexMeasure("khop_sizes", self.ids_of(chosen), values, None, chosen.size)
 
     @bounded()
@@ -232,6 +250,7 @@ class MeasuredGraph(Graph[R]):
         vertices: Any = None,
         *,
         wf_improved: bool = True,
+        max_depth: int | None = None,
         sample: int | None = None,
         seed: int = 1,
         deadline: float | str | None = None,
@@ -248,10 +267,11 @@ class MeasuredGraph(Graph[R]):
             vertices: see ``eccentricity``.
             wf_improved: multiply by the share of the other vertices that have a path to the vertex (Wasserman and
                 Faust); without paths the closeness is 0.
+            max_depth: edges of the longest path that counts, as igraph's ``cutoff``: a vertex farther away counts as
+                one without a path. None for all paths.
             sample: number of random vertices to traverse from, at least 3; the values are estimates then, with standard
                 errors (Eppstein and Wang 2004). A vertex that no other sampled vertex reaches gets the value 0 and the
                 error NaN; without ``wf_improved`` one that a single sampled vertex reaches gets the error NaN too.
-                Distances from the sample take a byte or more a vertex and source on the workers.
             seed: of the sample, which is the same for any number of ranks.
             deadline, progress, checkpoint: see ``eccentricity``.
 
@@ -260,13 +280,14 @@ class MeasuredGraph(Graph[R]):
             InvalidOptionTypeError: ``sample`` or ``seed`` is not an integer.
             Other errors as for ``eccentricity``, but a graph need not be connected.
         """
-        return closeness(self, vertices, wf_improved, Options(sample, seed, progress, checkpoint))
+        return closeness(self, vertices, wf_improved, Options(sample, seed, progress, checkpoint, max_depth))
 
     @bounded()
     def harmonic_centrality(
         self,
         vertices: Any = None,
         *,
+        max_depth: int | None = None,
         sample: int | None = None,
         seed: int = 1,
         deadline: float | str | None = None,
@@ -277,7 +298,7 @@ class MeasuredGraph(Graph[R]):
 
         Directions, arguments and errors as for ``closeness_centrality``.
         """
-        return harmonic(self, vertices, Options(sample, seed, progress, checkpoint))
+        return harmonic(self, vertices, Options(sample, seed, progress, checkpoint, max_depth))
 
     @bounded()
     def average_shortest_path_length(
@@ -375,19 +396,17 @@ def closeness(
 ) -> VertexMeasure:
     """See ``Graph.closeness_centrality``; ``turned``: that of the graph whose edges ``graph`` has turned round."""
 
-    def columns(distance: Floats) -> tuple[Floats, ...]:
-        return (distance > 0).astype(np.float64), distance, distance**2
-
     chosen = chosen_vertices(graph, vertices)
-    total, made = _totals(graph, "closeness_centrality", chosen, columns, options, turned)
-    reach, mean, square = made.means(total)
+    names = ("reaching", "distance_sum", *(() if options.sample is None else ("distance_squares",)))
+    total, made = _totals(graph, "closeness_centrality", chosen, names, options, turned)
+    reach, mean, *squares = made.means(total)
     far = mean > 0
     # Divided as NetworkX does, so that values are equal to the last digit.
     values = np.divide(total[0], total[1], where=far, out=np.zeros(mean.size)) * (reach if wf_improved else 1)
-    if options.sample is None:
+    if not squares:
         return VertexMeasure("closeness_centrality", graph.ids_of(chosen), values, None, made.sources)
     # Of a vertex whether it has a path, and its distance or 0: the variance of the ratio of their means, linearised.
-    variance = np.divide(square, mean**2, where=far, out=np.ones(mean.size))
+    variance = np.divide(squares[0], mean**2, where=far, out=np.ones(mean.size))
     variance -= 1 if wf_improved else np.divide(1, reach, where=far, out=np.ones(mean.size))
     # One path tells how long it is, not how much the paths to the vertex differ.
     told = far if wf_improved else reach * made.others > 1.5
@@ -398,17 +417,14 @@ def closeness(
 def harmonic(graph: StripedGraph, vertices: Any, options: Options, *, turned: bool = False) -> VertexMeasure:
     """See ``Graph.harmonic_centrality``; ``turned``: see ``closeness_centrality``."""
 
-    def columns(distance: Floats) -> tuple[Floats, ...]:
-        inverse = np.divide(1, distance, where=distance > 0, out=np.zeros(distance.size))
-        return inverse, inverse**2
-
     chosen = chosen_vertices(graph, vertices)
-    total, made = _totals(graph, "harmonic_centrality", chosen, columns, options, turned)
-    mean, square = made.means(total)
+    names = ("inverse_sum", *(() if options.sample is None else ("inverse_squares",)))
+    total, made = _totals(graph, "harmonic_centrality", chosen, names, options, turned)
+    mean, *squares = made.means(total)
     values, errors = total[0], None
-    if options.sample is not None:
+    if squares:
         values = made.all_others * mean
-        errors = made.all_others * made.errors(np.sqrt(np.maximum(0, square - mean**2)), mean > 0)
+        errors = made.all_others * made.errors(np.sqrt(np.maximum(0, squares[0] - mean**2)), mean > 0)
     return VertexMeasure("harmonic_centrality", graph.ids_of(chosen), values, errors, made.sources)
 
 
@@ -445,37 +461,36 @@ def error_of_mean(spread: Any, sample: Any, population: int) -> Any:
 
 def _totals(
     graph: StripedGraph,
-    name: str,
+    measure: str,
     vertices: NDArray[np.int64],
-    columns: Callable[[Floats], tuple[Floats, ...]],
+    names: tuple[str, ...],
     options: Options,
     turned: bool,
 ) -> tuple[Floats, _MeanSources]:
-    """Return [columns, vertices]: sums of functions of the distance to a vertex from the other vertices.
+    """Return [names, vertices]: sums over the other vertices by their distances to a vertex, those of ``OF_DISTANCES``.
 
-    The functions are 0 for a distance of 0 and where there is no path. In an undirected graph the distances from a
-    vertex are those to it, and so they are where the edges are ``turned``. Else, and for a sample, the distances from
-    all sources are summed by vertex on the ranks.
+    In an undirected graph the distances from a vertex are those to it, and so they are where the edges are ``turned``.
+    Else, and for a sample, the ranks sum over all sources by vertex.
     """
-
-    def functions(depth: int) -> Floats:
-        return np.stack(columns(np.arange(depth + 1, dtype=np.float64)), axis=1)
-
     others = graph.n - graph.deleted - 1
     if options.sample is None and (turned or not graph.directed):
+
+        def row(counts: NDArray[np.int64]) -> Floats:
+            sums: Floats = counts @ distance_terms(names, np.arange(counts.shape[1]))
+            return sums
+
         made = _MeanSources(vertices.size, np.full(vertices.size, others), others)
-        total = _rows(graph, name, vertices, lambda counts: counts @ functions(counts.shape[1] - 1), options)
+        total = _rows(graph, f"{measure} by source", vertices, row, options, what=measure)
     else:
         sources = sources_of(graph, options) if vertices.size else vertices
 
         def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
-            for result in batches_of(
-                graph, sources, options.progress, what=name, keep=("distances",), finished=finished
-            ):
-                yield len(result.sources), result.sums_by_vertex(functions(result.depth))[vertices]
+            for batch in options.batches(graph, sources, measure, names, finished):
+                yield len(batch.sources), np.stack([batch.sums(each)[vertices] for each in names], axis=1)
 
-        begin, made_of = np.zeros((vertices.size, functions(0).shape[1])), (sources, vertices)
-        total = folded(graph, f"{name} by sums", made_of, begin, parts, np.add, options.checkpoint)
+        begin, made_of = np.zeros((vertices.size, len(names))), (sources, vertices)
+        name = options.named(f"{measure}, sums by vertex" + ", sampled" * (options.sample is not None))
+        total = folded(graph, name, made_of, begin, parts, np.add, options.checkpoint)
         made = _MeanSources(sources.size, sources.size - np.isin(vertices, sources), others)
     return total.T, made
 
@@ -512,11 +527,13 @@ def _rows(
     sources: NDArray[np.int64],
     row: Callable[[NDArray[np.int64]], NDArray[Any]],
     options: Options,
-    max_depth: int | None = None,
     *,
+    what: str | None = None,
     connected: bool = False,
 ) -> NDArray[Any]:
     """Return a row for each source, made of the vertices at each distance; errors as of ``counts_of`` and ``folded``.
+
+    ``name`` says what the rows are made of, and ``what``, if it is another, what is measured.
 
     Raises:
         DisconnectedGraphError: ``connected``, and a source does not reach all vertices.
@@ -525,7 +542,8 @@ def _rows(
     ordered = sources[order]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-        made = counts_of(graph, ordered, options.progress, what=name, finished=finished, max_depth=max_depth)
+        of_what, depth = what or name, options.max_depth
+        made = counts_of(graph, ordered, options.progress, what=of_what, finished=finished, max_depth=depth)
         for counts in made:
             reached = counts.sum(axis=1)
             if connected and reached.min() < graph.n - graph.deleted:
@@ -537,7 +555,8 @@ def _rows(
     def add(these: NDArray[Any], those: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([these, those])
 
-    rows = folded(graph, name, (ordered,), row(np.zeros((0, 1), np.int64)), parts, add, options.checkpoint)
+    begin = row(np.zeros((0, 1), np.int64))
+    rows = folded(graph, options.named(name), (ordered,), begin, parts, add, options.checkpoint)
     found = np.empty_like(rows)
     found[order] = rows
     return found

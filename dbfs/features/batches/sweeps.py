@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.base.calls import part_of
+from dbfs.base.integers import whole_count
 from dbfs.base.memory import require_room
 from dbfs.base.progress import ProgressOption, run_reporter
 from dbfs.base.records import RunProgress
@@ -177,6 +178,7 @@ class DistancesGraph(Graph[R]):
         sources: Any,
         targets: Any,
         *,
+        max_depth: int | None = None,
         deadline: float | str | None = None,
         progress: ProgressOption[RunProgress] = None,
     ) -> DistanceMatrix:
@@ -189,6 +191,7 @@ class DistancesGraph(Graph[R]):
 
         Args:
             sources, targets: an id, or several; ids may occur again.
+            max_depth: largest distance; a target farther away is unreached.
             deadline, progress: see ``eccentricity``.
 
         Raises:
@@ -197,6 +200,8 @@ class DistancesGraph(Graph[R]):
             GraphTooLargeError: this machine has no memory for the array.
             Other errors as for ``bfs_batch``.
         """
+        if max_depth is not None:
+            whole_count(max_depth, "max_depth")
         rows = self.vertices_named(sources, "source", present=True)
         columns = self.vertices_named(targets, "target", present=True)
         ids = self.ids_of(np.array(rows, np.int64)), self.ids_of(np.array(columns, np.int64))
@@ -210,7 +215,7 @@ class DistancesGraph(Graph[R]):
         if turned:
             rows, columns = columns, rows
         once, places = np.unique(np.array(rows, np.int64), return_inverse=True)
-        made = batches_of(self, once, progress, what="distance_matrix", targets=columns)
+        made = batches_of(self, once, progress, what="distance_matrix", targets=columns, max_depth=max_depth)
         parts = [batch.distances_to_targets() for batch in made]
         found: NDArray[np.int32] = np.concatenate(parts)[places]
         return DistanceMatrix(np.ascontiguousarray(found.T) if turned else found, *ids)

@@ -174,7 +174,7 @@ def test_names_that_are_no_text(tmp_path: Path, suffix: str) -> None:
 
 def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mirrored edges, from METIS, in pieces of a few edges and blocks of a few rows."""
-    monkeypatch.setattr("dbfs.edges.writers.stream.PIECE_EDGES", 10)
+    monkeypatch.setattr("dbfs.edges.writers.edge_stream.PIECE_EDGES", 10)
     monkeypatch.setattr("dbfs.edges.writers.matrix._BLOCK_ENTRIES", 7)
     edges = uniform(60, 300, 4)
     simple = Counter(pair for pair in multiset(edges) if pair[0] != pair[1])
@@ -187,7 +187,7 @@ def test_files_of_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_progress_counts_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbfs.edges.writers.stream.PIECE_EDGES", 10)
+    monkeypatch.setattr("dbfs.edges.writers.edge_stream.PIECE_EDGES", 10)
     seen: list[int] = []
     write_edges(path(36), tmp_path / "path.txt", progress=seen.append)
     assert seen == [8, 17, 26, 35]

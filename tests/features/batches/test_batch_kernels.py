@@ -17,8 +17,8 @@ from dbfs_workers.features.batches import on_gpu as batch_cuda
 from dbfs_workers.features.batches.levels import BatchLevels, LoneTraversal, Placement
 from dbfs_workers.features.batches.on_gpu import CudaBatch
 from dbfs_workers.features.batches.operators import BatchOperators
+from dbfs_workers.features.batches.path_sums_cuda import CudaPathSums
 from dbfs_workers.features.batches.storage import BatchScratch
-from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.features.batches.words import BatchWords, MappedMemory, MappedWords, OwnWords, PackedWords
 from dbfs_workers.search import backends
 from dbfs_workers.search.backend import Backend
@@ -40,20 +40,20 @@ class EmulatedBatch(CudaBatch):
         self._library = library
         super().__init__(phases.xp, phases.frontier_edges)
 
-    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
-        return EmulatedSweeps(self._library, self.xp, self._frontier_edges, out, into, of_edges=of_edges)
+    def path_sums(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaPathSums:
+        return EmulatedPathSums(self._library, self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
     def _load(self) -> Callable[..., None]:
         return emulated(self._library, "batch")
 
 
-class EmulatedSweeps(CudaSweeps):
+class EmulatedPathSums(CudaPathSums):
     def __init__(self, library: ctypes.PyDLL, *given: Any, **options: Any) -> None:
         self._library = library
         super().__init__(*given, **options)
 
     def _load(self) -> Callable[..., None]:
-        return emulated(self._library, "sweeps")
+        return emulated(self._library, "path_sums")
 
 
 def operators_of(backend: Backend) -> BatchOperators:

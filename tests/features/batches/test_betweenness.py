@@ -92,6 +92,28 @@ def test_any_graph(
         assert_right(ours, theirs(*edges, directed=directed))
 
 
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edges=edge_lists, ranks=st.integers(1, 3), directed=st.booleans(), depth=st.integers(0, 5))
+def test_longer_paths_do_not_count(
+    client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool, depth: int
+) -> None:
+    """As igraph's cutoff has it; the ends of the paths that count, by their lengths."""
+    graph = theirs(*edges, directed=directed)
+    other = igraph.Graph(len(graph), [*graph.edges], directed=directed)
+    with load(client, *edges, directed=directed, ranks=ranks) as ours:
+        found = ours.betweenness_centrality(max_depth=depth, normalized=False)
+        right = np.array(other.betweenness(directed=directed, cutoff=depth))
+        np.testing.assert_allclose(found.values, right, rtol=1e-9, atol=1e-9)
+        found = ours.betweenness_centrality(max_depth=depth, normalized=False, endpoints=True)
+        ends = [np.array(other.neighborhood_size(order=depth, mode=mode)) - 1 for mode in ("in", "out")]
+        right += sum(ends) / (1 if directed else 2)
+        np.testing.assert_allclose(found.values, right, rtol=1e-9, atol=1e-9)
+        values = ours.edge_betweenness_centrality(max_depth=depth, normalized=False).to_dict()
+    of_ends = zip(graph.edges, other.edge_betweenness(directed=directed, cutoff=depth), strict=True)
+    right = {ends if directed else tuple(sorted(ends)): value for ends, value in of_ends}
+    assert values == pytest.approx(right, rel=1e-9, abs=1e-9)
+
+
 @pytest.mark.full
 @pytest.mark.skipif(not DATA.exists(), reason="needs the real graphs of ../shared/data")
 @pytest.mark.parametrize("name", ["karate.mtx", "netscience.mtx", "email-Eu-core.csv"])

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import distributed
+import igraph
 import networkx as nx
 import numpy as np
 import pytest
@@ -26,7 +27,6 @@ from dbfs.features.batches import diameter, sweeps
 from dbfs.features.batches.diameter import Measure
 from dbfs.features.batches.measures import Options
 from dbfs.graph.traversing import traverse
-from dbfs_workers.features.batches.storage import sums_by_row
 
 edge_lists = st.integers(1, 25).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))
@@ -342,8 +342,44 @@ def test_what_is_refused(client: distributed.Client, monkeypatch: pytest.MonkeyP
                 call()
 
 
-def test_sums_of_groups_of_different_types() -> None:
-    groups = [np.array([[1, 255]], np.uint8), np.array([[299, 65535, 255]], np.uint16)]
-    assert sums_by_row(groups, np.arange(300.0)[:, None], np.dtype(np.uint16)).tolist() == [[555]]
-    deep = [np.array([[1, 255]], np.uint8), np.array([[70_000, -1]], np.int32)]
-    assert sums_by_row(deep, np.arange(70_001.0)[:, None], np.dtype(np.int32)).tolist() == [[70_001]]
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    edges=edge_lists,
+    placed=st.fixed_dictionaries({"ranks": st.integers(1, 3), "layout": st.sampled_from(["1d", "2d"])}),
+    directed=st.booleans(),
+    depth=st.integers(0, 5),
+)
+def test_longer_paths_do_not_count(
+    client: distributed.Client,
+    edges: tuple[int, list[tuple[int, int]]],
+    placed: dict[str, Any],
+    directed: bool,
+    depth: int,
+) -> None:
+    """As igraph's cutoff has it, also where all vertices are sampled."""
+    graph = theirs(*edges, directed=directed)
+    other = igraph.Graph(len(graph), [*graph.edges], directed=directed)
+    close = np.nan_to_num(other.closeness(mode="in", cutoff=depth))
+    harmonic = other.harmonic_centrality(mode="in", cutoff=depth, normalized=False)
+    within = np.array(other.neighborhood_size(order=depth, mode="in")) - 1
+    with load(client, graph, **placed, in_edges=directed) as ours:
+        for sample in {None, len(graph)} if len(graph) > 2 else {None}:
+            found = ours.closeness_centrality(max_depth=depth, wf_improved=False, sample=sample).values
+            np.testing.assert_allclose(found, close, rtol=1e-12)
+            found = ours.closeness_centrality(max_depth=depth, sample=sample).values
+            np.testing.assert_allclose(found, close * within / max(1, len(graph) - 1), rtol=1e-12)
+            found = ours.harmonic_centrality(max_depth=depth, sample=sample).values
+            np.testing.assert_allclose(found, np.nan_to_num(harmonic), rtol=1e-12)
+        matrix = ours.distance_matrix(range(len(graph)), range(len(graph)), max_depth=depth)
+    lengths = np.array(other.distances(mode="out"))
+    assert matrix.tolist() == np.where(lengths > depth, -1, lengths).tolist()
+
+
+def test_an_inexact_depth_is_refused(client: distributed.Client) -> None:
+    with load(client, nx.path_graph(4), ranks=1) as graph:
+        calls = graph.closeness_centrality, graph.harmonic_centrality, graph.betweenness_centrality
+        for call in (*calls, graph.edge_betweenness_centrality, lambda **depth: graph.distance_matrix([], [], **depth)):
+            with pytest.raises(InvalidOptionError, match="max_depth must be at least 0, not -1"):
+                call(max_depth=-1)
+            with pytest.raises(InvalidOptionTypeError, match=r"max_depth must be an integer, not 2\.5"):
+                call(max_depth=2.5)

@@ -22,8 +22,9 @@ from dbfs_workers.base.errors import (
     StaleRunError,
 )
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.building.edge_bins import BinStore
-from dbfs_workers.building.partitions import bin_edges, build_partition
+from dbfs_workers.building.bin_store import BinStore
+from dbfs_workers.building.binning import bin_edges
+from dbfs_workers.building.partitions import build_partition
 from dbfs_workers.features.lab import enact, linked
 from dbfs_workers.features.lab.linked import LinkedPartition
 from dbfs_workers.features.lab.purpose import ByStrategy

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
-from dbfs_workers.building.edge_bins import BinStore
-from dbfs_workers.building.partitions import bin_edges
+from dbfs_workers.building.bin_store import BinStore
+from dbfs_workers.building.binning import bin_edges
 from dbfs_workers.features.living import versions as on_pages
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.features.living.versions import NextVersion

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError, InvalidVertexError
-from dbfs_workers.building.edge_bins import BinStore
-from dbfs_workers.building.partitions import bin_edges
+from dbfs_workers.building.bin_store import BinStore
+from dbfs_workers.building.binning import bin_edges
 from dbfs_workers.features.living import pages
 from dbfs_workers.features.living.update_spec import UpdateSpec
 from dbfs_workers.features.living.versions import LivingPartition, NextVersion, incident_edges, update_keys, updated

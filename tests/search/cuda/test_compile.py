@@ -17,8 +17,8 @@ from dbfs_workers.base.errors import BackendUnavailableError
 from dbfs_workers.base.kernel_packages import PACKAGE
 from dbfs_workers.building.kernels.sources import BINNING, CSR, DEGREE_ORDER, KRONECKER
 from dbfs_workers.features.batches import on_gpu as batch_cuda
-from dbfs_workers.features.batches import sweeps_cuda
-from dbfs_workers.features.batches.kernels.sources import BATCH, SWEEPS
+from dbfs_workers.features.batches import path_sums_cuda
+from dbfs_workers.features.batches.kernels.sources import BATCH, PATH_SUMS
 from dbfs_workers.features.grid import on_gpu as grid_cuda
 from dbfs_workers.features.grid.kernels.sources import GRID
 from dbfs_workers.features.lab.device import defines
@@ -60,7 +60,7 @@ SMALL_KERNELS = {
     SUMMARY: {"dbfs_summary"},
     **{source: {f"dbfs_{name}" for name in names} for source, names in BACKEND_KERNELS.items()},
     GRID: {f"dbfs_grid_{name}" for name in grid_cuda.KERNELS},
-    SWEEPS: {f"dbfs_sweeps_{name}" for name in sweeps_cuda.KERNELS},
+    PATH_SUMS: {f"dbfs_path_sums_{name}" for name in path_sums_cuda.KERNELS},
     BATCH: {f"dbfs_batch_{name}" for name in batch_cuda.KERNELS},
     MESSAGES: {
         *("dbfs_pack", "dbfs_pack_level", "dbfs_small_level", "dbfs_contract_messages"),

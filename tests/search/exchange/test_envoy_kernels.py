@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dbfs_workers.search.exchange.kernels import envoy as kernels
-from dbfs_workers.search.exchange.kernels import stream as frames
+from dbfs_workers.search.exchange.kernels import frames
 from dbfs_workers.search.exchange.kernels.barrier import End
 from dbfs_workers.search.exchange.segment import Segment
 from dbfs_workers.search.exchange.stream import LENGTH

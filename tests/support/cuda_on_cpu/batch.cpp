@@ -1,11 +1,15 @@
-// The kernels of features/batches/kernels/batch.cu and features/batches/kernels/sweeps.cu on a CPU, with search/cuda/kernels/phases/edges.cuh.
+// The kernels of features/batches/kernels/batch.cu and features/batches/kernels/path_sums.cu on a CPU, with search/cuda/kernels/phases/edges.cuh.
 #include "common.h"
 
 inline u64 load_relaxed(const u64* p) { return __ldcg(p); }
 inline int __popcll(unsigned long long word) { return __builtin_popcountll(word); }
 inline int __ffsll(long long word) { return __builtin_ffsll(word); }
+inline u32 warp_sum(u32 v) {
+  for (u32 step = 16; step; step >>= 1) v += __shfl_xor_sync(kAll, v, step);
+  return v;
+}
 #include "features/batches/kernels/batch.cu"
-#include "features/batches/kernels/sweeps.cu"
+#include "features/batches/kernels/path_sums.cu"
 #include "run.h"
 
 RUN(batch_push)
@@ -21,6 +25,6 @@ RUN(batch_settle)
 RUN(batch_note)
 RUN(batch_clear)
 RUN(batch_take)
-RUN(sweeps_list_rows)
-RUN(sweeps_add_up)
-RUN(sweeps_finish)
+RUN(path_sums_list_rows)
+RUN(path_sums_add_up)
+RUN(path_sums_finish)

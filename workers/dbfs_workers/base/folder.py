@@ -4,6 +4,7 @@ What is written to a disk is synced, files and the names of files, so that it ou
 """
 
 import errno
+import io
 import math
 import mmap
 import os
@@ -121,14 +122,15 @@ class Folder:
         if size <= most:
             with reading(self.file(name)):
                 if self.local:
-                    with LocalFile(self.file(name)) as raw:
-                        found: bytes = raw.readall()
+                    # Another file may have come since, of any size.
+                    with io.BufferedReader(LocalFile(self.file(name))) as raw:
+                        found: bytes = raw.read(most + 1)
                 else:
                     files, inner = self._file_system()
                     found = files.cat_file(f"{inner}/{name}")
             size = len(found)
         if size > most:
-            raise FormatError(f"{self.file(name)} has {size:,} bytes; expected at most {most:,}")
+            raise FormatError(f"{self.file(name)} has {size:,} bytes or more; expected at most {most:,}")
         return found
 
     def map(self, name: str) -> mmap.mmap | bytes:

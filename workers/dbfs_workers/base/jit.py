@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 Function = Callable[..., Any]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
+FLOAT64 = types.Array(types.float64, 1, "C")
 INT32 = types.Array(types.int32, 1, "C")
 INT64 = types.Array(types.int64, 1, "C")
 UINT8 = types.Array(types.uint8, 1, "C")
@@ -160,6 +161,8 @@ def content(function: Function) -> str:
     digest, reached = hashlib.blake2b(digest_size=16), [function]
     # Functions may call themselves, and each other in a circle.
     for each in reached:
+        # Numba imports the modules of all of them when it loads the compiled function.
+        digest.update(each.__module__.encode())
         for code in _codes(each.__code__):
             # Nested code is walked by itself, and a docstring does nothing.
             constants = [one for one in code.co_consts if not isinstance(one, CodeType) and one != each.__doc__]

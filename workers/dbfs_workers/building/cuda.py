@@ -75,7 +75,7 @@ def bin_edges(
 
     Args:
         src: sources, int64 vertex ids on the GPU.
-        dst, stripe, symmetrise, name: as of ``partitions.bin_edges``.
+        dst, stripe, symmetrise, name: as of ``binning.bin_edges``.
         where: the rank and what it does, for errors.
         rows: bin only the edges of these rows of each owner: the first, and the one after the last.
         position: uint32[n] of a degree order: vertices become positions, and columns are sorted by position.

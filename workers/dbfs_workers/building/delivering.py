@@ -18,7 +18,7 @@ import distributed
 from distributed.protocol import to_serialize
 
 from dbfs_workers.base.errors import DeadlineExceededError, StaleRunError
-from dbfs_workers.building.edge_bins import BinStore, EdgeBin
+from dbfs_workers.building.bin_store import BinStore, EdgeBin
 from dbfs_workers.building.reading import require_wanted
 from dbfs_workers.search.partition.stripe import Stripe
 

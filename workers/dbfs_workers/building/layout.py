@@ -93,10 +93,10 @@ class Layout(ABC):
         """Cut edges into the bins of each rank's stores; return them by rank.
 
         Args:
-            src, dst, stripe, symmetrise, name: as of ``partitions.bin_edges``.
+            src, dst, stripe, symmetrise, name: as of ``binning.bin_edges``.
             stores: the stores that each rank collects.
 
-        Errors as for ``partitions.bin_edges``.
+        Errors as for ``binning.bin_edges``.
         """
 
     @abstractmethod

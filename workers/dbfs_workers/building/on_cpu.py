@@ -99,11 +99,11 @@ def bin_piece(
         addresses: the workers' addresses, by rank. All of them have opened their collections.
         timeout: seconds that the delivery may take.
         layout: how the edges lie on the ranks; None in ``1d``.
-        stripe, symmetrise, name: see ``building.bin_edges``.
+        stripe, symmetrise, name: see ``binning.bin_edges``.
 
-    Errors as for ``building.bin_edges`` and ``delivering.deliver``.
+    Errors as for ``binning.bin_edges`` and ``delivering.deliver``.
     """
-    from dbfs_workers.building.partitions import bin_edges
+    from dbfs_workers.building.binning import bin_edges
 
     count = 0
     bins: Sequence[Bins]

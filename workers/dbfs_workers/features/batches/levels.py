@@ -334,8 +334,9 @@ class BatchLevels(RankLevels[BatchScratch]):
         return self._operators.pays(Overlap(self._sources, state.level, self._vertices, self._bits, state.n))
 
     def _run_alone(self, state: State) -> None:
-        """Run the sources one by one, and take their labels. What the batch has found so far stays right."""
+        """Run the sources one by one, and take their labels. What was found so far stays right, and sums begin anew."""
         kept, spec = self._kept, self._spec
+        kept.sums[:] = 0
         by_source: list[NDArray[np.int64]] = []
         state.reached = state.edges = 0
         options = replace(spec, sources=(), purpose=None, targets=())

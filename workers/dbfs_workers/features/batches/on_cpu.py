@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.batches.kernels import batch as kernels
 from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
+from dbfs_workers.features.batches.path_sums_cpu import CpuPathSums
 from dbfs_workers.features.batches.purpose import width_of
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
-from dbfs_workers.features.batches.sweeps_cpu import CpuSweeps
 from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.partition.partition import Csr
 
@@ -33,7 +33,7 @@ class CpuBatch:
         team: threads that share the rank's rows; None for one.
     """
 
-    swept = CpuSweeps.lanes
+    swept = CpuPathSums.lanes
     clear = staticmethod(kernels.clear)
     pack = staticmethod(kernels.pack)
     unpack = staticmethod(kernels.unpack)
@@ -43,8 +43,8 @@ class CpuBatch:
         self._bounds: list[int] = []
         self._looked = 0
 
-    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuSweeps:
-        return CpuSweeps(out, into, self._team, of_edges=of_edges)
+    def path_sums(self, out: Csr, into: Csr, *, of_edges: bool) -> CpuPathSums:
+        return CpuPathSums(out, into, self._team, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         rows, live = scratch.partition.rows, scratch.live[scratch.own_words]
@@ -123,6 +123,7 @@ class CpuBatch:
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
         distances, item, nearest = kept.flat
         marked, width, bytes_a_row = scratch.marked[scratch.own_words], scratch.width, kept.sources * item
+        terms, sums = kept.terms(np.array([distance])).reshape(-1), kept.sums.reshape(-1)
 
         def part(begin: int, end: int) -> None:
             kernels.note(
@@ -135,9 +136,11 @@ class CpuBatch:
                 distances[begin * bytes_a_row : end * bytes_a_row],
                 item,
                 nearest[2 * begin : 2 * end],
+                terms,
+                sums[terms.size * begin : terms.size * end],
             )
 
-        if distances.size or nearest.size:
+        if distances.size or nearest.size or sums.size:
             team_calls.each(self._team, self._parts(scratch), part)
         if kept.target_rows.size:
             at_targets = kept.at_targets.reshape(-1)
@@ -158,7 +161,7 @@ class CpuBatch:
 
     def take_labels(self, labels: NDArray[np.int32], place: int, kept: RankBatch, largest: int) -> NDArray[np.int64]:
         counts: NDArray[np.int64] = np.zeros(largest + 1, np.int64)
-        rest: tuple[Any, ...] = kept.flat
+        rest: tuple[Any, ...] = *kept.flat, kept.terms(np.arange(largest + 1)).reshape(-1), kept.sums.reshape(-1)
         kernels.take_labels(labels, place, kept.sources, counts, kept.seen.size // labels.size, kept.seen, *rest)
         kept.at_targets[:, place] = labels[kept.target_rows]
         return counts

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dbfs_workers.features.batches.kernels.sources import BATCH
 from dbfs_workers.features.batches.operators import ChosenRows, Overlap, SettledRows
+from dbfs_workers.features.batches.path_sums_cuda import CudaPathSums
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
-from dbfs_workers.features.batches.sweeps_cuda import CudaSweeps
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
 from dbfs_workers.search.cuda.module import placed_launches
 from dbfs_workers.search.partition.partition import Csr
@@ -47,7 +47,7 @@ class CudaBatch:
         frontier_edges: see ``CudaBackend``.
     """
 
-    swept = CudaSweeps.lanes
+    swept = CudaPathSums.lanes
 
     def __init__(self, xp: Any, frontier_edges: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self.xp, self._frontier_edges = xp, frontier_edges
@@ -58,8 +58,8 @@ class CudaBatch:
         # The bits that the last pull looked for, on the host and on the GPU.
         self._wanted: tuple[bytes, Any] = b"", None
 
-    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaSweeps:
-        return CudaSweeps(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
+    def path_sums(self, out: Csr, into: Csr, *, of_edges: bool) -> CudaPathSums:
+        return CudaPathSums(self.xp, self._frontier_edges, out, into, of_edges=of_edges)
 
     def choose(self, scratch: BatchScratch, sources: NDArray[np.uint64]) -> ChosenRows:
         rows = self.xp.empty(scratch.queued, np.uint32)
@@ -163,8 +163,8 @@ class CudaBatch:
         return SettledRows(rows, degrees, bits, bit_degrees, int(sums[_LOOKED]), sums[_COUNTS:])
 
     def note(self, scratch: BatchScratch, distance: int, kept: RankBatch) -> None:
-        distances, item, nearest = kept.flat
-        if distances.size or nearest.size:
+        (distances, item, nearest), sums = kept.flat, kept.sums
+        if distances.size or nearest.size or sums.size:
             marked = scratch.marked[scratch.own_words]
             self._launch(
                 "note",
@@ -178,6 +178,9 @@ class CudaBatch:
                 distances,
                 item if distances.size else 0,
                 nearest if nearest.size else 0,
+                self.xp.asarray(kept.terms(np.array([distance]))) if sums.size else 0,
+                sums,
+                sums.shape[1],
             )
         if kept.target_rows.size:
             words = scratch.own(scratch.found).reshape(-1, scratch.width)[kept.target_rows]
@@ -234,6 +237,10 @@ class CudaBatch:
             nearer = (labels >= 0) & ((kept.nearest[:, 0] < 0) | (labels < kept.nearest[:, 0]))
             kept.nearest[:, 0] = self.xp.where(nearer, labels, kept.nearest[:, 0])
             kept.nearest[:, 1] = self.xp.where(nearer, np.int32(place), kept.nearest[:, 1])
+        if kept.sums.size:
+            terms = kept.terms(np.arange(largest + 1))
+            # An unreached row has the label -1, and takes the last one.
+            kept.sums += self.xp.asarray(np.vstack([terms, np.zeros_like(terms[:1])]))[labels]
         if kept.target_rows.size:
             kept.at_targets[:, place] = labels[kept.target_rows]
         counts: NDArray[np.int64] = self.xp.bincount(labels + np.int32(1), minlength=largest + 2).get()[1:]

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.features.batches.path_sums import PathSums
 from dbfs_workers.features.batches.storage import BatchScratch, RankBatch
-from dbfs_workers.features.batches.sweeps import Sweeps
 from dbfs_workers.search.partition.partition import Csr
 
 
@@ -71,12 +71,12 @@ class BatchOperators(Protocol):
     """The phases of a level of a batch on one kind of device, for one scratch.
 
     Attributes:
-        swept: sources of a block of ``sweeps``.
+        swept: sources of a block of ``path_sums``.
     """
 
     swept: int
 
-    def sweeps(self, out: Csr, into: Csr, *, of_edges: bool) -> Sweeps:
+    def path_sums(self, out: Csr, into: Csr, *, of_edges: bool) -> PathSums:
         """Return what sweeps over the paths of blocks of sources.
 
         Args:

@@ -2,7 +2,7 @@
 centrality", 2001).
 
 Forward, level by level, each row counts its shortest paths from each source: the sum of its predecessors' counts.
-Backward, from the deepest level, each row gets the dependencies of the sources on it: see ``kernels.sweeps``.
+Backward, from the deepest level, each row gets the dependencies of the sources on it: see ``kernels.path_sums``.
 
 A sweep has a block of sources. Sources need nothing of each other, and a level of a sweep takes microseconds; so a rank
 sweeps its share of the blocks over a copy of the rows of all ranks, and the ranks cross after each block. The sources
@@ -76,7 +76,7 @@ class PathSweeps:
                 f"{max(0, free):,} bytes are free"
             )
         self._firsts = np.array(whole.row_offsets[:: self._n_local].tolist())
-        self._sweeps = operators.sweeps(whole.out_edges, whole.parents, of_edges=self._of_edges)
+        self._path_sums = operators.path_sums(whole.out_edges, whole.parents, of_edges=self._of_edges)
 
     def run(self) -> None:
         """Fill in the sums of the batch, and drop its distances.
@@ -92,16 +92,16 @@ class PathSweeps:
         for first in range(0, self._rounds * self._lanes, self._lanes):
             block = distances[:, first : first + self._lanes]
             # A crossing after each block, where the run may end.
-            if self._cross(int(bool(block.size) and self._sweeps.sweep(block))):
+            if self._cross(int(bool(block.size) and self._path_sums.sweep(block))):
                 raise TooManyPathsError(
                     f"rank {rank}: a vertex has more shortest paths from a source than the largest float64, "
                     f"{np.finfo(np.float64).max:.1e}; the betweenness of this graph can't be computed"
                 )
             self._state.completed = min(self._sources, (first + self._lanes) * len(own))
-        sums = self._summed(self._sweeps.sums, [3 * self._n_local] * len(own)).reshape(-1, 3).T
-        kept.sums = xp.ascontiguousarray(sums[[OF_ROWS.index(name) for name in kept.row_sums]])
+        sums = self._summed(self._path_sums.sums, [3 * self._n_local] * len(own)).reshape(-1, 3)
+        kept.sums = sums[:, [OF_ROWS.index(name) for name in kept.row_sums]]
         if self._of_edges:
-            kept.edge_sums = self._summed(self._sweeps.edge_sums, (2 * np.diff(self._firsts)).tolist())
+            kept.edge_sums = self._summed(self._path_sums.edge_sums, (2 * np.diff(self._firsts)).tolist())
         self._state.ended = time.perf_counter_ns()
 
     def _summed(self, all_sums: Any, sizes: Sequence[int]) -> Any:

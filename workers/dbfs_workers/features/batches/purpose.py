@@ -11,6 +11,9 @@ WORD_SOURCES: Final = 64
 OF_ROWS: Final = ("betweenness", "betweenness_squares", "betweenness_reached")
 """What is kept of the sweeps over the shortest paths by row: see ``storage.RankBatch.sums``."""
 
+OF_DISTANCES: Final = ("reaching", "distance_sum", "distance_squares", "inverse_sum", "inverse_squares")
+"""What is kept of the distances by row: see ``storage.RankBatch.sums``."""
+
 SWEPT: Final = frozenset({*OF_ROWS, "edge_betweenness"})
 """What is kept of the sweeps: see ``path_sweeps``."""
 
@@ -26,8 +29,8 @@ class Batch(Purpose):
     """A run whose specs are batches. A batch keeps the distances of its targets, and does not stop.
 
     Attributes:
-        keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``, ``edge_betweenness`` and
-            those of ``OF_ROWS``.
+        keeps: ``counts``, and any of ``reached``, ``distances``, ``targets``, ``nearest``, and of ``OF_DISTANCES`` or
+            ``SWEPT``.
         copied: whether each rank copies the rows of all ranks, and traverses from its share of the sources. Only where
             counts alone are kept.
     """
@@ -59,6 +62,7 @@ class Batch(Purpose):
         if SWEPT & set(self.keeps):
             working += rows * sources
             each_row += 24
+        each_row += 8 * len(set(OF_DISTANCES) & set(self.keeps))
         return working, rows * (each_row + 8 * ("nearest" in self.keeps)) + 4 * len(spec.targets) * sources
 
 

@@ -9,16 +9,13 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import NoRoomForLabelsError
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.batches.purpose import OF_ROWS, SWEPT, WORD_SOURCES, batch_of, width_of
+from dbfs_workers.features.batches.purpose import OF_DISTANCES, OF_ROWS, SWEPT, WORD_SOURCES, batch_of, width_of
 from dbfs_workers.search.partition.labels import RankLabels, in_type, set_bits
 from dbfs_workers.search.partition.partition import Partition, on_host, require_present
 from dbfs_workers.search.partition.stripe import Stripe, own_rows
 
 SWEPT_SOURCES: Final = 16
 """Sources of a sweep. The numbers of a row fill two cache lines, which an edge reads at random."""
-
-# Rows whose distances are summed together, so that what a sum takes beside them stays small.
-_SUMMED_ROWS: Final = 2**10
 
 
 def distance_type(largest: int) -> np.dtype[Any]:
@@ -41,27 +38,16 @@ def joined(label: str, groups: Sequence[NDArray[Any]], places: NDArray[np.int64]
     return np.packbits(bits[:, places], axis=1, bitorder="little")
 
 
-def sums_by_row(
-    groups: Sequence[NDArray[Any]], functions: NDArray[np.float64], dtype: np.dtype[Any]
-) -> NDArray[np.float64]:
-    """Return float64[rows, functions], by row of a rank the sums of functions of the distance from all sources.
+def distance_terms(names: Sequence[str], distances: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return float64[distances, names], what a source at each distance adds to sums of ``OF_DISTANCES``.
 
-    Args:
-        groups: by group, [rows, sources] distances of types of ``distance_type``.
-        functions: float64[depth + 1, functions], their values by distance; an unreached vertex adds nothing.
-        dtype: the widest of the types.
+    A source at distance 0, the row itself, adds nothing.
     """
-    unreached, columns = len(functions), np.vstack([functions, np.zeros_like(functions[0])]).T
-    sums = np.zeros((len(groups[0]), len(columns)))
-    for group in groups:
-        # In all types the mark of unreached vertices is the largest unsigned number.
-        unsigned = in_type(group, dtype).view(f"u{dtype.itemsize}")
-        for first in range(0, len(group), _SUMMED_ROWS):
-            rows = slice(first, first + _SUMMED_ROWS)
-            distances = np.minimum(unsigned[rows], unreached, dtype=np.uint32)
-            for place, column in enumerate(columns):
-                sums[rows, place] += column[distances].sum(axis=1)
-    return sums
+    far = distances > 0
+    length = distances.astype(np.float64)
+    inverse = np.divide(1, length, where=far, out=np.zeros(length.size))
+    terms = dict(zip(OF_DISTANCES, (far.astype(np.float64), length, length**2, inverse, inverse**2), strict=True))
+    return np.array([terms[name] for name in names]).reshape(len(names), length.size).T.copy()
 
 
 def nearest_of(groups: Sequence[NDArray[np.int32]], firsts: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -90,9 +76,10 @@ class RankBatch(RankLabels):
         target_rows: uint32, local ids of the rank's targets, ascending, each once.
         at_targets: int32[target_rows, sources], -1 unreached.
         nearest: int32[n_local, 2], by row the distance of its nearest source and the source's place, -1 unreached.
-        sums: float64[kept, n_local], those of ``OF_ROWS`` that are kept: by row the sum over the sources of their
-            dependencies on the row (Brandes 2001), the sum of the squares, and the number of other vertices among the
-            sources that reach the row. Empty until the sweeps.
+        sums: float64[n_local, kept], by row the sums over the sources. Those of ``OF_ROWS``, empty until the sweeps,
+            are of the sources' dependencies on the row (Brandes 2001), of the squares, and the number of other vertices
+            among the sources that reach the row. Those of ``OF_DISTANCES`` are this number, and the sums of the
+            distances from these sources, of the squares, of the inverse distances and of their squares.
         edge_sums: float64[edges * 2], by edge in the order of the rows the sums of the dependencies on the edge, and of
             their squares; 0 for an edge that repeats the one before. Empty until the sweeps.
     """
@@ -126,7 +113,7 @@ class RankBatch(RankLabels):
             target_rows=xp.asarray(targets),
             at_targets=xp.full((targets.size, sources), -1, np.int32),
             nearest=xp.full((rows("nearest"), 2), -1, np.int32),
-            sums=xp.empty(0),
+            sums=xp.zeros((rows(*OF_DISTANCES), len({*OF_DISTANCES} & {*keeps}))),
             edge_sums=xp.empty(0),
         )
 
@@ -138,8 +125,13 @@ class RankBatch(RankLabels):
 
     @property
     def row_sums(self) -> list[str]:
-        """Those of ``OF_ROWS`` that are kept."""
-        return [name for name in OF_ROWS if name in self.keeps]
+        """The names of ``sums``."""
+        return [name for name in (*OF_ROWS, *OF_DISTANCES) if name in self.keeps]
+
+    def terms(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ``distance_terms`` of the sums that are added up level by level; none without such sums."""
+        names = [name for name in OF_DISTANCES if name in self.keeps]
+        return distance_terms(names, distances) if names else np.empty((0, 0))
 
     @property
     def flat(self) -> tuple[NDArray[np.uint8], int, NDArray[np.int32]]:
@@ -182,7 +174,7 @@ class RankBatch(RankLabels):
             "targets": self.at_targets,
             "nearest": self.nearest[:owned],
             "edge_betweenness": self.edge_sums.reshape(-1, 2),
-            **{name: column[:owned] for name, column in zip(self.row_sums, self.sums, strict=True)},
+            **{name: column[:owned] for name, column in zip(self.row_sums, self.sums.T, strict=True)},
         }
         return {name: kept[name] for name in self.keeps if name != "counts"}
 

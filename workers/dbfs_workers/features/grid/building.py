@@ -11,9 +11,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.building.edge_bins import BinStore, EdgeBin
+from dbfs_workers.building.bin_store import BinStore, EdgeBin
+from dbfs_workers.building.binning import bin_edges
 from dbfs_workers.building.kernels import building as kernels
-from dbfs_workers.building.partitions import bin_edges, build_csr
+from dbfs_workers.building.partitions import build_csr
 from dbfs_workers.building.pieces import check_ids
 from dbfs_workers.features.grid.grid import Blocks, Grid
 from dbfs_workers.search.partition.stripe import Stripe
@@ -34,10 +35,10 @@ def bin_blocks(
     """Cut edges into the bins of each rank's stores; return them by rank.
 
     Args:
-        src, dst, stripe, symmetrise, name: as of ``building.bin_edges``.
+        src, dst, stripe, symmetrise, name: as of ``binning.bin_edges``.
         bottom_up: whether the reversed edges are binned as well.
 
-    Errors as for ``building.bin_edges``.
+    Errors as for ``binning.bin_edges``.
     """
     src, dst = check_ids(src, dst, stripe.n, name)
     bins: list[list[EdgeBin]] = [[] for _ in range(stripe.p)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import InvalidOptionError
 from dbfs_workers.building import cuda as building
-from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.building.bin_store import BinStore
 from dbfs_workers.features.living.kernels.sources import MERGING
 from dbfs_workers.features.living.pages import Changes, Order
 from dbfs_workers.features.living.update_spec import UpdateSpec

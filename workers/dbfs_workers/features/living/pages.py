@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError
 from dbfs_workers.base.jit import read_only
-from dbfs_workers.building.edge_bins import BinStore, bucket_bits
+from dbfs_workers.building.bin_store import BinStore, bucket_bits
 from dbfs_workers.building.kernels.sorting import sort_rows
 from dbfs_workers.features.living.kernels import pages as kernels
 from dbfs_workers.features.living.row_versions import PAGE, SPARE, RowVersion

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import GraphTooLargeError
 from dbfs_workers.base.text import counted
-from dbfs_workers.building.edge_bins import BinStore
+from dbfs_workers.building.bin_store import BinStore
 from dbfs_workers.features.living.pages import NO_CHANGES, Changes, FreeBytes, Order, Pages
 from dbfs_workers.features.living.update_spec import NumberedBeforeError, UpdateSpec
 from dbfs_workers.ids.table import ABSENT, LaterIds

@@ -37,7 +37,7 @@ from dbfs_workers.base.lines.line import Line, LineClosedError, new_token
 from dbfs_workers.base.lines.worker_door import WorkerDoor
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.search.exchange.kernels import barrier, envoy
-from dbfs_workers.search.exchange.kernels.stream import header_words
+from dbfs_workers.search.exchange.kernels.frames import header_words
 from dbfs_workers.search.exchange.link import Link
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.exchange.segment import Segment

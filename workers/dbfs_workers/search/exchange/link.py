@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.base.lines.line import Line, LineClosedError
 from dbfs_workers.search.exchange.kernels import envoy
-from dbfs_workers.search.exchange.kernels import stream as kernels
-from dbfs_workers.search.exchange.kernels.stream import (
+from dbfs_workers.search.exchange.kernels import frames as kernels
+from dbfs_workers.search.exchange.kernels.frames import (
     ABORTED,
     CAUSE,
     HEADER_WORDS,

@@ -4,7 +4,7 @@ Callers keep their vertex ids. Internally a vertex is its *position* in the orde
 positions: the hubs are dealt to the ranks in turn, as their first rows. A build with ``order="degree"``
 
 1. counts degrees piece by piece, sums the ranks' counts and makes the order (``building.degree_order``);
-2. relabels each piece before binning it (``DegreeOrder.relabel``, then ``building.bin_edges``);
+2. relabels each piece before binning it (``DegreeOrder.relabel``, then ``binning.bin_edges``);
 3. builds with ``hub_first=True``, which sorts a row's columns by position. Internal ids sort by owner first.
 
 A traversal's sources and targets are ``position[vertex]``. Its labels are by position; ``by_vertex`` and

@@ -2,5 +2,5 @@
 
 from typing import Final
 
-NEEDED: Final = ("dbfs_workers.features.batches.kernels.batch", "dbfs_workers.features.batches.kernels.sweeps")
+NEEDED: Final = ("dbfs_workers.features.batches.kernels.batch", "dbfs_workers.features.batches.kernels.path_sums")
 """What a CPU rank needs compiled for batches."""

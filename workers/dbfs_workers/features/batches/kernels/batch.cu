@@ -373,16 +373,19 @@ extern "C" __global__ void dbfs_batch_settle(const i64* offsets, i64 words, u32 
 }
 
 // note: writes the distance of the rows that `settle` has left marked: for each new bit into a table [rows, sources] of
-// numbers of `item` bytes (0 for no table), and for each row without a nearest source that source and its distance. A
-// warp takes a row, a lane eight sources. Reads and writes 8 bytes for eight sources of a byte each.
+// numbers of `item` bytes (0 for no table), and for each row without a nearest source that source and its distance. Each
+// new bit adds `terms` to the row's sums, of which there are `of_row`. A warp takes a row, a lane eight sources. Reads and
+// writes 8 bytes for eight sources of a byte each, and 8 bytes a sum.
 extern "C" __global__ void dbfs_batch_note(u32 distance, i64 words, u32 log_width, const u32* marked, const u64* found,
-                                           u32 sources, u8* distances, u32 item, i32* nearest) {
+                                           u32 sources, u8* distances, u32 item, i32* nearest, const double* terms,
+                                           double* sums, u32 of_row) {
   using namespace dbfs;
   visit_bitmap(marked, words, [&](i64 w, u32 marks) {
     for (u32 rows = marks; rows; rows &= rows - 1) {
       const i64 row = w * kLanes + __ffs(rows) - 1;
       const u8* bytes = (const u8*)&found[row << log_width];
       bool lacks = nearest && nearest[2 * row] < 0;
+      u32 reached = 0;
       for (u32 first = 0; first * 8 < sources; first += kLanes) {
         const u32 at = first + lane_id(), bits = at * 8 < sources ? bytes[at] : 0;
         const u32 some = __ballot_sync(kAll, bits != 0);
@@ -391,6 +394,7 @@ extern "C" __global__ void dbfs_batch_note(u32 distance, i64 words, u32 log_widt
           nearest[2 * row + 1] = (i32)(at * 8 + __ffs(bits) - 1);
         }
         lacks = lacks && !some;
+        reached += __popc(bits);
         if (!item || !bits) continue;
         u8* place = distances + ((u64)row * sources + at * 8) * item;
         if (item == 1 && sources % 8 == 0) {
@@ -404,6 +408,10 @@ extern "C" __global__ void dbfs_batch_note(u32 distance, i64 words, u32 log_widt
           u8* one = place + (__ffs(rest) - 1) * item;
           for (u32 byte = 0; byte < item; ++byte) one[byte] = (u8)(distance >> 8 * byte);
         }
+      }
+      if (of_row) {
+        const u32 all = warp_sum(reached);
+        if (lane_id() < of_row) sums[row * of_row + lane_id()] += all * terms[lane_id()];
       }
       __syncwarp();
     }

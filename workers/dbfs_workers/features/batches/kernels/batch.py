@@ -8,7 +8,19 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.base.intrinsics import fetch_or, prefetch, trailing_zeros
-from dbfs_workers.base.jit import INT32, INT64, READ_INT32, READ_INT64, READ_UINT32, UINT8, UINT32, int64, kernel, void
+from dbfs_workers.base.jit import (
+    FLOAT64,
+    INT32,
+    INT64,
+    READ_INT32,
+    READ_INT64,
+    READ_UINT32,
+    UINT8,
+    UINT32,
+    int64,
+    kernel,
+    void,
+)
 
 UINT64 = types.Array(types.uint64, 1, "C")
 
@@ -343,8 +355,8 @@ def write_distance(distances, place, item, distance):
         distances[place * item + byte] = np.uint8(distance >> 8 * byte & 255)
 
 
-@kernel(void, int64, int64, int64, READ_UINT32, UINT64, int64, UINT8, int64, INT32)
-def note(distance, first_id, width, marked, found, sources, distances, item, nearest):
+@kernel(void, int64, int64, int64, READ_UINT32, UINT64, int64, UINT8, int64, INT32, FLOAT64, FLOAT64)
+def note(distance, first_id, width, marked, found, sources, distances, item, nearest, terms, sums):
     """Note the distance of the rows that ``settle`` has left marked.
 
     Args:
@@ -352,14 +364,18 @@ def note(distance, first_id, width, marked, found, sources, distances, item, nea
         distances: uint8, the bytes of a table [rows, sources] of numbers of ``item`` bytes; empty for none.
         item: 1, 2 or 4.
         nearest: int32, by row the distance of the nearest source, -1 for none, and the source; empty for none.
+        terms: float64, what each new bit adds to each of a row's sums; empty for no sums.
+        sums: float64, the sums by row.
     """
     for w in range(marked.size):
         bits = marked[w]
         while bits:
             row = w * 32 + np.int64(trailing_zeros(bits))
             bits &= bits - np.uint32(1)
+            reached = 0
             for i in range(width):
                 word = found[(first_id + row) * width + i]
+                reached += count_bits(word)
                 if word and nearest.size and nearest[2 * row] < 0:
                     nearest[2 * row] = distance
                     nearest[2 * row + 1] = i * 64 + lowest_bit(word)
@@ -367,6 +383,8 @@ def note(distance, first_id, width, marked, found, sources, distances, item, nea
                     while word:
                         write_distance(distances, row * sources + i * 64 + lowest_bit(word), item, distance)
                         word &= word - np.uint64(1)
+            for i in range(terms.size):
+                sums[row * terms.size + i] += reached * terms[i]
 
 
 @kernel(void, int64, int64, int64, READ_UINT32, UINT64, int64, INT32)
@@ -380,8 +398,8 @@ def note_targets(distance, first_id, width, rows, found, sources, distances):
                 word &= word - np.uint64(1)
 
 
-@kernel(void, READ_INT32, int64, int64, INT64, int64, UINT64, UINT8, int64, INT32)
-def take_labels(labels, source, sources, counts, width, seen, distances, item, nearest):
+@kernel(void, READ_INT32, int64, int64, INT64, int64, UINT64, UINT8, int64, INT32, FLOAT64, FLOAT64)
+def take_labels(labels, source, sources, counts, width, seen, distances, item, nearest, terms, sums):
     """Take the labels of one source's traversal into a batch: see ``note``.
 
     Args:
@@ -390,7 +408,10 @@ def take_labels(labels, source, sources, counts, width, seen, distances, item, n
         counts: int64, zeros; set to the number of rows by distance.
         width, seen: see ``settle``; ``seen`` is empty for none.
         distances, item, nearest: see ``note``. Sources are taken in their order.
+        terms: float64, by distance what is added to each of a row's sums.
+        sums: float64, the sums by row; empty for none.
     """
+    of_row = sums.size // labels.size
     for row in range(labels.size):
         distance = np.int64(labels[row])
         if distance < 0:
@@ -403,3 +424,5 @@ def take_labels(labels, source, sources, counts, width, seen, distances, item, n
         if nearest.size and (nearest[2 * row] < 0 or distance < nearest[2 * row]):
             nearest[2 * row] = distance
             nearest[2 * row + 1] = source
+        for i in range(of_row):
+            sums[row * of_row + i] += terms[distance * of_row + i]

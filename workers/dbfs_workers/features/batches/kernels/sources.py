@@ -5,5 +5,5 @@ from typing import Final
 from dbfs_workers.search.cuda.kernels.sources import with_types
 
 BATCH: Final = with_types("features/batches/kernels/batch.cu")
-SWEEPS: Final = with_types("features/batches/kernels/sweeps.cu")
-SOURCES: Final = (BATCH, SWEEPS)
+PATH_SUMS: Final = with_types("features/batches/kernels/path_sums.cu")
+SOURCES: Final = (BATCH, PATH_SUMS)

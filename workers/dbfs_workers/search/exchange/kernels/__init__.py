@@ -3,7 +3,7 @@
 from typing import Final
 
 ON_ONE_HOST: Final = ("dbfs_workers.search.exchange.kernels.barrier",)
-ACROSS_HOSTS: Final = ("dbfs_workers.search.exchange.kernels.stream", "dbfs_workers.search.exchange.kernels.envoy")
+ACROSS_HOSTS: Final = ("dbfs_workers.search.exchange.kernels.frames", "dbfs_workers.search.exchange.kernels.envoy")
 
 
 def needed(p: int, hosts: int) -> tuple[str, ...]:

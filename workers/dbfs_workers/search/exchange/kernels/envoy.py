@@ -37,7 +37,7 @@ from dbfs_workers.search.exchange.kernels.barrier import (
     wait_for_rank,
 )
 from dbfs_workers.search.exchange.kernels.bins import place_of_bin
-from dbfs_workers.search.exchange.kernels.stream import HEADER_WORDS, compose, count_new, deliver, is_of
+from dbfs_workers.search.exchange.kernels.frames import HEADER_WORDS, compose, count_new, deliver, is_of
 from dbfs_workers.search.exchange.segment import ABORT
 from dbfs_workers.search.exchange.stream import LENGTH
 from dbfs_workers.search.reports.crossings import COUNTS

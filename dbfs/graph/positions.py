@@ -1,7 +1,6 @@
-"""Numbering: the internal numbering of a graph's vertices, which a graph with ``order="degree"`` has.
+"""Positions of vertices: their numbers in the internal numbering, which a graph with ``order="degree"`` has.
 
-Specs and labels on the workers use positions, the numbers of vertices in this numbering. In all other graphs the
-position of a vertex is the vertex itself.
+Specs and labels on the workers use positions. In all other graphs the position of a vertex is the vertex itself.
 """
 
 from __future__ import annotations

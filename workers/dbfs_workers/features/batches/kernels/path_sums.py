@@ -7,10 +7,9 @@ A row has a number for each of the sources, one lane each, side by side: row ``i
 import numpy as np
 from numba import types
 
-from dbfs_workers.base.jit import INT64, READ_INT32, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
+from dbfs_workers.base.jit import FLOAT64, INT64, READ_INT32, READ_INT64, READ_UINT32, UINT32, int64, kernel, void
 from dbfs_workers.features.batches.storage import SWEPT_SOURCES as LANES
 
-FLOAT64 = types.Array(types.float64, 1, "C")
 _ROWS = (READ_INT64, READ_INT64, READ_UINT32)
 _LEVEL = (READ_UINT32, int64, READ_INT32)
 _FRONT = (READ_UINT32, FLOAT64)

@@ -1,4 +1,4 @@
-"""The sweeps over the shortest paths from a block of sources, as the CUDA kernels of ``kernels/sweeps.cu``.
+"""The sweeps over the shortest paths from a block of sources, as the CUDA kernels of ``kernels/path_sums.cu``.
 
 All launches go to the default stream.
 """
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dbfs_workers.features.batches.kernels.sources import SWEEPS
+from dbfs_workers.features.batches.kernels.sources import PATH_SUMS
 from dbfs_workers.search.cuda.launch_sizes import THREADS, blocks_for
 from dbfs_workers.search.cuda.module import placed_launches
 from dbfs_workers.search.partition.labels import unreached_of
@@ -21,8 +21,8 @@ _WARP: Final = 32
 _EDGES_A_LANE: Final = 16
 
 
-class CudaSweeps:
-    """The ``Sweeps`` on one GPU.
+class CudaPathSums:
+    """The ``PathSums`` on one GPU.
 
     Args:
         xp: CuPy.
@@ -112,7 +112,7 @@ class CudaSweeps:
 
     def _load(self) -> Callable[..., None]:
         """Return what launches the kernels."""
-        return placed_launches(SWEEPS, "dbfs_sweeps_", KERNELS)
+        return placed_launches(PATH_SUMS, "dbfs_path_sums_", KERNELS)
 
     def _launch(self, kernel: str, threads: int, *arguments: Any) -> None:
         if threads:

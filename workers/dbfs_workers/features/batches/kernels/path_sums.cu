@@ -33,7 +33,7 @@ __device__ __forceinline__ double warp_total(double v) {
 
 // list_rows: writes distance << 32 | row for each distance that a row has from some source, in any order; with null keys
 // these are counted only. A warp takes a row.
-extern "C" __global__ void dbfs_sweeps_list_rows(const u8* distances, u32 item, i64 rows, u64* keys, u64* end) {
+extern "C" __global__ void dbfs_path_sums_list_rows(const u8* distances, u32 item, i64 rows, u64* keys, u64* end) {
   using namespace dbfs;
   const i64 warps = (i64)gridDim.x * (blockDim.x / kLanes);
   u64 counted = 0;
@@ -59,7 +59,7 @@ extern "C" __global__ void dbfs_sweeps_list_rows(const u8* distances, u32 item, 
 // totals; for the sources that have the row on this level. Parallel edges count once. With edge sums, it also adds paths
 // times number to each edge's sum over the sources, and the square to the next one. A warp takes kWarpEdges of the rows'
 // edges at a time. Reads 4 bytes, the distances of a row and, where one fits, its numbers an edge.
-extern "C" __global__ void dbfs_sweeps_add_up(const u32* rows, const i64* starts, const i64* ends, i64 size,
+extern "C" __global__ void dbfs_path_sums_add_up(const u32* rows, const i64* starts, const i64* ends, i64 size,
                                               const u32* columns, const u8* distances, u32 item, u32 level, i32 step,
                                               const double* numbers, double* totals, double* edge_sums) {
   using namespace dbfs;
@@ -100,7 +100,7 @@ extern "C" __global__ void dbfs_sweeps_add_up(const u32* rows, const i64* starts
 // finish: makes the dependencies of the sources on the rows of a level from the rows' totals, and adds them up. A warp
 // takes a row: its number of paths is replaced by (1 + dependency) / paths; its three sums get the dependencies, their
 // squares, and the number of sources.
-extern "C" __global__ void dbfs_sweeps_finish(const u32* rows, i64 size, const u8* distances, u32 item, u32 level,
+extern "C" __global__ void dbfs_path_sums_finish(const u32* rows, i64 size, const u8* distances, u32 item, u32 level,
                                               double* numbers, const double* totals, double* sums) {
   using namespace dbfs;
   const i64 warps = (i64)gridDim.x * (blockDim.x / kLanes);

@@ -1,6 +1,6 @@
-"""The interface of the sweeps over the shortest paths from a block of sources: ``Backend.sweeps``.
+"""The interface of the sweeps over the shortest paths from a block of sources: ``BatchOperators.path_sums``.
 
-``sweeps_cpu`` and ``sweeps_cuda`` implement the interface, and ``path_sweeps`` calls it. Arrays are of the
+``path_sums_cpu`` and ``path_sums_cuda`` implement the interface, and ``path_sweeps`` calls it. Arrays are of the
 device's module.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Sweeps(Protocol):
+class PathSums(Protocol):
     """The sweeps on one kind of device, over rows given by internal id.
 
     Attributes:

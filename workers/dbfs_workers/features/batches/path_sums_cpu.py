@@ -1,4 +1,4 @@
-"""The sweeps over the shortest paths from a block of sources, as the Numba kernels of ``kernels.sweeps``."""
+"""The sweeps over the shortest paths from a block of sources, as the Numba kernels of ``kernels.path_sums``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.team import Team
-from dbfs_workers.features.batches.kernels import sweeps as kernels
+from dbfs_workers.features.batches.kernels import path_sums as kernels
 from dbfs_workers.features.batches.storage import SWEPT_SOURCES
 from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.partition.labels import in_type
 from dbfs_workers.search.partition.partition import Csr
 
 
-class CpuSweeps:
-    """The ``Sweeps`` on CPU cores.
+class CpuPathSums:
+    """The ``PathSums`` on CPU cores.
 
     Args:
         out, into: the out-edges and in-edges of all rows.
