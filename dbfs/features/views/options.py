@@ -31,7 +31,7 @@ from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.features.views.attributes import kept_of
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.load import LoadOption
-from dbfs.graph.numbering import Numbering
+from dbfs.graph.positions import Numbering
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.views import attributes as tasks
 
