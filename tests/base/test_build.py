@@ -13,7 +13,9 @@ from dbfs.cli import main
 
 def git(folder: Path, *words: str) -> str:
     names = ("-c", "user.name=a", "-c", "user.email=a@b")
-    return subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture
