@@ -113,7 +113,9 @@ def test_a_cluster_without_dbfs_or_with_another_version(where: str, version: str
     ids=["of another commit", "without a commit"],
 )
 def test_a_cluster_of_the_same_version_and_another_build(where: str, code: str, told: str) -> None:
-    words = rf"client has dbfs {OWN}, but the {where} tcp://\S+ has {re.escape(dbfs.__version__)}{told}; install dbfs {OWN}"
+    words = (
+        rf"client has dbfs {OWN}, but the {where} tcp://\S+ has {re.escape(dbfs.__version__)}{told}; install dbfs {OWN}"
+    )
     refused(where, code, words)
 
 
