@@ -121,7 +121,10 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+def test_the_slurm_job_with_a_stand_in_for_srun(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, scheme: str
+) -> None:
     srun = tmp_path / "srun"
     # Slurm starts the task on every node and ends it; here this machine is every node.
     srun.write_text(
@@ -137,7 +140,14 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
         "SLURM_CPUS_PER_TASK": "1",
         "DBFS_INTERFACE": "lo",
     }
-    command = "dbfs run path:n=40 --source 0 --validate --json; dbfs run path:n=40 --source -1"
+    if scheme == "tls":
+        if shutil.which("openssl") is None:
+            pytest.skip("certificates need openssl")
+        folder = tmp_path_factory.mktemp("tls")
+        subprocess.run([CONFIGS / "tls" / "certificates.sh", folder], check=True, capture_output=True)
+        settings["DASK_CONFIG"] = str(folder)
+    command = 'echo "$DASK_SCHEDULER_ADDRESS" >&2; dbfs run path:n=40 --source 0 --validate --json; '
+    command += "dbfs run path:n=40 --source -1"
     done = subprocess.run(
         [CONFIGS / "slurm" / "job.sh", "bash", "-c", command],
         cwd=tmp_path,
@@ -150,6 +160,10 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["ranks"], found["depth"], found["validated"]) == (2, 39, True)
     assert "source -1 is not in path:n=40" in done.stderr
+    assert re.search(rf"^{scheme}://127\.0\.0\.1:\d+$", done.stderr, re.MULTILINE)
+    # The port that the scheduler's own log names.
+    (port,) = re.findall(r"ssh -L 8787:127\.0\.0\.1:(\d+) \S+, then", done.stderr)
+    assert f"http://127.0.0.1:{port}/status" in done.stderr
     unnamed = subprocess.run(
         [CONFIGS / "slurm" / "job.sh", "true"],
         env=os.environ | settings | {"DBFS_INTERFACE": ""},

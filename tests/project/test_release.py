@@ -123,3 +123,9 @@ def test_the_list_of_versions(tmp_path: Path) -> None:
     assert entries[-1]["url"] == "https://example.org/dbfs/0.9.0/"
     assert "url=0.10.0/" in (site / "index.html").read_text()
     assert (site / "0.9.0" / "index.html").read_text() == "new"
+
+
+def test_the_web_services_image_has_the_release_that_is_tested() -> None:
+    ((tested, _),) = locked("dev")["starlette"]
+    text = (ROOT / "examples" / "web_service" / "Dockerfile").read_text()
+    assert f"starlette{tested.specifier} " in text and re.search(r"uvicorn==[\d.]+$", text, re.MULTILINE)
