@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dbfs_workers.features.living.worker import Updates
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
+from dbfs_workers.features.weights.worker import WeightReads
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.serving.feature import WorkerFeature
@@ -20,6 +21,7 @@ FEATURES: Final[tuple[type[WorkerFeature], ...]] = (
     Updates,
     EdgeReads,
     Verdicts,
+    WeightReads,
 )
 """What features add to a worker."""
 
@@ -28,8 +30,9 @@ def loop_parts(runner: LoopRunner) -> list[MemberPart]:
     """Return what features keep in a member that runs the level loop."""
     from dbfs_workers.features.batches.part import LoopBatches
     from dbfs_workers.features.lab.part import LoopStrategies
+    from dbfs_workers.features.weights.part import LoopWeights
 
-    return [LoopBatches(runner), _loop_living(runner), LoopStrategies(runner)]
+    return [LoopBatches(runner), _loop_living(runner), LoopStrategies(runner), LoopWeights(runner)]
 
 
 def _loop_living(runner: LoopRunner) -> MemberPart:

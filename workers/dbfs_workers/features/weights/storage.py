@@ -1,0 +1,148 @@
+"""A rank's working memory for shortest paths by weight, and the labels that it keeps."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.jit import read_only
+from dbfs_workers.base.spec import TraversalSpec
+from dbfs_workers.features.weights.kernels.piles import FAR, NONE, PILES, Piles, Search
+from dbfs_workers.features.weights.purpose import Number, weighted
+from dbfs_workers.search.partition.kernels.rows import kernel_rows
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.partition import Partition, require_present
+from dbfs_workers.search.partition.stripe import own_rows
+
+
+@dataclass
+class WeightedLabels(RankLabels):
+    """The labels of a rank. Distances are int64, float64 or float32; -1 or infinity for unreached rows.
+
+    Until the traversal ends there are none.
+    """
+
+    distances: NDArray[Any]
+
+
+def number_of(key: int, dtype: np.dtype[Any]) -> Number:
+    """Return the distance of a key."""
+    return np.array([key], f"i{dtype.itemsize}").view(dtype)[0].item()  # type: ignore[no-any-return]
+
+
+def key_of(number: Number, dtype: np.dtype[Any]) -> int:
+    """Return the key of a distance: see ``kernels.piles``."""
+    return int(np.array([number], dtype).view(f"i{dtype.itemsize}")[0])
+
+
+def distances_of(keys: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the distances of keys, -1 for unreached, as an array of its own."""
+    if dtype.kind == "i":
+        return keys.copy()
+    distances = keys.astype(f"i{dtype.itemsize}").view(dtype)
+    distances[keys < 0] = np.inf
+    return distances
+
+
+class WeightScratch:
+    """One rank's working memory: see ``rank_levels.RankScratch``.
+
+    Args:
+        partition: the rank's edges.
+        weights: by edge in the order of ``Partition.columns``, none of them below 0: int64, float64 or float32.
+
+    Attributes:
+        partition, weights: see above.
+        search: the arrays.
+        piles: the counts.
+        records: ``piles`` as kernels take them.
+    """
+
+    max_degree = 0
+
+    def __init__(self, partition: Partition, weights: NDArray[Any]) -> None:
+        self.partition, self.weights = partition, read_only(weights)
+        self.xp: Any = np
+        self.frontier_bits: NDArray[np.uint32] | None = None
+        stripe = partition.stripe
+        ids, rows = stripe.p * stripe.n_local, stripe.n_local
+        self.search = Search(
+            rows=kernel_rows(partition.rows),
+            distances=np.empty(ids, np.int64),
+            parents=np.empty(ids, np.uint32),
+            flags=np.zeros(ids, np.uint8),
+            even_queue=np.empty(rows, np.uint32),
+            odd_queue=np.empty(rows, np.uint32),
+            far=np.empty(rows, np.uint32),
+            changed=np.empty(ids if stripe.p > 1 else 0, np.uint32),
+            ends=np.zeros(stripe.p, np.int64),
+            targets=read_only(np.empty(0, np.uint32)),
+            clock=np.zeros(2, np.int64),
+            first=partition.rank * rows,
+        )
+        self.piles = Piles()
+        self.records = np.frombuffer(memoryview(self.piles), PILES)
+
+    @property
+    def frontier(self) -> NDArray[np.uint32]:
+        """The near pile, as local ids."""
+        piles, search = self.piles, self.search
+        return (search.odd_queue if piles.queue else search.even_queue)[: piles.near]
+
+    @functools.cached_property
+    def facts(self) -> tuple[float, int]:
+        """The mean of the rank's finite weights, and its rows with edges."""
+        weights, rows = self.weights, self.search.rows
+        finite = weights if weights.dtype.kind == "i" else weights[np.isfinite(weights)]
+        mean = float(finite.mean(dtype=np.float64)) if finite.size else 0.0
+        return mean, int(np.count_nonzero(rows.ends - rows.starts))
+
+    @property
+    def own(self) -> slice:
+        """The ids of the rank's rows."""
+        return slice(self.search.first, self.search.first + self.partition.stripe.n_local)
+
+    def labels_for(self, spec: TraversalSpec) -> WeightedLabels:
+        """Return labels without distances, which ``levels`` makes at the end."""
+        parents = np.empty(self.partition.stripe.n_local if spec.predecessors else 0, np.uint32)
+        return WeightedLabels(np.empty(0, np.int64), parents if spec.predecessors else None)
+
+    def start(self, spec: TraversalSpec, labels: RankLabels) -> None:  # noqa: ARG002
+        """Clear the last traversal, and make the sources the far pile, with the distance 0.
+
+        Raises:
+            InvalidVertexError: a source was deleted.
+        """
+        require_present(self.partition, spec.sources)
+        stripe, search, piles = self.partition.stripe, self.search, self.piles
+        unreached = NONE if self.weights.dtype.kind == "i" else key_of(np.inf, self.weights.dtype)
+        most = weighted(spec).max_distance
+        if most is not None:
+            unreached = min(unreached, key_of(largest(most, self.weights.dtype), self.weights.dtype) + 1)
+        search.distances[:] = unreached
+        search.flags[:] = 0
+        search.ends[:] = 0
+        sources = own_rows(stripe, self.partition.rank, spec.sources)
+        targets = own_rows(stripe, self.partition.rank, spec.targets) if spec.targets else sources[:0]
+        self.search = search._replace(targets=read_only(targets))
+        ids = sources.astype(np.int64) + search.first
+        search.distances[ids], search.parents[ids], search.flags[ids] = 0, ids, FAR
+        search.far[: sources.size] = sources
+        piles.unreached, piles.bound, piles.nearest = unreached, -1, 0
+        piles.queue = piles.near = piles.queued = 0
+        piles.far = piles.reached = sources.size
+
+    @property
+    def final(self) -> int:
+        """The largest key that is final."""
+        return min(self.piles.bound, self.piles.unreached - 1)
+
+
+def largest(number: Number, dtype: np.dtype[Any]) -> Number:
+    """Return the largest number of a type that is not above a given one, which is at least 0."""
+    if dtype.kind == "i":
+        return min(int(number), NONE - 1) if number < NONE else NONE - 1
+    rounded = dtype.type(number)
+    return rounded.item() if rounded <= number else np.nextafter(rounded, dtype.type(0)).item()  # type: ignore[no-any-return]

@@ -1,0 +1,68 @@
+"""Shortest paths by weight on a worker: columns are made ready, and distances read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
+from dbfs_workers.features.weights.columns import WeightFacts, weights_of
+from dbfs_workers.features.weights.messages import PrepareWeights, ReadWeighted
+from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.serving.feature import WorkerFeature, WorkerView
+from dbfs_workers.serving.reads.messages import KeptLabels
+from dbfs_workers.serving.reads.server import RankRows, edges_of
+from dbfs_workers.serving.rpc import PickledValue
+
+
+class WeightReads(WorkerFeature):
+    """The handlers of one worker."""
+
+    def __init__(self, view: WorkerView) -> None:
+        super().__init__(view)
+        self._data = view.worker.data
+
+    @PrepareWeights.handler
+    async def prepare_weights(self, message: PrepareWeights) -> PickledValue[WeightFacts]:
+        # Imported here, because the import of the loop takes the event loop's time.
+        from dbfs_workers.features.weights.part import weights_part
+
+        partition = edges_of(self._data, message.partition)
+        part = weights_part(self.view.member(message.graph_id), partition)
+        assert isinstance(partition, Partition)
+        table, name = self._attributes(message.attributes), message.column
+        if name not in table.column_names:
+            names = ", ".join(map(repr, table.column_names)) or "none"
+            raise InvalidOptionError(f"the graph's edges have no column {name!r}; the columns are: {names}")
+        weights, facts = await asyncio.to_thread(weights_of, table[name], name, partition)
+        if facts.wrong is None:
+            part.weights[name] = weights
+        return PickledValue.of(facts)
+
+    @ReadWeighted.handler
+    async def read_weighted(self, message: ReadWeighted) -> list[NDArray[Any]]:
+        return await asyncio.to_thread(self._read, message)
+
+    def _read(self, message: ReadWeighted) -> list[NDArray[Any]]:
+        place, owned = message.place, message.stripe.owned(message.rank)
+        assert isinstance(place, KeptLabels)
+        kept = self.view.kept_labels(place.graph_id, place.run_id, place.index)
+        distances = kept.distances[:owned]
+        rows = (
+            np.arange(owned) if message.most is None else np.flatnonzero((distances >= 0) & (distances <= message.most))
+        )
+        found = [rows.astype(np.uint32), distances[rows]]
+        if message.predecessors:
+            of_rank = RankRows(message.stripe, message.rank, kept.distances, kept.predecessors)
+            found.append(of_rank.read("predecessors", 0, owned)[rows])
+        return found
+
+    def _attributes(self, key: Hashable) -> Any:
+        try:
+            return self._data[key].out
+        except KeyError:
+            raise StaleRunError("the graph was unloaded: its worker has no columns any more; load it again") from None
