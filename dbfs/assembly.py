@@ -45,6 +45,8 @@ from dbfs.features.subgraphs.subgraph import SubgraphsGraph, SubgraphsResult
 from dbfs.features.taskgraph.engine import TaskGraphEngine
 from dbfs.features.validation.asynchronous import AsyncValidationResult
 from dbfs.features.validation.result import ValidationResult
+from dbfs.features.weights.asynchronous import AsyncWeightsGraph
+from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
 
@@ -119,6 +121,7 @@ class Graph(
     LivingGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
+    WeightsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -239,10 +242,11 @@ class AsyncGraph(
     AsyncLivingGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
+    AsyncWeightsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``sssp``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
     ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,

@@ -4,12 +4,16 @@ import heapq
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
+import distributed
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dbfs.assembly import Graph
 from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.weights.kernels import NEEDED
@@ -59,12 +63,16 @@ def expected(n: int, of: list[tuple[int, int, Any]], sources: list[int], dtype: 
 
 
 def by_column(part: Partition, of: list[tuple[int, int, Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The weights of a rank's edges in the order of its columns, parallel edges ascending."""
+    """The weights of a rank's edges in the order of its columns; vertices are positions."""
     stripe = part.stripe
-    own = [(stripe.row(u), int(stripe.internal(v)), weight) for u, v, weight in of if stripe.owner(u) == part.rank]
-    own.sort()
-    assert [v for _, v, _ in own] == part.columns.tolist()
-    return np.array([weight for *_, weight in own], dtype)
+    between: dict[tuple[int, int], list[Any]] = {}
+    for u, v, weight in of:
+        if stripe.owner(u) == part.rank:
+            between.setdefault((stripe.row(u), int(stripe.internal(v))), []).append(weight)
+    rows = np.repeat(np.arange(stripe.n_local), np.diff(part.row_offsets)).tolist()
+    found = [between[edge].pop() for edge in zip(rows, part.columns.tolist(), strict=True)]
+    assert not any(between.values())
+    return np.array(found, dtype)
 
 
 def runs(
@@ -181,3 +189,30 @@ def weighted_graphs(draw: st.DrawFn) -> dict[str, Any]:
         "directed": draw(st.booleans()),
         "purpose": Weighted("w", delta=draw(st.none() | st.just(0) | st.sampled_from([1, 100, 10**9]))),
     }
+
+
+@dataclass
+class Attributes:
+    """Columns of a rank's edges, in the order of the partition's: the form in which ranks keep them."""
+
+    out: Any
+
+
+def hold(graph: Graph, src: NDArray[np.int64], dst: NDArray[np.int64], columns: dict[str, Any]) -> list[str]:
+    """Keep columns of the edges, which are ids, on the ranks of a graph; return their Dask keys by rank.
+
+    A column is an Arrow array. The rank takes it by the places of the edges in it.
+    """
+    src, dst = (np.array(graph.numbering.positions(graph.vertices_of(ends).tolist()), np.int64) for ends in (src, dst))
+    of = arcs((graph.n, src, dst), np.arange(src.size), directed=graph.directed)
+
+    def keep(dask_worker: distributed.Worker, partition: Any, key: str) -> None:
+        part = dask_worker.data[partition]
+        places = by_column(part, of, np.dtype(np.int64))
+        table = pa.table({name: column.take(pa.array(places)) for name, column in columns.items()})
+        dask_worker.data[key] = Attributes(table)
+
+    keys = [f"columns-{graph.record.graph_id}-{rank}" for rank in range(graph.ranks)]
+    for rank, (partition, key) in enumerate(zip(graph.partition_keys, keys, strict=True)):
+        graph.gang.client.run(keep, partition=partition, key=key, workers=[graph.gang.addresses[rank]])
+    return keys

@@ -40,12 +40,10 @@ class WeightFacts(NamedTuple):
         dtype: name of the type of distances.
         wrong: the first edge with a null, NaN, a negative number, or one that int64 does not hold; None if all edges
             have weights.
-        wrong_edges: number of such edges.
     """
 
     dtype: str
     wrong: WrongWeight | None
-    wrong_edges: int
 
 
 def weights_of(column: pa.Array | pa.ChunkedArray, name: str, partition: Partition) -> tuple[NDArray[Any], WeightFacts]:
@@ -78,10 +76,10 @@ def weights_of(column: pa.Array | pa.ChunkedArray, name: str, partition: Partiti
     dtype = TYPES.get(given.kind, np.dtype(np.float32) if given.itemsize == 2 else given)
     places = np.flatnonzero(wrong)
     if not places.size:
-        return numbers.astype(dtype, copy=False), WeightFacts(dtype.name, None, 0)
+        return numbers.astype(dtype, copy=False), WeightFacts(dtype.name, None)
     at, stripe = int(places[0]), partition.stripe
     row = int(np.searchsorted(partition.row_offsets, at, side="right")) - 1
     source = row * stripe.p + partition.rank
     value = "no value" if nulls is not None and nulls[at] else str(numbers[at])
     edge = WrongWeight(source, int(stripe.vertex(int(partition.columns[at]))), value)
-    return numbers, WeightFacts(dtype.name, edge, places.size)
+    return numbers, WeightFacts(dtype.name, edge)

@@ -38,12 +38,13 @@ class PrepareWeights(WorkerMessage[PickledValue[WeightFacts]]):
 
 @dataclass(frozen=True)
 class ReadWeighted(ReadMessage[list[NDArray[Any]]]):
-    """Return the rows of a rank at distances of up to a bound, ascending, their distances, and their predecessors.
+    """Return the rows of a rank at some distances, ascending, their distances, and their predecessors.
 
     Attributes:
-        most: the largest distance; None for all rows, the unreached ones among them.
+        least, most: the distances; a ``most`` of None is for all rows, the unreached ones among them.
         predecessors: whether predecessors are wanted: uint32 positions, ``NO_VERTEX`` for unreached rows.
     """
 
+    least: int | float
     most: int | float | None
     predecessors: bool

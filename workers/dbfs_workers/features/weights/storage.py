@@ -11,6 +11,7 @@ from dbfs_workers.base.jit import read_only
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.weights.kernels.piles import FAR, NONE, PILES, Piles, Search
 from dbfs_workers.features.weights.purpose import Number, weighted
+from dbfs_workers.ids.label_table import reached
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
@@ -25,6 +26,12 @@ class WeightedLabels(RankLabels):
     """
 
     distances: NDArray[Any]
+
+    @property
+    def by_source(self) -> NDArray[Any]:
+        """The largest distance of the rank's reached rows, 0 without any."""
+        largest: NDArray[Any] = self.distances[reached(self.distances)].max(initial=0, keepdims=True)
+        return largest
 
 
 def number_of(key: int, dtype: np.dtype[Any]) -> Number:

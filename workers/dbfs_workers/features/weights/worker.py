@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
+from dbfs_workers.base.errors import InvalidOptionError, ResultReleasedError, StaleRunError
 from dbfs_workers.features.weights.columns import WeightFacts, weights_of
 from dbfs_workers.features.weights.messages import PrepareWeights, ReadWeighted
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
-from dbfs_workers.serving.reads.messages import KeptLabels
+from dbfs_workers.serving.reads.messages import KeptLabels, LabelData
 from dbfs_workers.serving.reads.server import RankRows, edges_of
 from dbfs_workers.serving.rpc import PickledValue
 
@@ -48,18 +48,29 @@ class WeightReads(WorkerFeature):
         return await asyncio.to_thread(self._read, message)
 
     def _read(self, message: ReadWeighted) -> list[NDArray[Any]]:
-        place, owned = message.place, message.stripe.owned(message.rank)
-        assert isinstance(place, KeptLabels)
-        kept = self.view.kept_labels(place.graph_id, place.run_id, place.index)
-        distances = kept.distances[:owned]
-        rows = (
-            np.arange(owned) if message.most is None else np.flatnonzero((distances >= 0) & (distances <= message.most))
-        )
+        stripe, owned = message.stripe, message.stripe.owned(message.rank)
+        distances, parents = self._labels(message.place)
+        distances = distances[:owned]
+        if message.most is None:
+            rows = np.arange(owned)
+        else:
+            rows = np.flatnonzero((distances >= message.least) & (distances <= message.most))
         found = [rows.astype(np.uint32), distances[rows]]
         if message.predecessors:
-            of_rank = RankRows(message.stripe, message.rank, kept.distances, kept.predecessors)
-            found.append(of_rank.read("predecessors", 0, owned)[rows])
+            found.append(RankRows(stripe, message.rank, distances, parents).read("predecessors", 0, owned)[rows])
         return found
+
+    def _labels(self, place: KeptLabels | LabelData) -> tuple[Any, Any]:
+        """Return a rank's distances and predecessors."""
+        if isinstance(place, KeptLabels):
+            kept = self.view.kept_labels(place.graph_id, place.run_id, place.index)
+            return kept.distances, kept.predecessors
+        try:
+            parents = None if place.predecessors is None else self._data[place.predecessors]
+            return self._data[place.distances], parents
+        except KeyError:
+            where = f"the labels under {place.distances}"
+            raise ResultReleasedError(f"{where} are not on their worker any more; traverse again") from None
 
     def _attributes(self, key: Hashable) -> Any:
         try:
