@@ -18,21 +18,17 @@ from dbfs.graph.traversing import traverse
 from dbfs_workers.features.weights.purpose import Weighted
 
 
-def no_columns(graph: StripedGraph) -> Sequence[Hashable]:
+def _no_columns(graph: StripedGraph) -> Sequence[Hashable]:
     """Refuse a graph whose edges have no columns."""
     raise InvalidOptionError(f"the edges of {graph.name} have no columns")
 
 
 @part_of("Graph")
 class WeightsGraph(Graph[R]):
-    """Shortest paths by weight.
+    """Shortest paths by weight."""
 
-    Attributes:
-        column_keys: returns where the ranks have the columns: see ``columns.Keys``.
-    """
-
-    column_keys = staticmethod(no_columns)
-    _inner = Graph._inner | {"column_keys"}
+    # Where the ranks have the columns: a ``columns.Keys``.
+    _column_keys = staticmethod(_no_columns)
 
     @bounded()
     def sssp(
@@ -79,7 +75,7 @@ class WeightsGraph(Graph[R]):
         most = None if max_distance is None else number(max_distance, "max_distance")
         width = None if delta is None else number(delta, "delta")
         self.require_loaded()
-        prepare(self, weight, self.column_keys)
+        prepare(self, weight, self._column_keys)
         return traverse(
             self,
             SSSPResult,

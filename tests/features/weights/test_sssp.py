@@ -37,7 +37,7 @@ def held(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> Iterato
         graph = dbfs.load(edges, **options, directed=directed if n is None else None)
         loaded.append(graph)
         keys = hold(graph, src, dst, {name: pa.array(column) for name, column in columns.items()})
-        monkeypatch.setattr(WeightsGraph, "column_keys", staticmethod(lambda graph: keys))
+        monkeypatch.setattr(WeightsGraph, "_column_keys", staticmethod(lambda graph: keys))
         return graph
 
     yield load
