@@ -1,4 +1,4 @@
-"""The width of a bucket, by the rule of docs/decisions/0034-weights.md."""
+"""The width of a bucket, by the rule of docs/decisions/weights.md."""
 
 from typing import Any, Final
 
@@ -6,12 +6,15 @@ import numpy as np
 
 from dbfs_workers.features.weights.purpose import Number
 
-_FACTOR: Final = 32
-_POWER: Final = 2
+_FACTOR: Final = 16.0
+_POWER: Final = 1.5
 
 
 def delta_for(mean: float, degree: float, dtype: np.dtype[Any]) -> Number:
     """Return the width of a bucket.
+
+    With few edges a vertex, wide buckets spare rounds. With many, a bucket of several edges' weights relaxes most edges
+    more than once.
 
     Args:
         mean: the mean of all weights.
