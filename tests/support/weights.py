@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import distributed
 import numpy as np
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from dbfs.assembly import Graph
 from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.weights.kernels import NEEDED
+from dbfs_workers.base.team import Team
+from dbfs_workers.features.weights import levels as weight_levels
+from dbfs_workers.features.weights.kernels import NEEDED, TEAM
 from dbfs_workers.features.weights.levels import WeightLevels
 from dbfs_workers.features.weights.purpose import Weighted
 from dbfs_workers.features.weights.storage import WeightScratch
@@ -86,9 +89,10 @@ def runs(
     purpose: Weighted | None = None,
     predecessors: bool = True,
     targets: tuple[int, ...] = (),
+    threads: int = 1,
 ) -> list[list[RankRun]]:
-    """Make traversals one after another in one working memory; return them by rank."""
-    compiling.prepare(NEEDED)
+    """Make traversals one after another in one working memory; return them by rank. Threads share all rounds."""
+    compiling.prepare((*NEEDED, *(TEAM if threads > 1 else ())))
     n, src, dst = arrays
     of, stripe, deadline = arcs(arrays, weights, directed=directed), Stripe(n, p), time.monotonic() + PATIENCE
     ends, parts = shared_memory(stripe, entries=entries), partitions(n, src, dst, p, directed=directed)
@@ -96,7 +100,12 @@ def runs(
     specs = [TraversalSpec("1", tuple(some), predecessors, "cpu", **options) for some in source_sets]
 
     def traverse(rank: int) -> list[RankRun]:
-        scratch = WeightScratch(parts[rank], by_column(parts[rank], of, weights.dtype))
+        team = None
+        if threads > 1:
+            from dbfs_workers.features.weights.kernels.team import TASKS
+
+            team = Team(threads, TASKS)
+        scratch = WeightScratch(parts[rank], by_column(parts[rank], of, weights.dtype), team)
 
         def levels() -> WeightLevels:
             return WeightLevels(scratch, ends[rank])
@@ -104,7 +113,7 @@ def runs(
         return loop.traverse(levels, specs, ends[rank], watch=Watch(1), deadline=deadline)
 
     try:
-        with ThreadPoolExecutor(p) as pool:
+        with mock.patch.object(weight_levels, "LEAST_SHARED", 0), ThreadPoolExecutor(p) as pool:
             return list(pool.map(traverse, range(p)))
     finally:
         for end in ends:
@@ -187,6 +196,7 @@ def weighted_graphs(draw: st.DrawFn) -> dict[str, Any]:
         "sources": generator.permutation(n)[: draw(st.integers(1, 3))].tolist(),
         "p": draw(st.integers(1, 4)),
         "directed": draw(st.booleans()),
+        "threads": draw(st.sampled_from([1, 1, 3])),
         "purpose": Weighted("w", delta=draw(st.none() | st.just(0) | st.sampled_from([1, 100, 10**9]))),
     }
 

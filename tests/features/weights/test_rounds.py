@@ -101,6 +101,24 @@ def test_a_sum_that_int64_does_not_hold_is_told_and_others_are_not_hidden(p: int
     assert labels(bounded, 6)[0].tolist() == [0, huge, -1, 7, -1, -1]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("weights", ["zero", "few", "vanishing"])
+def test_threads_that_meet_at_the_same_vertices_keep_a_tree(weights: str, p: int) -> None:
+    """A few hubs, to which all threads have edges, whose distances fall many times."""
+    generator, n, m = np.random.default_rng(17), 3000, 60_000
+    src, dst = generator.integers(0, n, m), (generator.integers(0, n, m) * generator.random(m) ** 8).astype(np.int64)
+    drawn = {
+        "zero": np.zeros(m),
+        "few": generator.integers(0, 3, m).astype(np.float64),
+        "vanishing": np.where(generator.random(m) < 0.5, 2.0**53, generator.random(m)),
+    }
+    for _ in range(3):
+        assert_right(
+            (n, src, dst), drawn[weights], [n - 1], p, directed=False, threads=4, purpose=Weighted("w", delta=10**9)
+        )
+
+
 def test_ranks_without_predecessors_have_the_same_distances() -> None:
     arrays = graphs.random(300, 1200, 13)
     weights = np.random.default_rng(13).integers(1, 256, 1200)

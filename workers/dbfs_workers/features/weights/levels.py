@@ -20,7 +20,7 @@ from dbfs_workers.features.weights.delta import delta_for
 from dbfs_workers.features.weights.kernels import entries as entry_kernels
 from dbfs_workers.features.weights.kernels import rounds as round_kernels
 from dbfs_workers.features.weights.kernels.piles import NONE
-from dbfs_workers.features.weights.purpose import Number, weighted
+from dbfs_workers.features.weights.purpose import LEAST_SHARED, Number, weighted
 from dbfs_workers.features.weights.storage import (
     WeightedLabels,
     WeightScratch,
@@ -117,12 +117,22 @@ class WeightLevels(RankLevels[WeightScratch]):
         scratch, piles = self.scratch, self.scratch.piles
         search, rows, alone = scratch.search, table.room(round_kernels.LEVELS), self._exchange.p == 1
         reached, piles.ended = piles.reached, state.ended
-        self._rounds(search, scratch.weights, scratch.records, rows, self._begins, self._delta, alone)
+        most = NONE if scratch.team is None else LEAST_SHARED
+        self._rounds(search, scratch.weights, scratch.records, rows, self._begins, self._delta, alone, most)
         state.ended = piles.ended
+        levels = piles.done
         if alone:
-            table.add(piles.done)
+            table.add(levels)
+        if piles.near > most:
+            row = table.row()
+            scratch.share(row)
+            row.search += elapsed(state)
+            if alone:
+                round_kernels.swap(scratch.records)
+                table.add()
+                levels += 1
+        if alone:
             made = self._cross(state, table.last(), piles.near, 0)
-            levels = piles.done
         else:
             made = self._send(state, table.row(), reached)
             levels = int(made.frontier > 0)

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
-from dbfs_workers.features.weights.kernels import NEEDED
-from dbfs_workers.features.weights.purpose import Weighted, weighted
+from dbfs_workers.base.team import Team
+from dbfs_workers.features.weights.kernels import NEEDED, TEAM
+from dbfs_workers.features.weights.purpose import LEAST_SHARED, Weighted, weighted
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.member import Member
@@ -34,6 +35,7 @@ class LoopWeights(MemberPart):
         self._runner = runner
         self.weights: dict[str, NDArray[Any]] = {}
         self._scratch: tuple[NDArray[Any], WeightScratch] | None = None
+        self._team: Team | None = None
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         column = weighted(specs.options).column
@@ -51,16 +53,23 @@ class LoopWeights(MemberPart):
     def free(self) -> None:
         self._scratch = None
         self.weights.clear()
+        if self._team is not None:
+            self._team.close()
 
     def _levels(self, partition: Partition, weights: NDArray[Any]) -> "WeightLevels":
         # Few graphs have weights, so that the first run compiles.
-        compiling.prepare(NEEDED)
+        shared = self._runner.threads > 1 and partition.stripe.n_local > LEAST_SHARED
+        compiling.prepare((*NEEDED, *(TEAM if shared else ())))
         from dbfs_workers.features.weights.levels import WeightLevels
         from dbfs_workers.features.weights.storage import WeightScratch
 
+        if shared and self._team is None:
+            from dbfs_workers.features.weights.kernels.team import TASKS
+
+            self._team = Team(self._runner.threads, TASKS)
         if self._scratch is None or self._scratch[0] is not weights:
             self._scratch = None
-            self._scratch = weights, WeightScratch(partition, weights)
+            self._scratch = weights, WeightScratch(partition, weights, self._team)
         return WeightLevels(self._scratch[1], self._runner.loop_exchange)
 
 

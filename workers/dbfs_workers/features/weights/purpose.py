@@ -7,6 +7,9 @@ from dbfs_workers.base.spec import Purpose, RunBytes, RunSpec, TraversalSpec
 
 Number = int | float
 
+LEAST_SHARED: Final = 1 << 12
+"""Vertices of a near pile beyond which several threads relax its edges: one takes a tenth of a millisecond or more."""
+
 _ID_BYTES: Final = 8 + 4 + 1 + 4
 """Bytes of a rank for each id of the graph: distance, parent, flags, a place in the lists of changes."""
 

@@ -9,13 +9,20 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.jit import read_only
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.weights.kernels.piles import FAR, NONE, PILES, Piles, Search
+from dbfs_workers.base.team import Team
+from dbfs_workers.features.weights.kernels.piles import CHUNK, FAR, NONE, PILES, Piles, Search
 from dbfs_workers.features.weights.purpose import Number, weighted
 from dbfs_workers.ids.label_table import reached
+from dbfs_workers.search.cpu import team_calls
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.partition import Partition, require_present
 from dbfs_workers.search.partition.stripe import own_rows
+from dbfs_workers.search.reports import Row
+
+# Stretches of a near pile for each thread at least, and vertices of one at most.
+_STRETCHES = 16
+_MOST_TAKEN = 64
 
 
 @dataclass
@@ -59,9 +66,10 @@ class WeightScratch:
     Args:
         partition: the rank's edges.
         weights: by edge in the order of ``Partition.columns``, none of them below 0: int64, float64 or float32.
+        team: threads that share large rounds; None for one thread.
 
     Attributes:
-        partition, weights: see above.
+        partition, weights, team: see above.
         search: the arrays.
         piles: the counts.
         records: ``piles`` as kernels take them.
@@ -69,20 +77,21 @@ class WeightScratch:
 
     max_degree = 0
 
-    def __init__(self, partition: Partition, weights: NDArray[Any]) -> None:
-        self.partition, self.weights = partition, read_only(weights)
+    def __init__(self, partition: Partition, weights: NDArray[Any], team: Team | None = None) -> None:
+        self.partition, self.weights, self.team = partition, read_only(weights), team
         self.xp: Any = np
         self.frontier_bits: NDArray[np.uint32] | None = None
         stripe = partition.stripe
         ids, rows = stripe.p * stripe.n_local, stripe.n_local
+        places = rows + (0 if team is None else team.threads * CHUNK)
         self.search = Search(
             rows=kernel_rows(partition.rows),
             distances=np.empty(ids, np.int64),
             parents=np.empty(ids, np.uint32),
             flags=np.zeros(ids, np.uint8),
-            even_queue=np.empty(rows, np.uint32),
-            odd_queue=np.empty(rows, np.uint32),
-            far=np.empty(rows, np.uint32),
+            even_queue=np.empty(places, np.uint32),
+            odd_queue=np.empty(places, np.uint32),
+            far=np.empty(places, np.uint32),
             changed=np.empty(ids if stripe.p > 1 else 0, np.uint32),
             ends=np.zeros(stripe.p, np.int64),
             targets=read_only(np.empty(0, np.uint32)),
@@ -140,6 +149,45 @@ class WeightScratch:
         piles.unreached, piles.bound, piles.nearest = unreached, -1, 0
         piles.queue = piles.near = piles.queued = 0
         piles.far = piles.reached = sources.size
+
+    def share(self, row: Row) -> None:
+        """Relax the edges of the near pile on the threads of the team: see ``kernels.rounds.relax``."""
+        # Imported here, because the import compiles kernels.
+        from dbfs_workers.features.weights.kernels import team as kernels
+
+        search, piles, team, weights = self.search, self.piles, self.team, self.weights
+        assert team is not None
+        near, successor = self.frontier, search.even_queue if piles.queue else search.odd_queue
+        taken = min(max(near.size // (_STRETCHES * team.threads), 1), _MOST_TAKEN)
+        shared = kernels.shared_words(piles.far, piles.bound, piles.unreached, search.first, taken)
+        by_type: list[Any] = [
+            weights if weights.dtype == dtype else np.empty(0, dtype) for dtype in (np.int64, np.float64, np.float32)
+        ]
+        task = kernels.Relaxation(
+            search.rows,
+            search.distances,
+            search.parents,
+            search.flags,
+            search.far,
+            search.changed,
+            search.ends,
+            by_type[0],
+            by_type[1],
+            by_type[2],
+            near,
+            successor,
+            shared,
+        )
+        team_calls.run(team, task)
+        results = team.results.reshape(team.threads, -1)
+        row.frontier, row.edges, row.own, row.sent, row.discovered = results[:, :5].sum(axis=0).tolist()
+        row.levels, row.largest_frontier = 1, row.frontier
+        row.filtered, row.culled = row.edges - row.own - row.sent, row.own - row.discovered
+        near_end, far_end = kernels.pile_ends(shared)
+        piles.near, piles.queued = 0, kernels.squeeze(successor, 0, near_end)
+        piles.far = kernels.squeeze(search.far, piles.far, far_end)
+        piles.reached += row.discovered
+        piles.nearest = min(piles.nearest, NONE - int(results[:, 5].max()))
 
     @property
     def final(self) -> int:

@@ -29,6 +29,10 @@ CHANGED: Final = 1
 """Flags of an id: the rank's row is in the near pile, or in the far pile; another rank's is in the list of changes."""
 
 
+CHUNK: Final = 64
+"""Places of a pile that a thread of a team reserves at a time."""
+
+
 class Piles(ctypes.Structure):
     """One traversal on one rank, between two rounds and within them.
 
@@ -69,8 +73,9 @@ class Search(NamedTuple):
         distances: int64 by id, keys: of own rows the least distance so far; of others the least that was sent.
         parents: uint32 by id, the end of the edge that gave this distance; undefined for unreached ids.
         flags: uint8 by id.
-        even_queue, odd_queue: uint32[n_local], the near pile and its successor, rows, which swap with each round.
-        far: uint32[n_local], the far pile, rows. Some are near by now, or final.
+        even_queue, odd_queue: uint32, the near pile and its successor, rows, which swap with each round. They have a
+            place for each row, and for the gaps of a team.
+        far: uint32, the far pile, as large, rows. Some are near by now, or final.
         changed: uint32 by id: the list of an owner's rows that are to be sent begins at the owner's first id.
         ends: int64[p], the rows of each list.
         targets: uint32, the rank's targets as rows; the traversal ends when all ranks' are final.

@@ -162,7 +162,7 @@ def missing_targets(search, bound):
 
 
 @register_jitable
-def rounds(search, weights, records, rows, begins, delta, alone, add):
+def rounds(search, weights, records, rows, begins, delta, alone, most, add):
     """Run rounds: one, or as many as there are for a rank that waits for no other.
 
     Args:
@@ -173,6 +173,7 @@ def rounds(search, weights, records, rows, begins, delta, alone, add):
         begins: the key where the next bucket begins, which comes first; ``NONE`` to go on with the last one.
         delta: the width of a bucket, of the type of weights.
         alone: whether the rank has the whole graph.
+        most: most vertices of a near pile whose edges one thread relaxes; a larger one is left to a team.
         add: adds a weight to a key.
     """
     piles = records[0]
@@ -187,6 +188,8 @@ def rounds(search, weights, records, rows, begins, delta, alone, add):
                 return
             next_bucket(search, piles, add(piles.nearest, delta))
             continue
+        if piles.near > most:
+            return
         row = rows[piles.done]
         relax(search, weights, piles, add, row)
         now = monotonic_ns(search.clock)
@@ -204,22 +207,22 @@ def rounds(search, weights, records, rows, begins, delta, alone, add):
 
 
 def _signature(name: str) -> tuple[Any, ...]:
-    return void, SEARCH, READ_WEIGHTS[name], PILE_RECORDS, ROWS, int64, getattr(types, name), types.boolean
+    return void, SEARCH, READ_WEIGHTS[name], PILE_RECORDS, ROWS, int64, getattr(types, name), types.boolean, int64
 
 
 @kernel(*_signature("int64"))
-def rounds_int64(search, weights, records, rows, begins, delta, alone):
+def rounds_int64(search, weights, records, rows, begins, delta, alone, most):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, add_int64)
+    rounds(search, weights, records, rows, begins, delta, alone, most, add_int64)
 
 
 @kernel(*_signature("float64"))
-def rounds_float64(search, weights, records, rows, begins, delta, alone):
+def rounds_float64(search, weights, records, rows, begins, delta, alone, most):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, add_float64)
+    rounds(search, weights, records, rows, begins, delta, alone, most, add_float64)
 
 
 @kernel(*_signature("float32"))
-def rounds_float32(search, weights, records, rows, begins, delta, alone):
+def rounds_float32(search, weights, records, rows, begins, delta, alone, most):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, add_float32)
+    rounds(search, weights, records, rows, begins, delta, alone, most, add_float32)
