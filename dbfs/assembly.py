@@ -49,7 +49,7 @@ from dbfs.features.taskgraph.engine import TaskGraphEngine
 from dbfs.features.validation.asynchronous import AsyncValidationResult
 from dbfs.features.validation.result import ValidationResult
 from dbfs.features.views.asynchronous import AsyncViewsGraph
-from dbfs.features.views.attributes import Attributes
+from dbfs.features.views.attributes import Attributes, edge_column_keys
 from dbfs.features.views.graph import ViewsGraph
 from dbfs.features.views.options import KeptColumns
 from dbfs.features.weights.asynchronous import AsyncWeightsGraph
@@ -156,6 +156,7 @@ class Graph(
 
     result_type = BFSResult
     engines = ENGINES
+    _column_keys = staticmethod(edge_column_keys)
 
     @bounded()
     def bfs(

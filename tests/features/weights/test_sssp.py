@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 import dbfs
 from dbfs.assembly import Graph
 from dbfs.errors import DistanceOverflowError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
-from dbfs.features.weights.graph import WeightsGraph
 from tests.support import graphs
 from tests.support.weights import arcs, assert_tree, expected, hold
 
@@ -37,7 +36,7 @@ def held(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> Iterato
         graph = dbfs.load(edges, **options, directed=directed if n is None else None)
         loaded.append(graph)
         keys = hold(graph, src, dst, {name: pa.array(column) for name, column in columns.items()})
-        monkeypatch.setattr(WeightsGraph, "_column_keys", staticmethod(lambda graph: keys))
+        monkeypatch.setattr(Graph, "_column_keys", staticmethod(lambda graph: keys))
         return graph
 
     yield load
