@@ -37,6 +37,9 @@ from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResul
 from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.sizes import VersionRows
 from dbfs.features.living.watch import LivingResult
+from dbfs.features.rebuild.asynchronous import AsyncRebuildGraph
+from dbfs.features.rebuild.graph import RebuildGraph, RebuildResult
+from dbfs.features.rebuild.option import Rebuild
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
 from dbfs.features.saved.edges import MappedFiles, SavedFolders
 from dbfs.features.saved.graph import SavedGraph
@@ -67,10 +70,11 @@ def scheduler_service() -> SchedulerService:
     """Return the scheduler's half of the service, with what features add to it and to the workers."""
     from dbfs.dashboard import Dashboard
     from dbfs.features.living.updates import Updates
+    from dbfs.features.rebuild.scheduler import Rebuilds
     from dbfs.service.scheduler import SchedulerService
     from dbfs_workers.assembly import worker_service
 
-    return SchedulerService([Updates, Dashboard], worker_service)
+    return SchedulerService([Updates, Rebuilds, Dashboard], worker_service)
 
 
 class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
@@ -88,6 +92,7 @@ _AS_GIVEN: Final = BuildOptions()
 class BFSResult(
     BatchesResult,
     LivingResult,
+    RebuildResult,
     SubgraphsResult,
     ValidationResult,
     ShownResult,
@@ -107,6 +112,8 @@ class BFSResult(
             run of the taskgraph engine, which does not measure it.
         version: version of the graph that was traversed. The labels are of this version, whatever updates follow.
         counters: counters of a strategy of the laboratory, by name (docs/laboratory.md); empty without a strategy.
+        attempts: how often the run was made: more than once if it lost a worker, and began again on the graph that was
+            built again.
     """
 
     graph: Graph
@@ -117,6 +124,7 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    RebuildGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ShownGraph[BFSResult],
@@ -219,8 +227,9 @@ class AsyncBFSResult(
 
     ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
     ``to_pandas``, ``to_polars``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``,
-    ``validate``, ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods,
-    and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
+    ``validate``, ``update``, ``changed``, ``recompute``, ``publish`` and ``release`` take the arguments of
+    ``BFSResult``'s methods, and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are
+    those of ``BFSResult``.
 
     Attributes:
         graph: the graph that was traversed.
@@ -232,11 +241,14 @@ class AsyncBFSResult(
     graph: AsyncGraph
     synchronous: BFSResult
 
+    recompute = awaited(BFSResult.recompute, lambda result: AsyncBFSResult(result))
+
 
 class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncRebuildGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
 ):
@@ -247,8 +259,8 @@ class AsyncGraph(
     ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
-    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``
-    and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``,
+    ``rebalance``, ``state`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
     ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
     with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
     are called in another thread.
@@ -299,6 +311,7 @@ def load(
     backend: str = "auto",
     deadline: float | str | None = None,
     mapped: bool | None = None,
+    rebuild: str = "lazy",
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
@@ -372,6 +385,10 @@ def load(
             if they copy. A load takes less time then, and graphs that are loaded twice on a host share memory. But a
             program that truncates a mapped file ends the workers (SIGBUS), with all of their graphs. None maps the
             files on a cluster that this program started, and copies them on all others.
+        rebuild: what becomes of the graph if it loses a worker. ``lazy``: the next call of any client builds the lost
+            ranks again of the source, under the same name, on workers that take the place of the lost ones; calls that
+            lost a worker begin again (``dbfs.retries``). ``eager``: this program does so at once. ``never``: calls
+            raise ``WorkerLostError``. Edges that came from this program's memory can't be read again.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
@@ -405,7 +422,7 @@ def load(
         edges,
         reading,
         options,
-        [MappedFiles(mapped), Storage(storage)],
+        [MappedFiles(mapped), Storage(storage), Rebuild(rebuild, edges, reading, options)],
         client=client,
         ranks=ranks,
         name=name,

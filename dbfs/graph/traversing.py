@@ -21,6 +21,7 @@ from dbfs.service.client import ServiceClient
 from dbfs_workers.base.spec import DIRECTIONS, Purpose, RunSpec, TraversalSpec
 
 R = TypeVar("R", bound=LabelsOnWorkers)
+T = TypeVar("T")
 
 
 def traverse(
@@ -43,7 +44,7 @@ def traverse(
     require_options(graph, direction, max_depth)
     runner = engines.choose(graph.engines, engine, graph.record.layout_name)
     options = TraversalSpec(
-        run_id=uuid.uuid4().hex,
+        run_id="",
         sources=(),
         predecessors=predecessors,
         backend=graph.backend,
@@ -52,11 +53,29 @@ def traverse(
         targets=targets,
         purpose=purpose,
     )
-    run = RunSpec(options, tuple(source_sets))
-    # A result that this list does not get any more, because the run ends early, frees its labels.
-    results = [made(graph, spec, runner.name, outcome) for spec, outcome in finished(graph, runner, run, progress)]
+
+    def attempt() -> list[R]:
+        run = RunSpec(replace(options, run_id=uuid.uuid4().hex), tuple(source_sets))
+        # A result that this list does not get any more, because the run ends early, frees its labels.
+        return [made(graph, spec, runner.name, outcome) for spec, outcome in finished(graph, runner, run, progress)]
+
+    results, attempts = begun_again(graph, attempt)
+    for result in results:
+        result.attempts = attempts
     graph.results.update(results)
     return results
+
+
+def begun_again(graph: StripedGraph, attempt: Callable[[], T]) -> tuple[T, int]:
+    """Make a run, and again if it lost a worker and the graph comes back; return what it made, and how often."""
+    made = 0
+    while True:
+        made += 1
+        try:
+            return attempt(), made
+        except WorkerLostError as error:
+            if not graph.begins_again(error, made):
+                raise
 
 
 def require_options(graph: StripedGraph, direction: str, max_depth: int | None) -> None:

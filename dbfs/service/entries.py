@@ -58,6 +58,7 @@ class GraphEntry:
         must_recover: whether a run ended early that leaves state behind (see ``recovers``).
         lost: ranks whose workers left.
         retired: those of them whose workers Dask retired.
+        stands: whether the other ranks keep their data then, since a feature may build the lost ranks again.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
         numbers: serial numbers for the gang's next runs.
@@ -74,6 +75,7 @@ class GraphEntry:
         self.must_recover = False
         self.lost: set[int] = set()
         self.retired: set[int] = set()
+        self.stands = False
         self.runs = 0
         self.changes = RecentRate()
         self.numbers = itertools.count(1)
