@@ -6,6 +6,7 @@ Importing this module needs no Numba and no GPU: what features import is importe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -312,6 +313,7 @@ def load(
     deadline: float | str | None = None,
     mapped: bool | None = None,
     rebuild: str = "lazy",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
@@ -389,6 +391,9 @@ def load(
             ranks again of the source, under the same name, on workers that take the place of the lost ones; calls that
             lost a worker begin again (``dbfs.retries``). ``eager``: this program does so at once. ``never``: calls
             raise ``WorkerLostError``. Edges that came from this program's memory can't be read again.
+        checkpoint: a folder, or a URL, in which the graph is saved when it is whole (see ``Graph.save``): lost ranks
+            are then read from there, which takes less time than a build, and serves edges of this program's memory too.
+            It does not go with ``mutable=True``. The folder stays when the graph is unloaded.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
@@ -404,9 +409,11 @@ def load(
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``mapped`` is given for
+            another number of ranks; or ``checkpoint`` has a graph already, or goes with ``mutable=True``; or
+            ``mapped`` is given for
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
+        OutputError: ``checkpoint`` can't be written, or its disk is full.
     """
     if ids not in (*IDS, "string"):
         raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
@@ -422,7 +429,7 @@ def load(
         edges,
         reading,
         options,
-        [MappedFiles(mapped), Storage(storage), Rebuild(rebuild, edges, reading, options)],
+        [MappedFiles(mapped), Storage(storage), Rebuild(rebuild, edges, reading, options, checkpoint)],
         client=client,
         ranks=ranks,
         name=name,

@@ -216,6 +216,7 @@ class GraphStatus:
         free_pages: pages without a row, on all ranks; 0 unless updates changed the graph.
         changes_per_second: edges and vertices that updates inserted and deleted in each of the last ten seconds.
         not_ready: its workers that are late or paused, by rank.
+        returning: how lost ranks come back, and how far that is, in words; empty if none is lost, or none comes back.
     """
 
     name: str
@@ -232,6 +233,7 @@ class GraphStatus:
     free_pages: int = 0
     changes_per_second: float = 0.0
     not_ready: tuple[WorkerStatus, ...] = ()
+    returning: str = ""
 
 
 @dataclass(frozen=True)

@@ -214,13 +214,19 @@ def build(
                 built = edges.as_first_built(_build(edges, gang, options, backend, progress, standing), gang, options)
     else:
         built = _build(edges, gang, options, backend, progress, standing)
-    if sum(info.imbalance for info in built.infos) % MODULUS == 0:
+    built_rank = 0 if standing is None else standing.lost[0]
+    read = built.infos[built_rank].input_edges
+    if standing is not None:
+        # The ranks that stand may not have been asked for their imbalance. If reverses were missing before, they are.
+        lacks = edges.completes and edges.paired and read < standing.record.infos[built_rank].input_edges
+    else:
+        lacks = sum(info.imbalance for info in built.infos) % MODULUS != 0
+    if not lacks:
         return built
     release(built.futures)
     missing = find_missing(edges, gang)
     try:
-        built_rank = 0 if standing is None else standing.lost[0]
-        completed = replace(edges, m=built.infos[built_rank].input_edges + missing.count)
+        completed = replace(edges, m=read + missing.count)
         return _build(completed, gang, options, backend, progress, standing, missing.pieces)
     finally:
         release(missing.pieces)

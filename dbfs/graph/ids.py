@@ -20,7 +20,6 @@ from dbfs.cluster.gang import Gang
 from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import EdgeInputError, GraphNotFoundError, InvalidVertexError, InvalidVertexTypeError
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import GetGraph
 from dbfs_workers.base.text import printable
 from dbfs_workers.ids.sequence import IdSequence, value_of
 from dbfs_workers.ids.table import (
@@ -306,10 +305,8 @@ class IdLookup:
     def _answers(self, messages: Mapping[int, WorkerMessage[A]]) -> dict[int, A]:
         try:
             return ask_ranks(self._gang, messages, f"looking up ids of {self._name}", self._name)
-        except GraphNotFoundError:
-            # It may have been built again, on other ranks.
-            ServiceClient.of(self._gang.client).call(GetGraph(self._graph_id))
-            raise
+        except GraphNotFoundError as error:
+            raise ServiceClient.of(self._gang.client).gone(self._graph_id, error) from error
 
 
 def _misspelled(text: str) -> Iterator[str]:

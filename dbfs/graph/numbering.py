@@ -21,7 +21,6 @@ from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, ResultReleasedError, StaleRunError
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import GetGraph
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.serving import queries
 from dbfs_workers.serving.orders import place_order
@@ -137,9 +136,8 @@ class Numbering:
                 return RankCalls(gang, {rank: message}, deadline, doing).answers()[rank].astype(np.int64)
             except StaleRunError as error:
                 gone = error
-        # The graph may have been built again, on other ranks.
-        ServiceClient.of(gang.client).call(GetGraph(record.graph_id))
-        raise GraphNotFoundError(f"{record.name}: {gone}") from gone
+        unloaded = GraphNotFoundError(f"{record.name}: {gone}")
+        raise ServiceClient.of(gang.client).gone(record.graph_id, unloaded) from gone
 
     def _fetch_order(self) -> DegreeOrder:
         gang, record = self._gang, self._record

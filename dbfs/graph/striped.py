@@ -167,6 +167,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         """The type of the graph's ids: integers, strings, or tuples of these."""
         return self.lookup.id_type
 
+    @bounded()
     def vertex(self, id: Any) -> int:  # noqa: A002 - the word users expect
         """Return the vertex, 0..n-1, of an id: the index of its labels in ``distances()``.
 
@@ -177,6 +178,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         self._require_tables()
         return self.lookup.vertex(id)
 
+    @bounded()
     def vertices_of(self, ids: Any) -> NDArray[np.int64]:
         """Return the vertices of many ids, int64, in their order.
 
@@ -188,6 +190,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         self._require_tables()
         return self.lookup.vertices_of(ids)
 
+    @bounded()
     def id_of(self, vertex: int) -> Any:
         """Return the id of a vertex: an int, a str, or a tuple of these.
 
@@ -200,6 +203,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
             raise InvalidVertexError(f"there is no vertex {number} in {self.record.name}: vertices are 0..{self.n - 1}")
         return self.python_ids([number])[0]
 
+    @bounded()
     def ids_of(self, vertices: Any) -> CallerIds:
         """Return the ids of many vertices, in their order.
 
@@ -219,6 +223,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
             raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
         return handed_out(self.lookup.ids_of(array.astype(np.int64)))
 
+    @bounded()
     def ids(self) -> CallerIds:
         """Return the ids of all vertices, in the order of vertices, as ``ids_of`` does. The client takes n ids."""
         self._require_tables()

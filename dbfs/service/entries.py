@@ -59,6 +59,7 @@ class GraphEntry:
         lost: ranks whose workers left.
         retired: those of them whose workers Dask retired.
         stands: whether the other ranks keep their data then, since a feature may build the lost ranks again.
+        returning: how a feature brings lost ranks back, and how far that is, in words; empty if none does.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
         numbers: serial numbers for the gang's next runs.
@@ -76,6 +77,7 @@ class GraphEntry:
         self.lost: set[int] = set()
         self.retired: set[int] = set()
         self.stands = False
+        self.returning = ""
         self.runs = 0
         self.changes = RecentRate()
         self.numbers = itertools.count(1)
@@ -130,6 +132,7 @@ class GraphEntry:
             backend=self.formed.backend,
             exchange=self.formed.exchange,
             lost=tuple(sorted(self.lost)),
+            returning=self.returning if self.lost else "",
             version=self.record.version,
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,

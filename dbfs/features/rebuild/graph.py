@@ -84,8 +84,11 @@ class RebuildGraph(Graph[R]):
         return ServiceClient.of(self.gang.client).call(GetGraphState(self.record.graph_id))
 
 
+@part_of("BFSResult")
 class RebuildResult(BFSResult):
     """Results whose labels may be lost with a worker."""
+
+    _inner = BFSResult._inner | {"begins_again"}
 
     def begins_again(self, error: WorkerLostError, made: int) -> bool:
         """Say that labels are lost: they are striped, so each result lost a part.

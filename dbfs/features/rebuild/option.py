@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -10,13 +11,16 @@ from typing import Any, Final
 
 from dbfs.building.builder import AUTO, BuildOptions
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.options import ReadOptions
 from dbfs.errors import DbfsError, InvalidOptionError
 from dbfs.features.rebuild.lineage import Lineage
 from dbfs.features.rebuild.messages import AwaitLoss, KeepLineage
 from dbfs.features.rebuild.rebuilding import bring_back
+from dbfs.features.saved.edges import open_saved, saved_folder
 from dbfs.graph.load import LoadOption
 from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
+from dbfs_workers.base.folder import Folder
 from dbfs_workers.serving.rpc import PickledValue
 
 REBUILDS: Final = ("lazy", "eager", "never")
@@ -33,8 +37,9 @@ class Rebuild(LoadOption):
         source: the edges as the caller gave them.
         reading: the arguments of ``edge_list`` with which they are opened.
         options_of: returns the build's options.
+        checkpoint: the folder or URL where the graph is kept for that, as a saved graph; None for none.
 
-    Raise ``InvalidOptionError`` for another ``when``.
+    Raise ``InvalidOptionError`` for another ``when``, or for a checkpoint of a graph that never comes back.
     """
 
     def __init__(
@@ -43,10 +48,14 @@ class Rebuild(LoadOption):
         source: Any,
         reading: Mapping[str, Any],
         options_of: Callable[[], BuildOptions],
+        checkpoint: str | os.PathLike[str] | None,
     ) -> None:
         if when not in REBUILDS:
             raise InvalidOptionError(f"unknown rebuild {when!r}; choose one of {', '.join(REBUILDS)}")
+        if when == "never" and checkpoint is not None:
+            raise InvalidOptionError("checkpoint= is for graphs that are built again: leave out rebuild='never'")
         self._when = when
+        self._checkpoint = checkpoint
         self._source = source
         self._reading = reading
         self._options_of = options_of
@@ -54,13 +63,34 @@ class Rebuild(LoadOption):
 
     def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
         """See ``LoadOption``: note the state of the source before it is read."""
-        if self._when != "never":
+        if self._checkpoint is not None:
+            if saved_folder(self._checkpoint) is not None:
+                raise InvalidOptionError(
+                    f"checkpoint={os.fsdecode(self._checkpoint)!r} has a graph already, which may be another one; give "
+                    "a folder of its own, or load that graph"
+                )
+        elif self._when != "never":
             self._lineage = Lineage.of(self._source, self._reading, edges, self._options_of())
         return edges
 
+    def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
+        """See ``LoadOption``. Raise ``InvalidOptionError`` for a checkpoint of a graph that updates may change."""
+        if mutable and self._checkpoint is not None:
+            raise InvalidOptionError(
+                "checkpoint= does not go with mutable=True: it would lack the updates; save() keeps a version"
+            )
+
     def finish(self, graph: StripedGraph) -> None:
         """See ``LoadOption``: have the scheduler keep the lineage, and watch a graph that is built again at once."""
-        lineage, service = self._lineage, ServiceClient.of(graph.gang.client)
+        service = ServiceClient.of(graph.gang.client)
+        if self._checkpoint is not None:
+            # Loads pyarrow.
+            from dbfs.features.saved.saving import save
+
+            save(graph.gang, graph.record, self._checkpoint, replace=False)
+            kept = open_saved(Folder.at(self._checkpoint), ReadOptions())
+            self._lineage = Lineage.of(self._checkpoint, {}, kept, self._options_of())
+        lineage = self._lineage
         if self._when == "never":
             service.call(KeepLineage(graph.record.graph_id, None, "it was loaded with rebuild='never'"))
         elif lineage is not None:

@@ -125,10 +125,9 @@ def _require_same(before: GraphRecord, built: BuiltGraph, task: RebuildTask) -> 
     Raises:
         GraphLostError: it is another one.
     """
-    same = len(task.lost) < before.stripe.p
-    ranks = task.lost if same else range(len(task.addresses))
-    old = [before.infos[rank] for rank in (ranks if same else range(before.stripe.p))]
-    new = [built.infos[rank] for rank in ranks]
+    stands = len(task.lost) < len(task.addresses)
+    old = [before.infos[rank] for rank in (task.lost if stands else range(before.stripe.p))]
+    new = [built.infos[rank] for rank in task.lost]
 
     def counts(infos: list[PartitionInfo]) -> tuple[int, ...]:
         summed = (sum(getattr(info, name) for info in infos) for name in ("m_local", "self_loops", "duplicates"))

@@ -7,6 +7,7 @@ a new graph id, under which the name and the workers are reserved, so that two c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -17,7 +18,7 @@ from dbfs.base.records import Formation
 from dbfs.base.units import format_bytes, format_seconds
 from dbfs.cluster.gang import host_of
 from dbfs.cluster.worker_states import rank_order
-from dbfs.errors import GraphLostError, InvalidOptionError, NoWorkersError, StaleRunError
+from dbfs.errors import GraphLostError, GraphNotFoundError, InvalidOptionError, NoWorkersError, StaleRunError
 from dbfs.features.rebuild.lineage import Lineage
 from dbfs.features.rebuild.messages import (
     AwaitLoss,
@@ -41,6 +42,7 @@ from dbfs_workers.serving.rpc import PickledValue
 
 logger = logging.getLogger(GRAPHS)
 
+_LATER: Final = "the next call builds it again"
 # Seconds after which a client that waits is told why, and seconds between two looks until then.
 _ANSWER_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.05
@@ -93,6 +95,7 @@ class Rebuilds(SchedulerFeature):
         self._past(graph).lineage = message.lineage
         self._past(graph).why_not = message.why_not or _OF_CLIENT
         graph.stands = message.lineage is not None
+        graph.returning = _LATER if graph.stands else ""
 
     @BeginRebuild.handler
     async def begin_rebuild(self, message: BeginRebuild) -> RebuildTask | Present | str:
@@ -108,6 +111,7 @@ class Rebuilds(SchedulerFeature):
         for past in self._pasts.values():
             if past.task is not None and past.task.rebuild_id == message.rebuild_id:
                 past.progress = message.progress
+                self.view.table.latest(past.task.record.graph_id).returning = message.progress
 
     @EndRebuild.handler
     async def end_rebuild(self, message: EndRebuild) -> Formation:
@@ -127,7 +131,8 @@ class Rebuilds(SchedulerFeature):
                     if waiting.graph is graph and waiting is not run:
                         waiting.stop(GraphMovedError(f"{record.name} was spread anew"))
                 moved = await self.view.table.move(graph, record, end)
-        del self._pasts[task.record.graph_id]
+        moved.returning = _LATER
+        self._pasts.pop(task.record.graph_id, None)
         took = time.monotonic() - past.began
         self._pasts[record.graph_id] = _Past(past.lineage, rebuilt=past.rebuilt + 1, seconds=took, built=message.built)
         logger.warning(
@@ -195,8 +200,9 @@ class Rebuilds(SchedulerFeature):
         """Give a client the rebuild of a graph on these workers."""
         record = graph.record
         assert past.lineage is not None
-        # What a rank on a GPU or of a grid has is not kept: all of them are built anew.
-        striped = record.backend == "cpu" and record.layout is None
+        # What a rank on a GPU or of a grid has is not kept: all of them are built anew. So are those of a graph that
+        # takes updates: some ranks may have made one that others have not.
+        striped = record.backend == "cpu" and record.layout is None and not record.mutable
         stands = bool(graph.lost) and striped and len(addresses) == record.stripe.p
         ranks = range(len(addresses))
         lost = tuple(rank for rank in ranks if not stands or rank in graph.lost)
@@ -204,6 +210,7 @@ class Rebuilds(SchedulerFeature):
         rebuild_id = uuid.uuid4().hex
         past.task = RebuildTask(rebuild_id, record, lost, addresses, past.lineage, why)
         past.client, past.began, past.progress, past.asked = client, time.monotonic(), "", None
+        graph.returning = f"is built again by {shown(client)}"
         name = record.name if record.named else None
         self.view.table.reserved[rebuild_id] = Reservation(client, addresses, name)
         logger.warning("graph %r (%s) is built again by %s: %s", record.name, record.graph_id[:8], shown(client), why)
@@ -280,6 +287,8 @@ class Rebuilds(SchedulerFeature):
         record = past.task.record
         logger.warning("graph %r (%s) was not built again: %s", record.name, record.graph_id[:8], why)
         self.view.table.reserved.pop(past.task.rebuild_id, None)
+        with contextlib.suppress(GraphNotFoundError):
+            self.view.table.latest(record.graph_id).returning = _LATER
         past.task, past.failed = None, f"the last attempt failed: {why}"
 
 
