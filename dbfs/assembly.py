@@ -242,7 +242,7 @@ class AsyncBFSResult(
     graph: AsyncGraph
     synchronous: BFSResult
 
-    recompute = awaited(BFSResult.recompute, lambda result: AsyncBFSResult(result))
+    recompute = awaited(RebuildResult.recompute, lambda result: AsyncBFSResult(result))
 
 
 class AsyncGraph(
@@ -514,6 +514,7 @@ def open(  # noqa: A001 - the word users expect
 
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names in use.
+        GraphLostError: the graph lost a worker, and can't be built again. Its name is free.
         InvalidOptionError: no graph can have the name, which is not printable text of at most 255 characters.
         ClientError: there is no usable client.
     """

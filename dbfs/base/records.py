@@ -122,10 +122,9 @@ class GraphRecord:
         return [*self.partition_keys, *self.ids.keys, *order, *self.input_edge_keys]
 
     def keys_of(self, rank: int) -> list[Hashable]:
-        """Dask keys of a rank's data. The order by degree is rank 0's."""
-        order = [self.order_key] if rank == 0 and self.order_key is not None else []
+        """Dask keys of a rank's data, without the order by degree, of which several ranks may have copies."""
         by_rank = (self.partition_keys, self.ids.keys, self.input_edge_keys)
-        return [*order, *(keys[rank] for keys in by_rank if rank < len(keys))]
+        return [keys[rank] for keys in by_rank if rank < len(keys)]
 
 
 @dataclass(frozen=True)

@@ -81,16 +81,18 @@ class Standing:
     Attributes:
         record: the graph before the loss, on the workers of the build but for the lost ranks.
         lost: the ranks to build.
+        ordered: whether a worker has the order by degree, if there is one.
     """
 
     record: GraphRecord
     lost: tuple[int, ...]
+    ordered: bool
 
     @property
     def order(self) -> Ref | None:
-        """The order by degree, which is rank 0's; None without one, or if it is lost."""
+        """The order by degree; None without one, or if it is lost."""
         key = self.record.order_key
-        return None if key is None or 0 in self.lost else Ref(key)
+        return None if key is None or not self.ordered else Ref(key)
 
     def partition(self, rank: int) -> Ref | None:
         """Return the partition of a rank; None if it is lost."""

@@ -112,8 +112,10 @@ class HostBuilder(Builder):
         read = [graph.add(rank, self._key("edges-read", rank), sum, counts) for rank, counts in enumerate(binned)]
         partitions = self.add_partitions(graph, stripe, collections, read, dealt.m)
         # All ranks get copies of the order, of which Dask may keep any. Rank 0 answers questions about the order.
-        kept = (standing and standing.order) or (order and graph.add(0, self._key("kept-order", 0), same_value, order))
-        return BuildTasks(partitions, kept)
+        kept = order and graph.add(0, self._key("kept-order", 0), same_value, order)
+        # The gang's first turn needs it there.
+        awaited = [] if kept is None else [graph.add(0, self._key("order", 0), bool, kept).key]
+        return BuildTasks(partitions, kept, awaited)
 
     def count_stores(self) -> int:
         """Return the number of stores that each rank collects bins in."""

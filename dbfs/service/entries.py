@@ -108,6 +108,11 @@ class GraphEntry:
         """Whether a failed run leaves state to clear: of resident kernels, streams between hosts, or NCCL."""
         return self.maps_gpus or self.formed.exchange == "nccl" or bool(self.formed.hosts)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it lost ranks that nothing brings back."""
+        return bool(self.lost) and not self.stands
+
     def require_whole(self, where: str = "") -> None:
         """Check that no rank's worker has left; ``where`` goes into the message.
 

@@ -1,5 +1,6 @@
 """The graphs of a cluster: their names, their data, and the gangs of their ranks."""
 
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 import distributed
@@ -101,7 +102,8 @@ class GraphTable:
         if name is not None:
             if any(reservation.name == name for reservation in self.reserved.values()):
                 raise NameTakenError(f"a graph named {name!r} is being built; choose another name")
-            same = [graph for graph in self._graphs.values() if graph.record.name == name]
+            # What is left of a graph that can't come back keeps no name.
+            same = [graph for graph in self._graphs.values() if graph.record.name == name and not graph.is_gone]
             if same and not (message.replace and all(graph.record.named for graph in same)):
                 way = "" if message.replace else "replace=True (dbfs load --replace) replaces that graph; or "
                 raise NameTakenError(f"a graph named {name!r} exists already; {way}choose another name")
@@ -195,10 +197,23 @@ class GraphTable:
     def lose(self, graph: GraphEntry, rank: int) -> None:
         """Free the data that a lost rank had, and that of the others unless they stand.
 
-        Otherwise Dask would make the lost data again, on workers that can't hold them.
+        Otherwise Dask would make the lost data again, on workers that can't hold them. What a worker had that was
+        retired, Dask has moved to others.
         """
-        keys = graph.record.keys_of(rank) if graph.stands else graph.record.keys
+        keys, order = graph.record.keys, graph.record.order_key
+        if graph.stands:
+            keys = [] if self.moved(graph, rank) else graph.record.keys_of(rank)
+            keys += [] if order is None or self.holds([order]) else [order]
         self._scheduler.client_releases_keys(keys=keys, client=_HOLDER)
+
+    def moved(self, graph: GraphEntry, rank: int) -> bool:
+        """Return whether all data of a lost rank is on other workers, since Dask moved them."""
+        return self.holds(graph.record.keys_of(rank))
+
+    def holds(self, keys: Iterable[Hashable]) -> bool:
+        """Return whether workers have the data of all these keys."""
+        tasks = [self._scheduler.tasks.get(key) for key in keys]
+        return all(task is not None and task.who_has for task in tasks)
 
     def free(self, graph: GraphEntry) -> None:
         """Free the data of a graph."""

@@ -22,6 +22,7 @@ from dbfs.cluster.gang import tidy
 from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
     DbfsError,
+    GraphLostError,
     GraphNotFoundError,
     NotOwnerError,
     RunCancelledError,
@@ -63,6 +64,7 @@ from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls, all_answers
 from dbfs.service.worker_watch import WorkerWatch
+from dbfs_workers.base.text import counted
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary
 from dbfs_workers.serving.messages import DropRankLabels, ForgetClient, ForgetRun, PublishRankLabels
@@ -152,6 +154,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @OpenGraph.handler
     async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formation]:
         graph = self._table.named(message.name)
+        if graph.is_gone:
+            lost = counted(len(graph.lost), "rank")
+            raise GraphLostError(f"{message.name}: lost {lost} of {graph.record.stripe.p}; load the graph again")
         return graph.record, graph.formed
 
     @GetGraph.handler

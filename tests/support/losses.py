@@ -29,14 +29,14 @@ def lose(client: distributed.Client, *addresses: str, replaced: bool = True) -> 
         replace_lost(client, count)
 
 
-def replace_lost(client: distributed.Client, count: int) -> None:
-    """Start workers until there are so many."""
+def replace_lost(client: distributed.Client, count: int, *, port: int = 0) -> None:
+    """Start workers until there are so many; at a port, if one is given."""
 
     async def start() -> None:
         cluster = client.cluster
         while len(cluster.scheduler.workers) < count:
             worker = await distributed.Worker(
-                cluster.scheduler_address, nthreads=1, protocol="tcp", host="127.0.0.1", dashboard=False
+                cluster.scheduler_address, nthreads=1, host=f"tcp://127.0.0.1:{port}", dashboard=False
             )
             cluster.workers[worker.address] = worker
 

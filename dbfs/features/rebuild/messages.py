@@ -38,6 +38,8 @@ class RebuildTask:
         lost: the ranks to build; all of them where nothing stands.
         addresses: the workers, by rank.
         why: why the graph is built again.
+        ordered: whether a worker has the order by degree, if there is one.
+        moved: whether Dask has moved the data of the lost ranks to other workers, since theirs were retired.
     """
 
     rebuild_id: str
@@ -46,6 +48,8 @@ class RebuildTask:
     addresses: tuple[str, ...]
     lineage: PickledValue[Lineage]
     why: str
+    ordered: bool
+    moved: bool
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ ranks' edges are kept.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,13 +17,17 @@ from dbfs.building.build import build
 from dbfs.building.builder import BuiltGraph, Standing
 from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
-from dbfs.cluster.gang import Gang, release
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.errors import GraphLostError, WorkerLostError
 from dbfs.features.rebuild.messages import BeginRebuild, EndRebuild, GiveUpRebuild, NoteRebuild, RebuildTask
 from dbfs.service.client import ServiceClient, error_words
 from dbfs_workers.base.text import printable
+from dbfs_workers.features.rebuild.tasks import arrived
+from dbfs_workers.serving.queries import same_value
 
 if TYPE_CHECKING:
+    import distributed
+
     from dbfs.base.records import BuildProgress, Formation
     from dbfs.graph.striped import StripedGraph
     from dbfs_workers.search.partition.partition import PartitionInfo
@@ -79,7 +84,7 @@ def bring_back(graph: StripedGraph, ranks: int | None = None) -> None:
 
 def _rebuilt(service: ServiceClient, task: RebuildTask, deadline: Deadline) -> tuple[GraphRecord, Formation]:
     """Build what is lost of a graph, and have the scheduler take it over; errors as of ``bring_back``."""
-    before, gang = task.record, Gang(service.client, task.addresses)
+    gang = Gang(service.client, task.addresses)
     told = 0.0
 
     def tell(made: BuildProgress) -> None:
@@ -90,33 +95,79 @@ def _rebuilt(service: ServiceClient, task: RebuildTask, deadline: Deadline) -> t
             service.send(NoteRebuild(task.rebuild_id, f"{made.stage}{pieces}"))
 
     try:
-        lineage = task.lineage.value()
-        edges = lineage.opened(before.name)
-        standing = Standing(before, task.lost) if len(task.lost) < gang.p else None
-        built = build(edges, gang, lineage.options, before.backend, tell, standing)
+        record, held = (_moved if task.moved else _built)(gang, task, tell, deadline)
         try:
-            _require_same(before, built, task)
-            record = replace(
-                before,
-                graph_id=task.rebuild_id,
-                client=service.client.id,
-                stripe=built.stripe,
-                addresses=task.addresses,
-                partition_keys=tuple(future.key for future in built.partitions),
-                ids=built.ids,
-                order_key=None if built.order is None else built.order.key,
-                input_edge_keys=tuple(future.key for future in built.input_edges),
-                infos=built.infos,
-                layout=lineage.options.laid_out(gang.p),
-            )
-            nbytes = sum(built.infos[rank].nbytes for rank in task.lost)
+            nbytes = sum(record.infos[rank].nbytes for rank in task.lost)
             formed = service.call(EndRebuild(record, nbytes, deadline.remaining))
         finally:
-            release(built.futures)
+            release(held)
     except BaseException as error:
         service.tell(GiveUpRebuild(task.rebuild_id, error_words(error)))
         raise
     return record, formed
+
+
+def _built(
+    gang: Gang, task: RebuildTask, tell: Callable[[BuildProgress], None], _: Deadline
+) -> tuple[GraphRecord, list[distributed.Future]]:
+    """Build what is lost of the source; return the graph as it is now, and the futures of its data."""
+    before, lineage = task.record, task.lineage.value()
+    standing = Standing(before, task.lost, task.ordered) if len(task.lost) < gang.p else None
+    built = build(lineage.opened(before.name), gang, lineage.options, before.backend, tell, standing)
+    try:
+        _require_same(before, built, task)
+    except BaseException:
+        release(built.futures)
+        raise
+    record = replace(
+        before,
+        graph_id=task.rebuild_id,
+        client=gang.client.id,
+        stripe=built.stripe,
+        addresses=task.addresses,
+        partition_keys=tuple(future.key for future in built.partitions),
+        ids=built.ids,
+        order_key=None if built.order is None else built.order.key,
+        input_edge_keys=tuple(future.key for future in built.input_edges),
+        infos=built.infos,
+        layout=lineage.options.laid_out(gang.p),
+    )
+    return record, built.futures
+
+
+def _moved(
+    gang: Gang, task: RebuildTask, _: Callable[[BuildProgress], None], deadline: Deadline
+) -> tuple[GraphRecord, list[distributed.Future]]:
+    """Have the lost ranks' workers take what Dask has moved elsewhere; return the same as ``_built``."""
+    before, graph, new = task.record, TaskGraph(), dict[Key, Key]()
+    for rank in task.lost:
+        for place, key in enumerate(before.keys_of(rank)):
+            new[key] = graph.add(rank, (f"moved-{task.rebuild_id}", rank, place), arrived, Ref(key)).key
+    if (order := before.order_key) is not None:
+        # Rank 0 leads by its own copy, of which Dask may have kept another one.
+        new[order] = graph.add(0, (f"order-{task.rebuild_id}", 0), same_value, Ref(order)).key
+    futures = gang.submit(graph, new.values())
+    held = list(futures.values())
+    try:
+        gang.finish(held, deadline, f"moving ranks of {before.name}")
+    except BaseException:
+        release(held)
+        raise
+
+    def renamed(keys: tuple[Key, ...]) -> tuple[Key, ...]:
+        return tuple(new.get(key, key) for key in keys)
+
+    record = replace(
+        before,
+        graph_id=task.rebuild_id,
+        client=gang.client.id,
+        addresses=task.addresses,
+        partition_keys=renamed(before.partition_keys),
+        ids=replace(before.ids, keys=renamed(before.ids.keys)),
+        order_key=order and new[order],
+        input_edge_keys=renamed(before.input_edge_keys),
+    )
+    return record, held
 
 
 def _require_same(before: GraphRecord, built: BuiltGraph, task: RebuildTask) -> None:

@@ -127,10 +127,10 @@ class Rebuilds(SchedulerFeature):
             # Between two runs: later ones follow the graph.
             run = QueuedRun(graph, past.client, record.graph_id, 0, message.deadline, update="rebalance")
             async with self.view.turn(run):
+                moved = await self.view.table.move(graph, record, end)
                 for waiting in self.view.records.queue.runs:
                     if waiting.graph is graph and waiting is not run:
                         waiting.stop(GraphMovedError(f"{record.name} was spread anew"))
-                moved = await self.view.table.move(graph, record, end)
         moved.returning = _LATER
         self._pasts.pop(task.record.graph_id, None)
         took = time.monotonic() - past.began
@@ -208,7 +208,10 @@ class Rebuilds(SchedulerFeature):
         lost = tuple(rank for rank in ranks if not stands or rank in graph.lost)
         why = _lost(graph) if graph.lost else f"spread over {counted(len(addresses), 'rank')}"
         rebuild_id = uuid.uuid4().hex
-        past.task = RebuildTask(rebuild_id, record, lost, addresses, past.lineage, why)
+        table = self.view.table
+        ordered = record.order_key is None or table.holds([record.order_key])
+        moved = stands and ordered and all(table.moved(graph, rank) for rank in lost)
+        past.task = RebuildTask(rebuild_id, record, lost, addresses, past.lineage, why, ordered, moved)
         past.client, past.began, past.progress, past.asked = client, time.monotonic(), "", None
         graph.returning = f"is built again by {shown(client)}"
         name = record.name if record.named else None

@@ -42,6 +42,7 @@ from dbfs_workers.features.saved import tasks
 from dbfs_workers.features.saved.manifest import Manifest
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.serving.queries import same_value
 
 logger = logging.getLogger(__name__)
 
@@ -267,13 +268,14 @@ class SavedLoad(PartitionMaker):
                     continue
                 kept.append(graph.add(rank, key, on_listed, tasks.load_edges, folder, saved, facts, *where))
                 counts.append(graph.add(rank, (f"count-edges-{self.token}", rank), tasks.count, kept[-1]))
+        key = (f"degree-order-{self.token}", 0)
         if standing and standing.order:
-            order.append(standing.order)
+            # Of its copies Dask may have kept one on another rank.
+            order.append(graph.add(0, key, same_value, standing.order))
         elif manifest.order is not None:
             where = (self.backend, here[host_of(self.gang.addresses[0])])
-            key = (f"degree-order-{self.token}", 0)
             order.append(graph.add(0, key, on_listed, tasks.load_order, folder, manifest.order, *where))
-            counts.append(graph.add(0, (f"order-{self.token}", 0), tasks.count, order[0]))
+        counts += [graph.add(0, (f"order-{self.token}", 0), tasks.count, each) for each in order]
         return tuple([ref.key for ref in refs] for refs in (parts, infos, kept, order, counts))
 
     def _require_fit(self) -> None:

@@ -499,3 +499,43 @@ def test_what_a_client_gives_up_can_be_begun_anew(mortal: distributed.Client) ->
         )
         matrix = oracle.adjacency(graph.n, src, dst, directed=False)
         assert np.array_equal(graph.bfs(1).distances(), oracle.distances(matrix, [1]))
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "degree", "keep_edges": True}])
+def test_a_retired_workers_data_moves_before_it_goes(
+    mortal: distributed.Client, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A rolling upgrade: the next worker is there before the last one goes, and nothing is read again."""
+    path = text_file(tmp_path, named=True)
+    with dbfs.load(path, client=mortal, name="web", **options) as graph:
+        before, stale = answers(graph), dbfs.open("web", client=mortal)
+        Path(path).unlink()
+        for rank in range(WORKERS):
+            replace_lost(mortal, WORKERS + 1)
+            mortal.retire_workers([graph.gang.addresses[rank]])
+            eventually(lambda: len(joined_workers(mortal)) == WORKERS)
+            assert answers(graph) == answers(stale) == before
+        assert graph.state().rebuilt == WORKERS
+
+
+def test_a_retired_worker_whose_place_nobody_takes(mortal: distributed.Client) -> None:
+    with dbfs.load("kronecker:scale=9", client=mortal) as graph:
+        before = graph.bfs(1).to_dict()
+        mortal.retire_workers([graph.gang.addresses[1]])
+        eventually(lambda: len(joined_workers(mortal)) == WORKERS - 1)
+        with dask.config.set({"dbfs.rebuild-wait": "200 ms"}):
+            assert graph.bfs(1, validate=True).to_dict() == before
+        assert graph.ranks == WORKERS - 1
+
+
+def test_a_worker_that_comes_back_at_the_same_address(mortal: distributed.Client) -> None:
+    """Connections and messages of before mean another process there (distributed#7798)."""
+    with dbfs.load("kronecker:scale=9", client=mortal) as graph:
+        before = graph.bfs(1).to_dict()
+        for _ in range(2):
+            address = graph.gang.addresses[1]
+            lose(mortal, address, replaced=False)
+            replace_lost(mortal, WORKERS, port=int(address.rpartition(":")[2]))
+            assert address in joined_workers(mortal)
+            assert graph.bfs(1, validate=True).to_dict() == before
+            assert address in graph.gang.addresses
