@@ -6,6 +6,7 @@ Importing this module needs no Numba and no GPU: what features import is importe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,9 @@ from dbfs.features.living.watch import LivingResult
 from dbfs.features.paths.asynchronous import AsyncPathsGraph, AsyncPathsResult
 from dbfs.features.paths.graph import PathsGraph
 from dbfs.features.paths.result import PathsResult
+from dbfs.features.rebuild.asynchronous import AsyncRebuildGraph
+from dbfs.features.rebuild.graph import RebuildGraph, RebuildResult
+from dbfs.features.rebuild.option import Rebuild
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
 from dbfs.features.saved.edges import MappedFiles, SavedFolders
 from dbfs.features.saved.graph import SavedGraph
@@ -76,10 +80,11 @@ def scheduler_service() -> SchedulerService:
     """Return the scheduler's half of the service, with what features add to it and to the workers."""
     from dbfs.dashboard import Dashboard
     from dbfs.features.living.updates import Updates
+    from dbfs.features.rebuild.scheduler import Rebuilds
     from dbfs.service.scheduler import SchedulerService
     from dbfs_workers.assembly import worker_service
 
-    return SchedulerService([Updates, Dashboard], worker_service)
+    return SchedulerService([Updates, Rebuilds, Dashboard], worker_service)
 
 
 class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
@@ -99,6 +104,7 @@ class BFSResult(
     BatchesResult,
     LivingResult,
     PathsResult,
+    RebuildResult,
     SubgraphsResult,
     ValidationResult,
     ShownResult,
@@ -118,6 +124,8 @@ class BFSResult(
             run of the taskgraph engine, which does not measure it.
         version: version of the graph that was traversed. The labels are of this version, whatever updates follow.
         counters: counters of a strategy of the laboratory, by name (docs/laboratory.md); empty without a strategy.
+        attempts: how often the run was made: more than once if it lost a worker, and began again on the graph that was
+            built again.
     """
 
     graph: Graph
@@ -129,6 +137,7 @@ class Graph(
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
     PathsGraph[BFSResult],
+    RebuildGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
@@ -235,8 +244,9 @@ class AsyncBFSResult(
 
     ``distances``, ``predecessors``, ``path_to``, ``paths_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
     ``to_pandas``, ``to_polars``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``,
-    ``validate``, ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods,
-    and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
+    ``validate``, ``update``, ``changed``, ``recompute``, ``publish`` and ``release`` take the arguments of
+    ``BFSResult``'s methods, and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are
+    those of ``BFSResult``.
 
     Attributes:
         graph: the graph that was traversed.
@@ -248,12 +258,15 @@ class AsyncBFSResult(
     graph: AsyncGraph
     synchronous: BFSResult
 
+    recompute = awaited(RebuildResult.recompute, lambda result: AsyncBFSResult(result))
+
 
 class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
     AsyncPathsGraph,
+    AsyncRebuildGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
@@ -268,7 +281,7 @@ class AsyncGraph(
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
     ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``where``,
-    ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``save``, ``rebalance``, ``state`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
     ``bfs_stream`` and ``paths`` return asynchronous iterators. ``await graph.contains(id)`` stands for ``id in
     graph``. ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given
     as ``progress`` are called in another thread.
@@ -322,6 +335,8 @@ def load(
     backend: str = "auto",
     deadline: float | str | None = None,
     mapped: bool | None = None,
+    rebuild: str = "lazy",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: ProgressOption[BuildProgress] = None,
 ) -> Graph:
     """Build a graph on a cluster's workers.
@@ -402,6 +417,13 @@ def load(
             if they copy. A load takes less time then, and graphs that are loaded twice on a host share memory. But a
             program that truncates a mapped file ends the workers (SIGBUS), with all of their graphs. None maps the
             files on a cluster that this program started, and copies them on all others.
+        rebuild: what becomes of the graph if it loses a worker. ``lazy``: the next call of any client builds the lost
+            ranks again of the source, under the same name, on workers that take the place of the lost ones; calls that
+            lost a worker begin again (``dbfs.retries``). ``eager``: this program does so at once. ``never``: calls
+            raise ``WorkerLostError``. Edges that came from this program's memory can't be read again.
+        checkpoint: a folder, or a URL, in which the graph is saved when it is whole (see ``Graph.save``): lost ranks
+            are then read from there, which takes less time than a build, and serves edges of this program's memory too.
+            It does not go with ``mutable=True``. The folder stays when the graph is unloaded.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
@@ -417,9 +439,11 @@ def load(
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``mapped`` is given for
+            another number of ranks; or ``checkpoint`` has a graph already, or goes with ``mutable=True``; or
+            ``mapped`` is given for
             edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
+        OutputError: ``checkpoint`` can't be written, or its disk is full.
     """
     if ids not in (*IDS, "string"):
         raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
@@ -437,7 +461,7 @@ def load(
         edges,
         reading,
         options,
-        [MappedFiles(mapped), Storage(storage), kept],
+        [MappedFiles(mapped), Storage(storage), kept, Rebuild(rebuild, edges, reading, options, checkpoint)],
         client=client,
         ranks=ranks,
         name=name,
@@ -528,6 +552,7 @@ def open(  # noqa: A001 - the word users expect
 
     Raises:
         GraphNotFoundError: no graph has the name; the message lists the names in use.
+        GraphLostError: the graph lost a worker, and can't be built again. Its name is free.
         InvalidOptionError: no graph can have the name, which is not printable text of at most 255 characters.
         ClientError: there is no usable client.
     """

@@ -1,7 +1,7 @@
 """Records of graphs and runs that clients and the scheduler exchange."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -72,6 +72,23 @@ class Beside(ABC):
     def in_words(self) -> str:
         """What it is, as in "it has {in_words}"."""
 
+    @property
+    @abstractmethod
+    def why_not(self) -> str:
+        """Why the graph's source does not make it again, and what does, in words; empty if the source does."""
+
+    @abstractmethod
+    def keys_of(self, rank: int) -> Sequence[Hashable]:
+        """Return the keys of a rank's data."""
+
+    @abstractmethod
+    def renamed(self, new: Mapping[Hashable, Hashable]) -> "Beside":
+        """Return the same with other keys: ``new`` has them by the keys of before, where they differ."""
+
+    @abstractmethod
+    def is_like(self, other: "Beside | None") -> bool:
+        """Return whether what was made anew may be the same, as far as the client sees."""
+
 
 @dataclass(frozen=True)
 class GraphRecord:
@@ -138,6 +155,12 @@ class GraphRecord:
         order = [] if self.order_key is None else [self.order_key]
         beside = () if self.beside is None else self.beside.keys
         return [*self.partition_keys, *self.ids.keys, *order, *self.input_edge_keys, *beside]
+
+    def keys_of(self, rank: int) -> list[Hashable]:
+        """Dask keys of a rank's data, without the order by degree, of which several ranks may have copies."""
+        by_rank = (self.partition_keys, self.ids.keys, self.input_edge_keys)
+        beside = () if self.beside is None else self.beside.keys_of(rank)
+        return [*(keys[rank] for keys in by_rank if rank < len(keys)), *beside]
 
 
 @dataclass(frozen=True)
@@ -228,6 +251,7 @@ class GraphStatus:
         free_pages: pages without a row, on all ranks; 0 unless updates changed the graph.
         changes_per_second: edges and vertices that updates inserted and deleted in each of the last ten seconds.
         not_ready: its workers that are late or paused, by rank.
+        returning: how lost ranks come back, and how far that is, in words; empty if none is lost, or none comes back.
     """
 
     name: str
@@ -244,6 +268,7 @@ class GraphStatus:
     free_pages: int = 0
     changes_per_second: float = 0.0
     not_ready: tuple[WorkerStatus, ...] = ()
+    returning: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dbfs.building.builder import (
     BuiltGraph,
     LayoutChoice,
     PartitionMaker,
+    Standing,
 )
 from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes
@@ -178,6 +179,7 @@ def build(
     options: BuildOptions,
     backend: str = "cpu",
     progress: Callable[[BuildProgress], None] | None = None,
+    standing: Standing | None = None,
 ) -> BuiltGraph:
     """Read, stripe and build a graph. After an error no data of the graph stays on the workers.
 
@@ -191,6 +193,7 @@ def build(
         options: its layout.
         backend: ``cuda`` to build on the workers' GPUs and leave the partitions there; else ``cpu``.
         progress: called with the build's progress, as often as ``dbfs.liveness-interval`` says.
+        standing: what is left of the graph, in ``1d`` on CPUs, to build the lost ranks alone; None to build all ranks.
 
     Raises:
         FormatError: an edge lacks its reverse, though the edge list says that all edges have theirs.
@@ -204,20 +207,27 @@ def build(
         options = edges.settled(options)
         as_it_was = edges.as_it_was(gang, options, backend)
         if as_it_was is not None:
-            built = _run(as_it_was, progress)
+            built = _run(as_it_was, progress, standing)
             edges = edges.of_rows()
         else:
             with edges.during_build(gang):
-                built = edges.as_first_built(_build(edges, gang, options, backend, progress), gang, options)
+                built = edges.as_first_built(_build(edges, gang, options, backend, progress, standing), gang, options)
     else:
-        built = _build(edges, gang, options, backend, progress)
-    if sum(info.imbalance for info in built.infos) % MODULUS == 0:
+        built = _build(edges, gang, options, backend, progress, standing)
+    built_rank = 0 if standing is None else standing.lost[0]
+    read = built.infos[built_rank].input_edges
+    if standing is not None:
+        # The ranks that stand may not have been asked for their imbalance. If reverses were missing before, they are.
+        lacks = edges.completes and edges.paired and read < standing.record.infos[built_rank].input_edges
+    else:
+        lacks = sum(info.imbalance for info in built.infos) % MODULUS != 0
+    if not lacks:
         return built
     release(built.futures)
     missing = find_missing(edges, gang)
     try:
-        completed = replace(edges, m=built.infos[0].input_edges + missing.count)
-        return _build(completed, gang, options, backend, progress, missing.pieces)
+        completed = replace(edges, m=read + missing.count)
+        return _build(completed, gang, options, backend, progress, standing, missing.pieces)
     finally:
         release(missing.pieces)
 
@@ -228,12 +238,13 @@ def _build(
     options: BuildOptions,
     backend: str,
     progress: Callable[[BuildProgress], None] | None,
+    standing: Standing | None = None,
     more: tuple[distributed.Future, ...] = (),
 ) -> BuiltGraph:
     """Build a graph of the pieces of its edges, and ``more`` pieces; other arguments and errors as of ``build``."""
     builder, arguments = _builder(backend, options), (edges, gang, options, more)
     if not issubclass(builder, CudaBuilder):
-        return _run(builder(*arguments), progress)
+        return _run(builder(*arguments), progress, standing)
     try:
         return _run(builder(*arguments), progress)
     except ExchangeUnavailableError as error:
@@ -270,8 +281,11 @@ def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str
         options.row_storage.require(edges, options, p, backend, mutable=mutable)
 
 
-def _run(builder: PartitionMaker, progress: Callable[[BuildProgress], None] | None) -> BuiltGraph:
+def _run(
+    builder: PartitionMaker, progress: Callable[[BuildProgress], None] | None, standing: Standing | None = None
+) -> BuiltGraph:
     """Run a builder, and release what it still holds afterwards."""
+    builder.standing = standing
     if progress is not None:
         builder.watch = BuildWatch(builder.gang.client, builder.token, builder.gang.p, progress).report
     try:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import distributed
 
 from dbfs.base.calls import public
-from dbfs.base.records import Beside, GraphIds
+from dbfs.base.records import Beside, GraphIds, GraphRecord
 from dbfs.building.attributes import NO_ATTRIBUTES, AttributeKeeper
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
@@ -77,6 +77,31 @@ class BuiltGraph:
         """All futures of the graph's data."""
         order = [] if self.order is None else [self.order]
         return [*self.partitions, *self.id_tables, *order, *self.input_edges, *self.attributes]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is left of a graph that lost ranks, for a build of the lost ranks alone.
+
+    Attributes:
+        record: the graph before the loss, on the workers of the build but for the lost ranks.
+        lost: the ranks to build.
+        ordered: whether a worker has the order by degree, if there is one.
+    """
+
+    record: GraphRecord
+    lost: tuple[int, ...]
+    ordered: bool
+
+    @property
+    def order(self) -> Ref | None:
+        """The order by degree; None without one, or if it is lost."""
+        key = self.record.order_key
+        return None if key is None or not self.ordered else Ref(key)
+
+    def partition(self, rank: int) -> Ref | None:
+        """Return the partition of a rank; None if it is lost."""
+        return None if rank in self.lost else Ref(self.record.partition_keys[rank])
 
 
 @dataclass(frozen=True)
@@ -318,12 +343,21 @@ class PartitionMaker(ABC):
         token: the end of the names of its tasks.
         held: futures of what is made on the way, except those of the result.
         watch: called now and then while the client waits; None to call nothing.
+        standing: what is left of the graph; None to make all of it.
     """
 
     gang: Gang
     token: str
     held: set[distributed.Future]
     watch: Callable[[], None] | None
+    standing: Standing | None = None
+
+    @property
+    def makers(self) -> Gang:
+        """The workers that make a partition, by rank: all but those that have theirs."""
+        if self.standing is None:
+            return self.gang
+        return Gang(self.gang.client, tuple(self.gang.addresses[rank] for rank in self.standing.lost))
 
     @abstractmethod
     def run(self) -> BuiltGraph:
@@ -402,7 +436,8 @@ class Builder(PartitionMaker):
         awaited = [futures[key] for key in (*info_keys, *attributes.awaited, *added.awaited)]
         found = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)
         infos, told = found[: gang.p], found[gang.p : gang.p + len(attributes.awaited)]
-        replace(edges, m=dealt.m, stated=None).require_count(infos[0].input_edges)
+        built_rank = 0 if self.standing is None else self.standing.lost[0]
+        replace(edges, m=dealt.m, stated=None).require_count(infos[built_rank].input_edges)
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)
         built = BuiltGraph(

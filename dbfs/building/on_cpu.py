@@ -95,11 +95,13 @@ class HostBuilder(Builder):
         # The ids are numbered by now.
         needed = replace(needed, numbering={})
         held += needed.partition.get("ids", 0)
-        require_fit(self.gang, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name, held)
+        require_fit(self.makers, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name, held)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""
-        order = self._add_degree_order(graph, dealt) if self.options.order == "degree" else None
+        standing, order = self.standing, None
+        if self.options.order == "degree":
+            order = (standing and standing.order) or self._add_degree_order(graph, dealt)
         stores = self.count_stores()
         collections = [
             graph.add(rank, self._key("open-bins", rank), delivering.open_collection, self.token, rank, stripe, stores)
@@ -114,7 +116,9 @@ class HostBuilder(Builder):
         partitions = self.add_partitions(graph, stripe, collections, read, dealt.m)
         # All ranks get copies of the order, of which Dask may keep any. Rank 0 answers questions about the order.
         kept = order and graph.add(0, self._key("kept-order", 0), same_value, order)
-        return BuildTasks(partitions, kept)
+        # The gang's first turn needs it there.
+        awaited = [] if kept is None else [graph.add(0, self._key("order", 0), bool, kept).key]
+        return BuildTasks(partitions, kept, awaited)
 
     def count_stores(self) -> int:
         """Return the number of stores that each rank collects bins in."""
@@ -133,6 +137,9 @@ class HostBuilder(Builder):
         edges, partitions = self.edges, []
         options = (read, edges.directed, self.options.order == "degree", edges.name, m, edges.paired)
         for rank, collection in enumerate(collections):
+            if self.standing is not None and (stands := self.standing.partition(rank)):
+                partitions.append(stands)
+                continue
             arguments = (stripe, rank, collection, *options)
             partitions.append(graph.add(rank, self._key("partition", rank), tasks.make_partition, *arguments))
         return partitions
@@ -176,6 +183,7 @@ class HostBuilder(Builder):
                 order,
                 self.deadline.remaining,
                 self.options.laid_out(stripe.p),
+                None if self.standing is None else self.standing.lost,
             )
             arguments = (dealt.source(index), collections[rank], opened, self.gang.addresses, *options)
             binned[rank].append(graph.add(rank, self._key("bin-edges", index), tasks.bin_piece, *arguments))

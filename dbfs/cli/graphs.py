@@ -173,7 +173,8 @@ def graphs(scheduler: str, as_json: bool) -> None:
 def _state(status: GraphStatus) -> str:
     if not status.lost:
         return waits_for(status.not_ready) or "ready"
-    return f"lost rank{'s' * (len(status.lost) > 1)} {', '.join(map(str, status.lost))}; load it again"
+    ranks = ", ".join(map(str, status.lost))
+    return f"lost rank{'s' * (len(status.lost) > 1)} {ranks}; {status.returning or 'load it again'}"
 
 
 @click.command()

@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from dbfs import config
 from dbfs.cluster.lookout import Lookout
-from dbfs.errors import DeadlineExceededError
+from dbfs.errors import DeadlineExceededError, WorkerLostError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,14 +100,27 @@ def limit(seconds: float) -> Iterator[Deadline]:
 
 
 def bounded(key: str = "deadline") -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a public call: its waits end by its argument ``deadline``, or by ``dbfs.<key>`` if that is None."""
+    """Decorate a public call: its waits end by its argument ``deadline``, or by ``dbfs.<key>`` if that is None.
+
+    A method that lost a worker begins again, if its object has a method ``begins_again`` that says so (see
+    ``StripedGraph.begins_again``). Of nested calls the outermost one does.
+    """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def call(*arguments: P.args, **options: P.kwargs) -> T:
             given: Any = options.get("deadline")
+            nested = _of_call.get() is not None
             with limit(config.seconds(key, given)):
-                return function(*arguments, **options)
+                made = 0
+                while True:
+                    made += 1
+                    try:
+                        return function(*arguments, **options)
+                    except WorkerLostError as error:
+                        again = getattr(arguments[0], "begins_again", None) if arguments and not nested else None
+                        if again is None or not again(error, made):
+                            raise
 
         return call
 

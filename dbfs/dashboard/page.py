@@ -77,7 +77,7 @@ _GRAPHS: Columns = {
     "changes": (80, _COUNT),
     "changes/s": (80, _TENTHS),
     "free pages": (80, _COUNT),
-    "lost ranks": (90, _TEXT),
+    "lost ranks": (200, _TEXT),
 }
 _WORKERS: Columns = {
     "worker": (230, _TEXT),
@@ -346,7 +346,7 @@ def _graph_row(graph: GraphEntry) -> tuple[Any, ...]:
         record.updated,
         graph.changes_per_second,
         sum(info.free_pages for info in record.infos),
-        ", ".join(map(str, sorted(graph.lost))),
+        ": ".join(filter(None, (", ".join(map(str, sorted(graph.lost))), graph.returning if graph.lost else ""))),
     )
 
 

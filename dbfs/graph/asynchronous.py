@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.base.records import GraphRecord
+    from dbfs.cluster.gang import Gang
     from dbfs.engines import LevelReport
     from dbfs_workers.search.partition.ordering import DegreeOrder
 
@@ -79,6 +80,7 @@ class AsyncBFSResult(AsyncView[BFSResult]):
         self.mteps = result.mteps
         self.version = result.version
         self.counters = result.counters
+        self.attempts = result.attempts
 
     distances = awaited(BFSResult.distances, unchanged)
     predecessors = awaited(BFSResult.predecessors, unchanged)
@@ -138,7 +140,6 @@ class AsyncGraph(AsyncView[Graph[BFSResult]], GraphCounts):
         AsyncView.__init__(self, graph, graph.gang.client)
         GraphCounts.__init__(self, graph.record, graph.formed)
         self.id_type = graph.id_type
-        self.gang = graph.gang
 
     contains = awaited(Graph.__contains__, unchanged)
     degree = awaited(Graph.degree, unchanged)
@@ -152,6 +153,11 @@ class AsyncGraph(AsyncView[Graph[BFSResult]], GraphCounts):
     ids = awaited(Graph.ids, unchanged)
     refresh = awaited(Graph.refresh, unchanged)
     unload = awaited(Graph.unload, unchanged)
+
+    @property
+    def gang(self) -> Gang:
+        """The workers that hold the graph."""
+        return self.synchronous.gang
 
     @property
     def record(self) -> GraphRecord:

@@ -26,6 +26,7 @@ from dbfs.cluster.rank_calls import RankCalls
 from dbfs.engines import PublishedLabels
 from dbfs.errors import ExchangeUnavailableError, GraphNotFoundError, GraphTooLargeError, StaleRunError
 from dbfs.graph.striped import StripedGraph
+from dbfs.service.client import ServiceClient
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.serving.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
 from dbfs_workers.serving.reads.messages import (
@@ -326,8 +327,8 @@ class LabelReader:
         try:
             return calls.answers()
         except StaleRunError as error:
-            what = f"the graph was unloaded, which released the labels of run {self._run_id}"
-            raise GraphNotFoundError(what) from error
+            gone = GraphNotFoundError(f"the graph was unloaded, which released the labels of run {self._run_id}")
+            raise ServiceClient.of(self._gang.client).gone(self._graph.record.graph_id, gone) from error
 
     def _place(self, rank: int) -> KeptLabels | LabelData:
         location = self._location

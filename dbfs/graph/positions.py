@@ -19,6 +19,7 @@ from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.cluster.rank_calls import RankCalls
 from dbfs.errors import GraphNotFoundError, ResultReleasedError, StaleRunError
+from dbfs.service.client import ServiceClient
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.serving import queries
 from dbfs_workers.serving.orders import place_order
@@ -134,7 +135,8 @@ class Numbering:
                 return RankCalls(gang, {rank: message}, deadline, doing).answers()[rank].astype(np.int64)
             except StaleRunError as error:
                 gone = error
-        raise GraphNotFoundError(f"{record.name}: {gone}") from gone
+        unloaded = GraphNotFoundError(f"{record.name}: {gone}")
+        raise ServiceClient.of(gang.client).gone(record.graph_id, unloaded) from gone
 
     def _fetch_order(self) -> DegreeOrder:
         gang, record = self._gang, self._record

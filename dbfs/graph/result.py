@@ -15,7 +15,7 @@ from dbfs.base.units import format_rate, format_seconds
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import LevelReport, Outcome, PublishedLabels
-from dbfs.errors import InvalidOptionError, ResultReleasedError
+from dbfs.errors import InvalidOptionError, LabelsLostError, ResultReleasedError
 from dbfs.graph import tables
 from dbfs.graph.html import Card, first_ids
 from dbfs.graph.labels import LabelReader
@@ -46,7 +46,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
     """
 
     _inner = StaysHere._inner | {
-        *("counts_edges", "distance_type", "label_location", "published_labels", "reader", "vertices_between"),
+        *("counts_edges", "distance_type", "label_location", "lost", "published_labels", "reader", "vertices_between"),
     }
 
     # Whether a distance is a number of edges.
@@ -71,6 +71,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
         self.seconds = outcome.seconds
         self.setup_seconds = outcome.setup_seconds
         self.version = outcome.version
+        self._graph_id = self.graph.record.graph_id
         self._source = outcome.labels
         self._labels: PublishedLabels | None = None
         # Labels that no caller read are dropped with the last reference to this object. Published labels are freed
@@ -134,7 +135,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
         Raises:
             ResultReleasedError: the result was released.
-            WorkerLostError: a worker that held labels is lost.
+            LabelsLostError: a worker that held labels is lost.
         """
         return self.reader().whole("distances")
 
@@ -144,7 +145,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
         Raises:
             InvalidOptionError: the run did not record predecessors.
-            ResultReleasedError, WorkerLostError: see ``distances``.
+            ResultReleasedError, LabelsLostError: see ``distances``.
         """
         self._require_predecessors()
         return self.reader().whole("predecessors")
@@ -162,7 +163,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
         Raises:
             InvalidOptionError: the label is neither, or the run did not record predecessors.
-            ResultReleasedError, WorkerLostError: see ``distances``.
+            ResultReleasedError, LabelsLostError: see ``distances``.
         """
         import dask
         import dask.array as da
@@ -190,7 +191,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
             InvalidOptionError: the run did not record predecessors.
             InvalidVertexError: the graph has no such id.
             InvalidVertexTypeError: ``target`` is not of the type of the graph's ids.
-            ResultReleasedError, WorkerLostError: see ``distances``.
+            ResultReleasedError, LabelsLostError: see ``distances``.
         """
         self._require_predecessors()
         return self.graph.python_ids(self._vertices_to(self.graph.vertex(target)))
@@ -311,7 +312,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
         Raises:
             InvalidOptionError: the distance is below 0.
             InvalidOptionTypeError: the distance is not an integer.
-            ResultReleasedError, WorkerLostError: see ``distances``.
+            ResultReleasedError, LabelsLostError: see ``distances``.
         """
         only = whole_count(distance, "distance")
         return self.graph.ids_of(self.vertices_between(only, only))
@@ -324,8 +325,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
     @bounded()
     def published_labels(self) -> PublishedLabels:
         """Return the labels as Dask data of this client; the first call publishes them. Errors as for ``distances``."""
-        if self._released:
-            raise ResultReleasedError("the labels of this result were released")
+        self._require_labels()
         if self._labels is None:
             self._labels = self._source.publish()
             self._dropping.detach()
@@ -337,9 +337,19 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
         Errors as for ``distances``.
         """
+        self._require_labels()
+        return self._labels or self._source.location
+
+    def _require_labels(self) -> None:
+        """Check that the labels were not released, nor lost with a worker."""
         if self._released:
             raise ResultReleasedError("the labels of this result were released")
-        return self._labels or self._source.location
+        if self.graph.record.graph_id != self._graph_id:
+            raise self.lost(f"{self.graph.name} was built again since")
+
+    def lost(self, why: object) -> LabelsLostError:
+        """Return the error for labels that are lost."""
+        return LabelsLostError(f"the labels of run {self.run_id} are lost: {why}; traverse again")
 
     @bounded()
     def publish(self) -> None:

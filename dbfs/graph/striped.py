@@ -20,7 +20,13 @@ from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import Gang, Ref
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Engines
-from dbfs.errors import InvalidOptionError, InvalidVertexError, InvalidVertexTypeError, ResultReleasedError
+from dbfs.errors import (
+    InvalidOptionError,
+    InvalidVertexError,
+    InvalidVertexTypeError,
+    ResultReleasedError,
+    WorkerLostError,
+)
 from dbfs.graph.counts import GraphCounts
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.positions import Numbering
@@ -38,7 +44,13 @@ if TYPE_CHECKING:
 
 
 class LabelsOnWorkers(ABC):
-    """Labels that the workers free when their graph is unloaded, unless the labels are published before."""
+    """Labels that the workers free when their graph is unloaded, unless the labels are published before.
+
+    Attributes:
+        attempts: how often the run was made: twice if it lost a worker, and the graph came back.
+    """
+
+    attempts = 1
 
     @abstractmethod
     def publish(self) -> None:
@@ -64,8 +76,10 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
     """
 
     _inner = StaysHere._inner | {
+        "begins_again",
         "deletions",
         "engines",
+        "follow",
         "formed",
         "gang",
         "lookup",
@@ -153,6 +167,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         """The type of the graph's ids: integers, strings, or tuples of these."""
         return self.lookup.id_type
 
+    @bounded()
     def vertex(self, id: Any) -> int:  # noqa: A002 - the word users expect
         """Return the vertex, 0..n-1, of an id: the index of its labels in ``distances()``.
 
@@ -163,6 +178,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         self._require_tables()
         return self.lookup.vertex(id)
 
+    @bounded()
     def vertices_of(self, ids: Any) -> NDArray[np.int64]:
         """Return the vertices of many ids, int64, in their order.
 
@@ -174,6 +190,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         self._require_tables()
         return self.lookup.vertices_of(ids)
 
+    @bounded()
     def id_of(self, vertex: int) -> Any:
         """Return the id of a vertex: an int, a str, or a tuple of these.
 
@@ -186,6 +203,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
             raise InvalidVertexError(f"there is no vertex {number} in {self.record.name}: vertices are 0..{self.n - 1}")
         return self.python_ids([number])[0]
 
+    @bounded()
     def ids_of(self, vertices: Any) -> CallerIds:
         """Return the ids of many vertices, in their order.
 
@@ -205,6 +223,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
             raise InvalidVertexTypeError(f"vertices must be integers, not {kind}")
         return handed_out(self.lookup.ids_of(array.astype(np.int64)))
 
+    @bounded()
     def ids(self) -> CallerIds:
         """Return the ids of all vertices, in the order of vertices, as ``ids_of`` does. The client takes n ids."""
         self._require_tables()
@@ -229,6 +248,25 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         """Return the ids of vertices 0..n-1 as Python's integers, strings or tuples."""
         self._require_tables()
         return self.lookup.python_ids(vertices)
+
+    def begins_again(self, error: WorkerLostError, made: int) -> bool:
+        """Return whether a call that lost a worker begins again: never, unless a feature brings the graph back.
+
+        Args:
+            error: the error of the call, which the caller raises otherwise.
+            made: how often the call was made.
+        """
+        return False
+
+    def follow(self, record: GraphRecord, formed: Formation) -> None:
+        """Take over the graph as it was built again, with other workers."""
+        client = self.gang.client
+        self.numbering.release()
+        GraphCounts.__init__(self, record, formed)
+        self.gang = Gang(client, record.addresses)
+        self.lookup = IdLookup(self.gang, record)
+        self.numbering = Numbering(self.gang, record)
+        self.deletions = DeletedVertices(self)
 
     @abstractmethod
     def view(self) -> AsyncView[StripedGraph]:

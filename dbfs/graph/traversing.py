@@ -21,6 +21,7 @@ from dbfs.service.client import ServiceClient
 from dbfs_workers.base.spec import DIRECTIONS, Purpose, RunSpec, TraversalSpec
 
 R = TypeVar("R", bound=LabelsOnWorkers)
+T = TypeVar("T")
 
 
 def traverse(
@@ -35,15 +36,17 @@ def traverse(
     engine: str = "auto",
     progress: ProgressOption[RunProgress] = None,
     purpose: Purpose | None = None,
+    ready: Callable[[], object] | None = None,
 ) -> list[R]:
     """Run a traversal from each set of vertices, in one run; ``made`` makes a result of each.
 
-    ``purpose`` is what is made instead: see ``TraversalSpec``. Other arguments and the errors are as of ``Graph.bfs``.
+    ``purpose`` is what is made instead: see ``TraversalSpec``. ``ready`` has the ranks make ready what it needs: it is
+    called before the run, and again if the graph came back. Other arguments and the errors are as of ``Graph.bfs``.
     """
     require_options(graph, direction, max_depth)
     runner = engines.choose(graph.engines, engine, graph.record.layout_name)
     options = TraversalSpec(
-        run_id=uuid.uuid4().hex,
+        run_id="",
         sources=(),
         predecessors=predecessors,
         backend=graph.backend,
@@ -52,11 +55,31 @@ def traverse(
         targets=targets,
         purpose=purpose,
     )
-    run = RunSpec(options, tuple(source_sets))
-    # A result that this list does not get any more, because the run ends early, frees its labels.
-    results = [made(graph, spec, runner.name, outcome) for spec, outcome in finished(graph, runner, run, progress)]
+
+    def attempt() -> list[R]:
+        if ready is not None:
+            ready()
+        run = RunSpec(replace(options, run_id=uuid.uuid4().hex), tuple(source_sets))
+        # A result that this list does not get any more, because the run ends early, frees its labels.
+        return [made(graph, spec, runner.name, outcome) for spec, outcome in finished(graph, runner, run, progress)]
+
+    results, attempts = begun_again(graph, attempt)
+    for result in results:
+        result.attempts = attempts
     graph.results.update(results)
     return results
+
+
+def begun_again(graph: StripedGraph, attempt: Callable[[], T]) -> tuple[T, int]:
+    """Make a run, and again if it lost a worker and the graph comes back; return what it made, and how often."""
+    made = 0
+    while True:
+        made += 1
+        try:
+            return attempt(), made
+        except WorkerLostError as error:
+            if not graph.begins_again(error, made):
+                raise
 
 
 def require_options(graph: StripedGraph, direction: str, max_depth: int | None) -> None:

@@ -47,6 +47,7 @@ from dbfs.errors import (
     OutcomeUnknownError,
     SchedulerLostError,
     VersionMismatchError,
+    WorkerLostError,
 )
 from dbfs.service.messages import (
     AddGraph,
@@ -55,6 +56,7 @@ from dbfs.service.messages import (
     DropLabels,
     ExplainLoss,
     FreeAll,
+    GetGraph,
     GetProgress,
     Introduce,
     SchedulerMessage,
@@ -276,6 +278,16 @@ class ServiceClient:
             raise
         except DbfsError:
             return ""
+
+    def gone(self, graph_id: str, error: GraphNotFoundError) -> DbfsError:
+        """Return why a rank has no data of a graph: a worker was lost, it was built again, or ``error``: unloaded."""
+        try:
+            name = self.call(GetGraph(graph_id)).name
+        except GraphNotFoundError:
+            return error
+        except WorkerLostError as moved:
+            return moved
+        return WorkerLostError(f"{name}: its data was lost with a worker; load the graph again")
 
     def send(self, message: SchedulerMessage[Any]) -> None:
         """Send a message without waiting for the answer: for finalizers, and for clients that may be closing."""

@@ -58,6 +58,8 @@ class GraphEntry:
         must_recover: whether a run ended early that leaves state behind (see ``recovers``).
         lost: ranks whose workers left.
         retired: those of them whose workers Dask retired.
+        stands: whether the other ranks keep their data then, since a feature may build the lost ranks again.
+        returning: how a feature brings lost ranks back, and how far that is, in words; empty if none does.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
         numbers: serial numbers for the gang's next runs.
@@ -74,6 +76,8 @@ class GraphEntry:
         self.must_recover = False
         self.lost: set[int] = set()
         self.retired: set[int] = set()
+        self.stands = False
+        self.returning = ""
         self.runs = 0
         self.changes = RecentRate()
         self.numbers = itertools.count(1)
@@ -104,6 +108,11 @@ class GraphEntry:
         """Whether a failed run leaves state to clear: of resident kernels, streams between hosts, or NCCL."""
         return self.maps_gpus or self.formed.exchange == "nccl" or bool(self.formed.hosts)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it lost ranks that nothing brings back."""
+        return bool(self.lost) and not self.stands
+
     def require_whole(self, where: str = "") -> None:
         """Check that no rank's worker has left; ``where`` goes into the message.
 
@@ -128,6 +137,7 @@ class GraphEntry:
             backend=self.formed.backend,
             exchange=self.formed.exchange,
             lost=tuple(sorted(self.lost)),
+            returning=self.returning if self.lost else "",
             version=self.record.version,
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,

@@ -14,6 +14,7 @@ from dbfs.base.records import WorkerStatus
 from dbfs.cluster.worker_states import rank_order
 from dbfs.service.client_notes import ClientNotes
 from dbfs.service.entries import GraphEntry, QueuedRun, RunEntry
+from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
 from dbfs.service.queue import RunQueue
 from dbfs.service.task_runs import TaskRuns
@@ -59,17 +60,21 @@ class ServiceView:
     """The service, as its features see it.
 
     Attributes:
-        graph: returns a graph by its id, or raises ``GraphNotFoundError``.
+        table: the graphs, their names and their data.
         workers: calls to the workers.
         turn: queues a run and waits for its turn; the run is over when the context ends. Errors as for ``Enqueue``.
         task_runs: runs of tasks whose turn has come.
     """
 
     records: Records
-    graph: Callable[[str], GraphEntry]
+    table: GraphTable
     workers: WorkerCalls
     turn: Callable[[QueuedRun], AbstractAsyncContextManager[None]]
     task_runs: TaskRuns
+
+    def graph(self, graph_id: str) -> GraphEntry:
+        """Return a graph by its id. Errors as for ``GraphTable.get``."""
+        return self.table.get(graph_id)
 
 
 class SchedulerFeature:

@@ -22,6 +22,7 @@ from dbfs.cluster.gang import tidy
 from dbfs.cluster.worker_states import rank_order
 from dbfs.errors import (
     DbfsError,
+    GraphLostError,
     GraphNotFoundError,
     NotOwnerError,
     RunCancelledError,
@@ -63,6 +64,7 @@ from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
 from dbfs.service.worker_calls import WorkerCalls, all_answers, require_reach
 from dbfs.service.worker_watch import WorkerWatch
+from dbfs_workers.base.text import counted
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary
 from dbfs_workers.serving.messages import DropRankLabels, ForgetClient, ForgetRun, PublishRankLabels
@@ -113,7 +115,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
         self._turns = Turns(self._workers, self.history, self._queue.start_runs)
         self.notes = ClientNotes(self.graphs, self.reserved, lambda client: client in scheduler.clients)
         self.records = Records(scheduler, self.graphs, self._queue, self._turns, self.history, self.notes, self.watch)
-        view = ServiceView(self.records, self._table.get, self._workers, self._turn, self._task_runs)
+        view = ServiceView(self.records, self._table, self._workers, self._turn, self._task_runs)
         self._features = tuple(feature(view) for feature in self._feature_types)
         self._changes = next((feature for feature in self._features if isinstance(feature, GraphChanges)), None)
         for service in (self, self._turns, self._task_runs, self.notes, *self._features):
@@ -154,6 +156,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @OpenGraph.handler
     async def open_graph(self, message: OpenGraph) -> tuple[GraphRecord, Formation]:
         graph = self._table.named(message.name)
+        if graph.is_gone:
+            lost = counted(len(graph.lost), "rank")
+            raise GraphLostError(f"{message.name}: lost {lost} of {graph.record.stripe.p}; load the graph again")
         return graph.record, graph.formed
 
     @GetGraph.handler
@@ -183,11 +188,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @UnloadGraph.handler
     async def unload_graph(self, message: UnloadGraph) -> None:
-        graph = self.graphs.get(message.graph_id)
-        if graph is not None:
+        with contextlib.suppress(GraphNotFoundError):
+            graph = self._table.latest(message.graph_id)
             if not graph.record.named:
                 _require_owner(message.client, graph.record.client, f"unload {graph.record.name}")
-            del self.graphs[message.graph_id]
+            del self.graphs[graph.record.graph_id]
             await self._dissolve(graph, f"{log.shown(message.client)} unloaded it")
 
     @FreeAll.handler
@@ -257,9 +262,11 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @PublishLabels.handler
     async def publish_labels(self, message: PublishLabels) -> None:
-        graph, run_id = self.graphs.get(message.graph_id), message.run_id
-        if graph is None:
-            raise GraphNotFoundError(f"the graph was unloaded, which released the labels of run {run_id}")
+        run_id = message.run_id
+        try:
+            graph = self._table.get(message.graph_id)
+        except GraphNotFoundError as error:
+            raise GraphNotFoundError(f"the graph was unloaded, which released the labels of run {run_id}") from error
         graph.require_whole(f"labels of run {run_id}")
         addresses, call = graph.record.addresses, self._workers.until(time.monotonic() + message.deadline)
 
@@ -325,8 +332,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
                 if idle.is_retirement(stimulus_id):
                     graph.retired.add(rank)
                 log.worker_lost(graph, rank, worker)
-                # Otherwise Dask would recompute the lost partitions from the edges on, on workers that can't hold them.
-                self._table.free(graph)
+                self._table.lose(graph, rank)
                 self._spawn(self._turns.stop(graph.record.graph_id, Cause.LOST, f"lost rank {rank}", rank))
         for run in self._queue.runs:
             if worker in run.workers:

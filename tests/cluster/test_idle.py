@@ -76,7 +76,7 @@ def test_an_adaptive_cluster_that_starts_no_workers_needs_a_minimum(three: distr
 @pytest.mark.alone
 @pytest.mark.parametrize("engine", ["resident", "taskgraph"])
 def test_the_error_says_that_dask_retired_a_worker(three: distributed.Client, engine: str) -> None:
-    graph = dbfs.load("path:n=90", client=three)
+    graph = dbfs.load("path:n=90", client=three, rebuild="never")
     graph.bfs(0)
     three.retire_workers([graph.gang.addresses[1]])
     for _ in range(2):

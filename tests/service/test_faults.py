@@ -50,7 +50,7 @@ def wait_until_gone(client: distributed.Client, prefix: str) -> None:
 
 @pytest.mark.full
 def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
-    graph = dbfs.load(dbfs.path(100_000), client=mortal)
+    graph = dbfs.load(dbfs.path(100_000), client=mortal, rebuild="never")
     victim = graph.gang.addresses[1]
     killed_at: list[float] = []
 
@@ -73,7 +73,7 @@ def test_a_worker_killed_mid_run(mortal: distributed.Client) -> None:
 @pytest.mark.full
 def test_the_only_worker_killed_mid_run(mortal: distributed.Client) -> None:
     """Nobody is left who could say in which level it was."""
-    with dbfs.load(dbfs.path(ENDLESS), client=mortal, ranks=1) as graph:
+    with dbfs.load(dbfs.path(ENDLESS), client=mortal, ranks=1, rebuild="never") as graph:
         run = Background(graph)
         (victim,) = graph.gang.addresses
         kill(mortal, victim)

@@ -271,7 +271,7 @@ def test_a_turn_that_can_not_begin_fails_its_run_and_no_other(
     async def fail(*arguments: object) -> None:
         raise error
 
-    with dbfs.load("path:n=50", client=client) as graph:
+    with dbfs.load("path:n=50", client=client, rebuild="never") as graph:
         monkeypatch.setattr(WorkerTurns, "_new_leader", fail)
         with pytest.raises(raised, match=str(error.args[-1])):
             graph.bfs_many([0, 1])
@@ -415,7 +415,7 @@ def test_a_holder_that_is_killed_or_stopped_gives_way(client: distributed.Client
 @pytest.mark.full
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_killed_under_a_lease_is_told_at_once(mortal: distributed.Client, rank: int) -> None:
-    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal, rebuild="never")
     run = Background(leased(graph))
     victim = graph.gang.addresses[rank]
     pid = mortal.run(os.getpid, workers=[victim])[victim]

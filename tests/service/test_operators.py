@@ -90,7 +90,7 @@ def test_the_log_has_a_line_for_each_graph_and_run(cluster: Operated, connected:
 @pytest.mark.full
 def test_the_log_names_a_lost_worker_and_a_lost_scheduler_is_an_error_of_its_own(tmp_path: Path) -> None:
     with operated(tmp_path) as cluster, dbfs.connect(cluster.address, n_workers=2) as client:
-        graph = dbfs.load(f"path:n={ENDLESS}", client=client)
+        graph = dbfs.load(f"path:n={ENDLESS}", client=client, rebuild="never")
         # A lease's run, which rank 0 notes.
         graph.bfs_many([0, 1], max_depth=3)
         run, victim = Background(graph), graph.gang.addresses[1]

@@ -296,7 +296,7 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("exchange", TCP_IN_FULL, indirect=True)
 def test_a_worker_killed_mid_run(mortal: distributed.Client, exchange: str, batch: bool) -> None:
-    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal)
+    graph = dbfs.load(f"path:n={ENDLESS}", client=mortal, rebuild="never")
     kill_rank_1_mid_run(graph, batch=batch)
     with pytest.raises(WorkerLostError, match="lost rank 1.*load the graph again"):
         graph.bfs(0)

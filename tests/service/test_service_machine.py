@@ -161,9 +161,9 @@ class Service(RuleBasedStateMachine):
         replace = False if name is None else replace
         if same and not replace:
             with pytest.raises(NameTakenError):
-                dbfs.load(edges, client=client, name=name, ranks=ranks)
+                dbfs.load(edges, client=client, name=name, ranks=ranks, rebuild="never")
             return multiple()
-        graph = dbfs.load(edges, client=client, name=name, ranks=ranks, replace=replace)
+        graph = dbfs.load(edges, client=client, name=name, ranks=ranks, replace=replace, rebuild="never")
         for replaced in same:
             replaced.gone = True
         matrix = oracle.adjacency(n, src, dst, directed=False)
@@ -262,8 +262,8 @@ class Service(RuleBasedStateMachine):
         if how == "kill" and self.killed:
             how = "cancel"
         client, stranger = self.users[user], self.users[1 - user]
-        graph = dbfs.load(f"path:n={LONG}", client=client, ranks=ranks)
-        waits = dbfs.load("path:n=9", client=stranger, ranks=WORKERS)
+        graph = dbfs.load(f"path:n={LONG}", client=client, ranks=ranks, rebuild="never")
+        waits = dbfs.load("path:n=9", client=stranger, ranks=WORKERS, rebuild="never")
         if how == "deadline":
             with ThreadPoolExecutor(1) as thread:
                 late = thread.submit(graph.bfs, 0, direction="bottom-up", deadline=0.3)

@@ -70,6 +70,7 @@ def test_a_graph_says_whom_it_waits_for() -> None:
     late = replace(READY, state=WorkerState.LATE, silent=12.0)
     assert _state(replace(status, not_ready=(late,))) == "waits for worker one (tcp://a:1), silent for 12 s"
     assert _state(replace(status, not_ready=(late,), lost=(1,))) == "lost rank 1; load it again"
+    assert _state(replace(status, lost=(1,), returning="is built again by me")) == "lost rank 1; is built again by me"
 
 
 def test_a_late_worker_is_told_once_again_each_minute_and_when_it_is_back(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,7 +36,7 @@ from dbfs.graph.html import Card
 from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
-from dbfs.graph.traversing import finished, require_one_version, require_options
+from dbfs.graph.traversing import begun_again, finished, require_one_version, require_options
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.batches.purpose import SWEPT, WORD_SOURCES, Batch, batch_of
@@ -110,20 +111,34 @@ def batch(
         words = -(-ordered.size // WORD_SOURCES)
         size = WORD_SOURCES * -(-words // -(-ordered.size // most))
         parts = tuple(tuple(ordered[first : first + size].tolist()) for first in range(0, ordered.size, size))
-        run = RunSpec(replace(options, run_id=uuid.uuid4().hex, purpose=Batch(keeps, copied)), parts)
-        outcomes: list[Outcome] = []
+        given = replace(options, purpose=Batch(keeps, copied))
         try:
-            outcomes.extend(made for _, made in finished(graph, ResidentEngine(), run, progress))
-            # An update may come between two groups.
-            require_one_version(graph, outcomes[0].version, outcomes[-1].version)
-            return BatchResult(graph, sources, run, outcomes)
-        except BaseException as error:
-            for made in outcomes:
-                made.labels.drop()
+            return begun_again(graph, functools.partial(_made, graph, sources, given, parts, progress))[0]
+        except NoRoomForLabelsError:
             # Smaller groups take less working memory, and rows without copies.
-            if not isinstance(error, NoRoomForLabelsError) or size == WORD_SOURCES:
+            if size == WORD_SOURCES:
                 raise
             copied, most = False, MOST_SOURCES if copied else size // 2
+
+
+def _made(
+    graph: StripedGraph,
+    sources: tuple[int, ...],
+    options: TraversalSpec,
+    parts: tuple[tuple[int, ...], ...],
+    progress: ProgressOption[RunProgress],
+) -> BatchResult:
+    """Make a run of groups of sources, ``parts``; other arguments and errors as of ``batch``."""
+    run, outcomes = RunSpec(replace(options, run_id=uuid.uuid4().hex), parts), list[Outcome]()
+    try:
+        outcomes.extend(made for _, made in finished(graph, ResidentEngine(), run, progress))
+        # An update may come between two groups.
+        require_one_version(graph, outcomes[0].version, outcomes[-1].version)
+        return BatchResult(graph, sources, run, outcomes)
+    except BaseException:
+        for made in outcomes:
+            made.labels.drop()
+        raise
 
 
 @public

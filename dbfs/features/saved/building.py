@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import distributed
 
 from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
+from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker, Standing
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
@@ -31,7 +31,7 @@ from dbfs.building.memory import (
     require_fit_gpus,
 )
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.gang import Gang, Key, TaskGraph, host_of, release, run_on
+from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of, release, run_on
 from dbfs.edges.readers.source import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
 from dbfs.features.saved.reader import SavedFiles, forget_vertices
@@ -42,6 +42,7 @@ from dbfs_workers.features.saved import tasks
 from dbfs_workers.features.saved.manifest import Manifest
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.search.exchange.hosts import Hosts
+from dbfs_workers.serving.queries import same_value
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,12 @@ def _largest_table(manifest: Manifest) -> int:
 
 
 def load_ids(
-    edges: SavedFiles, gang: Gang, options: BuildOptions, token: str, watch: Callable[[], None] | None
+    edges: SavedFiles,
+    gang: Gang,
+    options: BuildOptions,
+    token: str,
+    watch: Callable[[], None] | None,
+    standing: Standing | None = None,
 ) -> tuple[GraphIds, tuple[distributed.Future, ...]]:
     """Load the tables of a saved graph's ids, on as many of the first ranks as there are tables.
 
@@ -119,12 +125,15 @@ def load_ids(
         options: its layout.
         token: the end of the tasks' names.
         watch: called now and then while the client waits; None to call nothing.
+        standing: what is left of the graph, whose tables stay if none of them is lost.
 
     Errors as for ``tasks.saved.load_partition``.
     """
     manifest, saved = edges.manifest, edges.manifest.ids
     if options.ids == "dense" or (not saved.tables and saved.id_type.is_integer):
         return options.offset_ids(edges), ()
+    if standing is not None and min(standing.lost) >= len(standing.record.ids.keys):
+        return standing.record.ids, ()
     graph, ranges = TaskGraph(), _id_ranges(manifest, gang.p)
     tables, ends = [], []
     for rank, (first, stop) in enumerate(ranges):
@@ -212,7 +221,7 @@ class SavedLoad(PartitionMaker):
         edges, gang, manifest = self.edges, self.gang, self.edges.manifest
         require_readable(edges.path, shared=gang.client.cluster is None)
         self._require_fit()
-        ids, tables = load_ids(edges, gang, self.options, self.token, self.watch)
+        ids, tables = load_ids(edges, gang, self.options, self.token, self.watch, self.standing)
         self.held.update(tables)
         graph = TaskGraph()
         parts, infos, kept, order, counts = self._add_tasks(graph)
@@ -242,24 +251,31 @@ class SavedLoad(PartitionMaker):
 
         The client waits for counts, since all else stays on the workers.
         """
-        manifest, folder = self.edges.manifest, self.edges.folder
+        manifest, folder, standing = self.edges.manifest, self.edges.folder, self.standing
         here = Counter(map(host_of, self.gang.addresses))
         parts, infos, kept, order, counts = [], [], [], [], []
         for rank, saved in enumerate(manifest.ranks):
             facts = RankFacts(manifest.stripe, rank, manifest.directed, manifest.input_edges)
             where = (self.backend, here[host_of(self.gang.addresses[rank])])
             key = (f"partition-{self.token}", rank)
-            parts.append(graph.add(rank, key, on_listed, tasks.load_partition, folder, saved, facts, *where))
+            stands = standing and standing.partition(rank)
+            parts.append(stands or graph.add(rank, key, on_listed, tasks.load_partition, folder, saved, facts, *where))
             infos.append(graph.add(rank, (f"partition-info-{self.token}", rank), tasks.describe, parts[-1]))
             if saved.edges is not None:
                 key = (f"input-edges-{self.token}", rank)
+                if standing and stands:
+                    kept.append(Ref(standing.record.input_edge_keys[rank]))
+                    continue
                 kept.append(graph.add(rank, key, on_listed, tasks.load_edges, folder, saved, facts, *where))
                 counts.append(graph.add(rank, (f"count-edges-{self.token}", rank), tasks.count, kept[-1]))
-        if manifest.order is not None:
+        key = (f"degree-order-{self.token}", 0)
+        if standing and standing.order:
+            # Of its copies Dask may have kept one on another rank.
+            order.append(graph.add(0, key, same_value, standing.order))
+        elif manifest.order is not None:
             where = (self.backend, here[host_of(self.gang.addresses[0])])
-            key = (f"degree-order-{self.token}", 0)
             order.append(graph.add(0, key, on_listed, tasks.load_order, folder, manifest.order, *where))
-            counts.append(graph.add(0, (f"order-{self.token}", 0), tasks.count, order[0]))
+        counts += [graph.add(0, (f"order-{self.token}", 0), tasks.count, each) for each in order]
         return tuple([ref.key for ref in refs] for refs in (parts, infos, kept, order, counts))
 
     def _require_fit(self) -> None:
@@ -267,7 +283,7 @@ class SavedLoad(PartitionMaker):
         needed = estimate_as_saved(self.edges, self.backend, hosts=hosts_of(self.gang))
         stripe = self.edges.manifest.stripe
         if self.backend != "cuda":
-            require_fit(self.gang, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name)
+            require_fit(self.makers, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name)
             return
         require_fit_gpus(self.gang, stripe, needed, self.edges.name)
 

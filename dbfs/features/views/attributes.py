@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dbfs.base.records import Beside, GraphRecord
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 # Bytes of an edge while its attributes are dealt and sorted: both ends and the place of the row, twice.
 _DEALT_BYTES = 48
+_OF_VERTICES: Final = (
+    "the columns of its vertices came from a client's memory, which the scheduler does not keep: load it again, with "
+    "the table of vertices"
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,22 @@ class KeptAttributes(Beside):
     @property
     def keys(self) -> tuple[Hashable, ...]:
         return (*self.attribute_keys, *self.vertex_keys)
+
+    @property
+    def why_not(self) -> str:
+        if self.view_of:
+            return f"it is a view of {self.view_of}; once that graph is whole, where() makes the view again"
+        return _OF_VERTICES if self.vertex_keys else ""
+
+    def keys_of(self, rank: int) -> tuple[Hashable, ...]:
+        return tuple(keys[rank] for keys in (self.attribute_keys, self.vertex_keys) if keys)
+
+    def renamed(self, new: Mapping[Hashable, Hashable]) -> KeptAttributes:
+        edges, vertices = (tuple(new.get(key, key) for key in keys) for keys in (self.attribute_keys, self.vertex_keys))
+        return replace(self, attribute_keys=edges, vertex_keys=vertices)
+
+    def is_like(self, other: Beside | None) -> bool:
+        return isinstance(other, KeptAttributes) and self.columns.equals(other.columns)
 
     @property
     def in_words(self) -> str:

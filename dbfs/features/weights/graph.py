@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -75,7 +76,6 @@ class WeightsGraph(Graph[R]):
         most = None if max_distance is None else number(max_distance, "max_distance")
         width = None if delta is None else number(delta, "delta")
         self.require_loaded()
-        prepare(self, weight, self._column_keys)
         return traverse(
             self,
             SSSPResult,
@@ -86,4 +86,5 @@ class WeightsGraph(Graph[R]):
             engine=next(iter(self.engines)),
             purpose=Weighted(weight, most, width),
             progress=progress,
+            ready=functools.partial(prepare, self, weight, self._column_keys),
         )[0]

@@ -383,7 +383,7 @@ def test_the_command_estimates_a_grid() -> None:
 @pytest.mark.full
 def test_a_worker_killed_mid_run() -> None:
     with dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None) as client:
-        with dbfs.load(dbfs.path(ENDLESS), client=client, layout="2d") as graph:
+        with dbfs.load(dbfs.path(ENDLESS), client=client, layout="2d", rebuild="never") as graph:
             kill_rank_1_mid_run(graph)
             with pytest.raises(DbfsError):
                 graph.bfs(0)

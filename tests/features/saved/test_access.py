@@ -194,7 +194,7 @@ def test_workers_killed_during_a_save(tmp_path: Path, victims: list[int]) -> Non
     """The files of the ranks that are left go as well, though their tasks were still writing."""
     with (
         dbfs.connect(n_workers=2, dashboard_address=None) as client,
-        dbfs.load("path:n=1000", client=client) as big,
+        dbfs.load("path:n=1000", client=client, rebuild="never") as big,
     ):
         slow(client)
         pids = client.run(os.getpid, workers=[big.gang.addresses[rank] for rank in victims])

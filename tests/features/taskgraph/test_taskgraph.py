@@ -151,7 +151,7 @@ def test_a_lost_worker_ends_a_run() -> None:
     """A rank that fetches bins from the lost worker gets an error of its connection first."""
     with (
         dbfs.connect(n_workers=3, backend="cpu", dashboard_address=None) as client,
-        dbfs.load(f"path:n={ENDLESS}", client=client) as graph,
+        dbfs.load(f"path:n={ENDLESS}", client=client, rebuild="never") as graph,
     ):
         running = Background(graph, engine="taskgraph")
         wait_for_level(client, 2)

@@ -137,7 +137,7 @@ def test_a_worker_killed_mid_run(victim: int, layout: str) -> None:
         dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client,
         pretended_hosts(client, (0, 1, 0, 1)),
     ):
-        graph = dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout)
+        graph = dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout, rebuild="never")
         assert graph.exchange == BOTH
         run = Background(graph)
         address = graph.gang.addresses[victim]
@@ -157,7 +157,7 @@ def test_a_worker_killed_mid_run(victim: int, layout: str) -> None:
 def test_a_connection_that_is_cut_is_made_anew(client: distributed.Client, layout: str) -> None:
     with (
         pretended_hosts(client, (0, 1, 0, 1)),
-        dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout) as graph,
+        dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout, rebuild="never") as graph,
     ):
         run = Background(graph)
         client.run(cut_connections, graph.record.graph_id, workers=[graph.gang.addresses[1]])

@@ -188,6 +188,18 @@ class UnreachableError(WorkerLostError):
     """Raised if the connection to a worker broke during a call."""
 
 
+class GraphMovedError(WorkerLostError):
+    """Raised for a graph that was built again, on other workers. Calls follow it by themselves, and begin again."""
+
+
+class GraphLostError(WorkerLostError):
+    """Raised if a graph lost a worker and can't be built again; the message says why, and what would have helped."""
+
+
+class LabelsLostError(WorkerLostError):
+    """Raised if labels were lost with a worker, before a client had read them. ``recompute()`` makes them again."""
+
+
 class SchedulerLostError(DbfsError, ConnectionError):
     """Raised if the connection to the scheduler is lost, or a graph is used that was lost with an earlier scheduler.
 

@@ -132,7 +132,13 @@ async def take_edges(token: str, rank: int, bins: list[tuple[Any, Any, Any]]) ->
         return {"error": pickle.dumps(error)}
 
 
-def deliver(collection: Collection, bins: Sequence[Bins], addresses: Sequence[str], timeout: float) -> None:
+def deliver(
+    collection: Collection,
+    bins: Sequence[Bins],
+    addresses: Sequence[str],
+    timeout: float,
+    owners: Sequence[int] | None = None,
+) -> None:
     """Deliver a piece's bins to their owners, and wait until they are stored. Called in a task of the rank's worker.
 
     Args:
@@ -140,6 +146,7 @@ def deliver(collection: Collection, bins: Sequence[Bins], addresses: Sequence[st
         bins: the bins by owner.
         addresses: the workers' addresses, by rank.
         timeout: seconds that the delivery may take.
+        owners: the ranks that take bins; all of them if None.
 
     Raises:
         StaleRunError: the build is over.
@@ -149,8 +156,11 @@ def deliver(collection: Collection, bins: Sequence[Bins], addresses: Sequence[st
         DeadlineExceededError: an owner did not answer in time.
     """
     token, rank, p = collection.token, collection.rank, len(addresses)
-    collection.add(bins[rank])
-    if p == 1:
+    # Each rank begins with the rank after it: if all began with rank 0, that rank would be the bottleneck.
+    others = [other for step in range(1, p) if (other := (rank + step) % p) in (owners or range(p))]
+    if owners is None or rank in owners:
+        collection.add(bins[rank])
+    if not others:
         return
     worker = distributed.get_worker()
 
@@ -162,8 +172,7 @@ def deliver(collection: Collection, bins: Sequence[Bins], addresses: Sequence[st
             raise pickle.loads(answer["error"])
 
     async def send_all() -> None:
-        # Each rank begins with the rank after it: if all began with rank 0, that rank would be the bottleneck.
-        await asyncio.wait_for(asyncio.gather(*(send((rank + step) % p) for step in range(1, p))), timeout)
+        await asyncio.wait_for(asyncio.gather(*map(send, others)), timeout)
 
     sending = asyncio.run_coroutine_threadsafe(send_all(), worker.loop.asyncio_loop)
     try:

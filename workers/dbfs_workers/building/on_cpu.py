@@ -88,6 +88,7 @@ def bin_piece(
     order: DegreeOrder | None,
     timeout: float,
     layout: Layout | None = None,
+    owners: Sequence[int] | None = None,
 ) -> int:
     """Bin a piece's edges, reading the piece if needed, and deliver the bins; return the number of edges read.
 
@@ -99,6 +100,7 @@ def bin_piece(
         addresses: the workers' addresses, by rank. All of them have opened their collections.
         timeout: seconds that the delivery may take.
         layout: how the edges lie on the ranks; None in ``1d``.
+        owners: the ranks that take bins; all of them if None.
         stripe, symmetrise, name: see ``binning.bin_edges``.
 
     Errors as for ``binning.bin_edges`` and ``delivering.deliver``.
@@ -118,7 +120,7 @@ def bin_piece(
                 ways = [(src, dst), (dst, src)][: len(collection.stores)]
                 binned = [bin_edges(*ends, stripe, symmetrise=symmetrise, name=name) for ends in ways]
                 bins = list(zip(*binned, strict=True))
-            deliver(collection, bins, addresses, timeout)
+            deliver(collection, bins, addresses, timeout, owners)
     except BaseException as error:
         # The error's traceback would keep the bins until the error is forgotten.
         collection.close(error)

@@ -1,0 +1,129 @@
+"""The options ``rebuild`` and ``checkpoint`` of ``load``."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from dbfs.building.builder import AUTO, BuildOptions
+from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.options import ReadOptions
+from dbfs.errors import DbfsError, InvalidOptionError
+from dbfs.features.rebuild.lineage import Lineage
+from dbfs.features.rebuild.messages import AwaitLoss, KeepLineage
+from dbfs.features.rebuild.rebuilding import bring_back
+from dbfs.features.saved.edges import open_saved, saved_folder
+from dbfs.graph.load import LoadOption
+from dbfs.graph.striped import StripedGraph
+from dbfs.service.client import ServiceClient
+from dbfs_workers.base.folder import Folder
+from dbfs_workers.serving.rpc import PickledValue
+
+REBUILDS: Final = ("lazy", "eager", "never")
+
+# Seconds that a question whether a graph lost a rank waits for the loss.
+_AWAIT_SECONDS: Final = 30.0
+
+
+class Rebuild(LoadOption):
+    """When a graph that lost a worker is built again, and of what.
+
+    Args:
+        when: one of ``REBUILDS``.
+        source: the edges as the caller gave them.
+        reading: the arguments of ``edge_list`` with which they are opened.
+        options_of: returns the build's options.
+        checkpoint: the folder or URL where the graph is kept for that, as a saved graph; None for none.
+
+    Raise ``InvalidOptionError`` for another ``when``, or for a checkpoint of a graph that never comes back.
+    """
+
+    def __init__(
+        self,
+        when: str,
+        source: Any,
+        reading: Mapping[str, Any],
+        options_of: Callable[[], BuildOptions],
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> None:
+        if when not in REBUILDS:
+            raise InvalidOptionError(f"unknown rebuild {when!r}; choose one of {', '.join(REBUILDS)}")
+        if when == "never" and checkpoint is not None:
+            raise InvalidOptionError("checkpoint= is for graphs that are built again: leave out rebuild='never'")
+        self._when = when
+        self._checkpoint = checkpoint
+        self._source = source
+        self._reading = reading
+        self._options_of = options_of
+        self._lineage: Lineage | None = None
+
+    def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
+        """See ``LoadOption``: note the state of the source before it is read."""
+        if self._checkpoint is not None:
+            if edges.attributes is not None:
+                raise InvalidOptionError(
+                    "checkpoint= does not go with edge_columns=, which a saved graph can't keep: load a file, which is "
+                    "read again after a loss"
+                )
+            if saved_folder(self._checkpoint) is not None:
+                raise InvalidOptionError(
+                    f"checkpoint={os.fsdecode(self._checkpoint)!r} has a graph already, which may be another one; give "
+                    "a folder of its own, or load that graph"
+                )
+        elif self._when != "never":
+            self._lineage = Lineage.of(self._source, self._reading, edges, self._options_of())
+        return edges
+
+    def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
+        """See ``LoadOption``. Raise ``InvalidOptionError`` for a checkpoint of a graph that updates may change."""
+        if mutable and self._checkpoint is not None:
+            raise InvalidOptionError(
+                "checkpoint= does not go with mutable=True: it would lack the updates; save() keeps a version"
+            )
+
+    def finish(self, graph: StripedGraph) -> None:
+        """See ``LoadOption``: have the scheduler keep the lineage, and watch a graph that is built again at once."""
+        service = ServiceClient.of(graph.gang.client)
+        if self._checkpoint is not None:
+            # Loads pyarrow.
+            from dbfs.features.saved.saving import save
+
+            save(graph.gang, graph.record, self._checkpoint, replace=False)
+            kept = open_saved(Folder.at(self._checkpoint), ReadOptions())
+            self._lineage = Lineage.of(self._checkpoint, {}, kept, self._options_of())
+        lineage = self._lineage
+        if self._when == "never":
+            service.call(KeepLineage(graph.record.graph_id, None, "it was loaded with rebuild='never'"))
+        elif lineage is not None:
+            if lineage.options.layout == AUTO:
+                lineage = replace(lineage, options=replace(lineage.options, layout=graph.record.layout_name))
+            service.call(KeepLineage(graph.record.graph_id, PickledValue.of(lineage), None))
+            if self._when == "eager":
+                _watch(graph)
+
+
+def _watch(graph: StripedGraph) -> None:
+    """Build a graph again as soon as it has lost a worker, in a thread, for as long as the graph's object lives."""
+    kept, service = weakref.ref(graph), ServiceClient.of(graph.gang.client)
+    graph_id = graph.record.graph_id
+
+    def watch() -> None:
+        while True:
+            try:
+                lost = service.call(AwaitLoss(graph_id, _AWAIT_SECONDS))
+                here = kept()
+                if here is None or here.unloaded:
+                    return
+                if lost:
+                    bring_back(here)
+                del here
+            except DbfsError:
+                # The graph was unloaded, or its client or scheduler is gone; or it can't be built again, which the
+                # next call of the graph says.
+                return
+
+    threading.Thread(target=watch, name=f"dbfs-rebuild-{graph_id[:8]}", daemon=True).start()

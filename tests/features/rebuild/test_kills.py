@@ -1,0 +1,181 @@
+"""Real processes, killed and stopped: the next traversal is right, and nothing is left."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+import pytest
+
+import dbfs
+from dbfs.base.records import RunProgress
+from dbfs.errors import GraphLostError, LabelsLostError
+from dbfs.features.rebuild import rebuilding
+from tests.support import oracle
+from tests.support.losses import nothing_is_left
+from tests.support.runs import ENDLESS, Background
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.alone, pytest.mark.full]
+
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[distributed.Client]:
+    with dbfs.connect(n_workers=WORKERS, backend="cpu", dashboard_address=None) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
+    mortal.wait_for_workers(WORKERS, timeout=60)
+    yield
+    eventually(lambda: nothing_is_left(mortal))
+
+
+def kill(client: distributed.Client, *addresses: str) -> None:
+    for pid in client.run(os.getpid, workers=list(addresses)).values():
+        os.kill(pid, signal.SIGKILL)
+
+
+def assert_right(graph: dbfs.Graph, source: int = 1) -> None:
+    """Compare a traversal of ``kronecker:scale=12`` with SciPy's."""
+    (piece,) = dbfs.kronecker(12).cut(1 << 20)
+    matrix = oracle.adjacency(graph.n, *piece.read(), directed=False)
+    result = graph.bfs(source, predecessors=True, validate=True)
+    assert np.array_equal(result.distances(), oracle.distances(matrix, [source]))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+def test_a_run_that_lost_a_worker_begins_again(mortal: distributed.Client, engine: str, rank: int) -> None:
+    killed = threading.Event()
+    n = ENDLESS if engine == "resident" else 3000
+
+    def kill_soon(progress: RunProgress) -> None:
+        if progress.level >= 3 and not killed.is_set():
+            killed.set()
+            kill(mortal, graph.gang.addresses[rank])
+
+    with dbfs.load(dbfs.path(n), client=mortal) as graph:
+        direction = "auto" if engine == "taskgraph" else "bottom-up"
+        depth = 400 if engine == "resident" else None
+        result = graph.bfs(0, engine=engine, direction=direction, max_depth=depth, progress=kill_soon)
+        assert killed.is_set()
+        assert (result.attempts, result.depth) == (2, depth or n - 1)
+        result.validate()
+
+
+@pytest.mark.parametrize("call", ["closeness_centrality", "betweenness_centrality"])
+def test_a_measure_goes_on(mortal: distributed.Client, call: str) -> None:
+    killed = threading.Event()
+
+    def kill_soon(progress: RunProgress) -> None:
+        if progress.finished > 100 and not killed.is_set():
+            killed.set()
+            kill(mortal, graph.gang.addresses[1])
+
+    with dbfs.load("kronecker:scale=12", client=mortal) as graph:
+        sources = graph.sample_sources(1500)
+        measure = getattr(graph, call)
+        expected = measure(sources).to_pandas()
+        found = measure(sources, progress=kill_soon).to_pandas()
+        assert killed.is_set()
+        assert np.allclose(found.to_numpy(float), expected.to_numpy(float))
+
+
+def test_the_new_worker_is_killed_in_the_rebuild(mortal: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, victims = rebuilding.build, [1, 0]
+
+    def killing(edges: Any, gang: Any, *arguments: Any) -> Any:
+        if victims:
+            kill(mortal, gang.addresses[victims.pop(0)])
+        return build(edges, gang, *arguments)
+
+    with dbfs.load("kronecker:scale=12", client=mortal) as graph:
+        kill(mortal, graph.gang.addresses[1])
+        monkeypatch.setattr(rebuilding, "build", killing)
+        assert_right(graph)
+        assert not victims
+
+
+def test_a_stopped_worker_is_late_and_not_lost(mortal: distributed.Client) -> None:
+    with dbfs.load("kronecker:scale=12", client=mortal) as graph:
+        address = graph.gang.addresses[1]
+        pid = mortal.run(os.getpid, workers=[address])[address]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(dbfs.errors.DeadlineExceededError):
+                graph.bfs(1, deadline=1.0)
+            assert graph.state().state == "whole"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert_right(graph)
+        assert graph.state().rebuilt == 0
+
+
+def test_a_restart_of_all_workers(mortal: distributed.Client) -> None:
+    """Dask forgets all data, and starts its workers anew."""
+    with dbfs.load("kronecker:scale=12", client=mortal, name="web") as graph:
+        result = graph.bfs(1)
+        arrays = dbfs.load((np.array([0, 1]), np.array([1, 2])), client=mortal, name="arrays")
+        mortal.restart()
+        eventually(lambda: all(len(status.lost) == WORKERS for status in dbfs.graphs(client=mortal)))
+        with pytest.raises(GraphLostError, match="arrays: lost 3 ranks of 3"):
+            dbfs.open("arrays", client=mortal)
+        with pytest.raises(GraphLostError, match="client's memory"):
+            arrays.bfs(0)
+        # Nobody has to give leave for a name of which nothing is left.
+        with dbfs.load("path:n=9", client=mortal, name="arrays") as taken:
+            assert taken.bfs(0).depth == 8
+        assert_right(dbfs.open("web", client=mortal))
+        assert_right(graph)
+        with pytest.raises(LabelsLostError):
+            result.distances()
+        assert [status.name for status in dbfs.graphs(client=mortal)] == ["web"]
+
+
+def test_the_disk_of_a_checkpoint_is_full(mortal: distributed.Client, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for it."""
+
+    def limit(size: int) -> None:
+        import resource
+        import signal as signals
+
+        signals.signal(signals.SIGXFSZ, signals.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+    mortal.run(limit, 1 << 12)
+    try:
+        with pytest.raises(dbfs.errors.OutputError):
+            dbfs.load("kronecker:scale=12", client=mortal, checkpoint=tmp_path / "kept")
+        assert dbfs.graphs(client=mortal) == []
+        assert not (tmp_path / "kept").exists()
+    finally:
+        mortal.run(limit, -1)
+
+
+def test_many_kills_one_after_another(mortal: distributed.Client) -> None:
+    with dbfs.load("kronecker:scale=12", client=mortal, order="degree", name="web") as graph:
+        others = dbfs.open("web", client=mortal)
+        for turn in range(6):
+            victims = graph.gang.addresses[turn % WORKERS :: 2]
+            kill(mortal, *victims)
+            assert_right(others if turn % 2 else graph, source=turn + 1)
+        assert_right(graph)
+
+
+def test_a_run_under_way_of_another_graph_goes_on(mortal: distributed.Client) -> None:
+    with (
+        dbfs.load(dbfs.path(ENDLESS), client=mortal, ranks=1) as other,
+        dbfs.load("kronecker:scale=12", client=mortal) as graph,
+    ):
+        running = Background(other, max_depth=2000)
+        kill(mortal, next(at for at in graph.gang.addresses if at not in other.gang.addresses))
+        assert_right(graph)
+        assert running.join() is None

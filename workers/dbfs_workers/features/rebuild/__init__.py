@@ -1,0 +1,1 @@
+"""Graphs that come back: the tasks of the ranks."""
