@@ -13,7 +13,7 @@ import distributed
 from dbfs.cluster.awaiting import begin, check_cancelled, outcome, require_open, require_other_thread
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang
-from dbfs.errors import GraphNotFoundError, StaleRunError, WorkerLostError
+from dbfs.errors import WorkerLostError
 from dbfs_workers.serving import rpc
 from dbfs_workers.serving.messages import WorkerMessage
 from dbfs_workers.serving.rpc import A, Envelope
@@ -75,21 +75,6 @@ class RankCalls(Generic[A]):
                 raise WorkerLostError(f"{doing}: rank {rank} ({address}) does not answer: {answer}") from answer
             answers[rank] = rpc.unpack(address, message, answer)
         return answers
-
-
-def ask_ranks(gang: Gang, messages: Mapping[int, WorkerMessage[A]], doing: str, name: str) -> dict[int, A]:
-    """Send ranks messages about a graph, and return the answers by rank.
-
-    Args:
-        gang, messages, doing: as of ``RankCalls``.
-
-    Raises:
-        GraphNotFoundError: a rank does not have the graph any more. Other errors as for ``RankCalls.answers``.
-    """
-    try:
-        return RankCalls(gang, messages, of_call(), doing).answers()
-    except StaleRunError as error:
-        raise GraphNotFoundError(f"{name}: {error}") from error
 
 
 async def _call_all(

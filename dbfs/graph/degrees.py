@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from dbfs.base.integers import whole_count
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Ref
-from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.html import Card
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Pair
+from dbfs.service.asking import ask_ranks
 from dbfs_workers.base.text import counted
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.serving import queries
@@ -122,9 +122,9 @@ def neighbours(graph: StripedGraph, vertex: int) -> NDArray[np.int64]:
     # In another layout than 1d, several ranks may have a part of the vertex's edges.
     layout, owner = graph.record.layout, graph.stripe.owner(position)
     ranks = [owner] if layout is None else layout.out_holders(owner)
-    keys, name = graph.record.partition_keys, graph.record.name
+    keys = graph.record.partition_keys
     messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
     with graph.deletions.named():
-        parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {name}", name)
+        parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {graph.name}", graph.record)
     internal = np.concatenate([*parts.values()]).astype(np.int64)
     return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))

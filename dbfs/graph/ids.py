@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from dbfs.base.integers import vertex_number
 from dbfs.base.records import GraphRecord
 from dbfs.cluster.gang import Gang
-from dbfs.cluster.rank_calls import ask_ranks
-from dbfs.errors import EdgeInputError, GraphNotFoundError, InvalidVertexError, InvalidVertexTypeError
-from dbfs.service.client import ServiceClient
+from dbfs.errors import EdgeInputError, InvalidVertexError, InvalidVertexTypeError
+from dbfs.service.asking import ask_ranks
 from dbfs_workers.base.text import printable
 from dbfs_workers.ids.sequence import IdSequence, value_of
 from dbfs_workers.ids.table import (
@@ -60,7 +59,7 @@ class IdLookup:
 
     def __init__(self, gang: Gang, record: GraphRecord) -> None:
         self._gang = gang
-        self._graph_id = record.graph_id
+        self._record = record
         self._name = record.name
         self._n = record.stripe.n
         self._ids = record.ids
@@ -303,10 +302,7 @@ class IdLookup:
         return found
 
     def _answers(self, messages: Mapping[int, WorkerMessage[A]]) -> dict[int, A]:
-        try:
-            return ask_ranks(self._gang, messages, f"looking up ids of {self._name}", self._name)
-        except GraphNotFoundError as error:
-            raise ServiceClient.of(self._gang.client).gone(self._graph_id, error) from error
+        return ask_ranks(self._gang, messages, f"looking up ids of {self._name}", self._record)
 
 
 def _misspelled(text: str) -> Iterator[str]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentEngine
 from dbfs.errors import TooManyPathsError
@@ -22,6 +21,7 @@ from dbfs.features.subgraphs.subgraph import cut_out
 from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.traversing import finished, require_one_version, traverse
+from dbfs.service.asking import ask_ranks
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.paths.messages import PlaceIds
 from dbfs_workers.features.paths.purpose import BETWEEN, COUNTS, DISTANCES, PATH, PairSearch
@@ -31,8 +31,8 @@ _PAIRS: Final = 4096
 
 _MOST_EXACT: Final = 2.0**63
 
-_placed: Final = weakref.WeakSet[StripedGraph]()
-"""Graphs whose ranks have the order by degree."""
+_placed: Final = weakref.WeakKeyDictionary[StripedGraph, str]()
+"""Graphs whose ranks have the order by degree, with the ids under which these have it."""
 
 
 def searched_by_ranks(graph: StripedGraph) -> bool:
@@ -56,12 +56,12 @@ def _answers(
     """Yield the outcome of each spec of a run, whose ``by_source`` has the answers by rank; errors as of ``bfs``."""
     # Of all wants, a path alone compares ids.
     ordered = wants == PATH and graph.numbering.by_degree
-    if ordered and graph not in _placed:
+    if ordered and _placed.get(graph) != graph.record.graph_id:
         doing = f"placing the order of {graph.name}"
         keys = graph.numbering.on_ranks(of_call(), doing)
         messages = {rank: PlaceIds(graph.record.graph_id, key) for rank, key in enumerate(keys)}
-        ask_ranks(graph.gang, messages, doing, graph.name)
-        _placed.add(graph)
+        ask_ranks(graph.gang, messages, doing, graph.record)
+        _placed[graph] = graph.record.graph_id
     options = TraversalSpec(
         run_id=uuid.uuid4().hex,
         sources=(),

@@ -189,6 +189,6 @@ def _require_same(before: GraphRecord, built: BuiltGraph, task: RebuildTask) -> 
     alike = built.beside is None if before.beside is None else before.beside.is_like(built.beside)
     if not alike or (before.stripe.n, *counts(old)) != (built.stripe.n, *counts(new)):
         raise GraphLostError(
-            f"{before.name} can't be built again: {printable(before.source)} has other edges than when it was read; "
-            "two ranks of two sources would be a wrong answer. Load the graph again, with replace=True"
+            f"{before.name} can't be built again: {printable(before.source)} has other edges or columns than when "
+            "it was read; two ranks of two sources would be a wrong answer. Load the graph again, with replace=True"
         )

@@ -14,7 +14,6 @@ from dbfs.base.integers import whole_count
 from dbfs.base.memory import require_room
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
-from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.edges.tables.about import of_graph
 from dbfs.errors import MissingPackageError
 from dbfs.graph.graph import Graph, R
@@ -23,6 +22,7 @@ from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import require_one_version, stream, traverse
+from dbfs.service.asking import ask_ranks
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.subgraphs.messages import SelectEdges
 from dbfs_workers.ids.label_table import label_table, places_of, whole_table
@@ -149,7 +149,7 @@ def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds) ->
     chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
     messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
     doing = f"cutting a subgraph out of {graph.name}"
-    parts = ask_ranks(graph.gang, messages, doing, graph.name)
+    parts = ask_ranks(graph.gang, messages, doing, graph.record)
     sources, targets = np.concatenate([*parts.values()], axis=1).astype(np.uint64)
     # NumPy sorts plain integers several times as fast as pairs. A square of 2^32 needs 64 bits.
     n = np.uint64(max(1, vertices.size))

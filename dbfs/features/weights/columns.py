@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dbfs.cluster.rank_calls import ask_ranks
 from dbfs.errors import InvalidOptionError, InvalidOptionTypeError
 from dbfs.graph.striped import StripedGraph
+from dbfs.service.asking import ask_ranks
 from dbfs_workers.features.weights.messages import PrepareWeights
 from dbfs_workers.features.weights.purpose import Number
 
@@ -31,7 +31,7 @@ def prepare(graph: StripedGraph, column: str, keys: Keys) -> np.dtype[Any]:
         rank: PrepareWeights(record.graph_id, partition, attributes, column)
         for rank, (partition, attributes) in enumerate(zip(graph.partition_keys, held, strict=True))
     }
-    answers = ask_ranks(graph.gang, messages, f"preparing the weights {column!r} of {graph.name}", graph.name)
+    answers = ask_ranks(graph.gang, messages, f"preparing the weights {column!r} of {graph.name}", record)
     facts = [answer.value() for answer in answers.values()]
     if wrong := next((fact.wrong for fact in facts if fact.wrong is not None), None):
         source, target = graph.python_ids(graph.numbering.vertices_at([wrong.source, wrong.target]))

@@ -319,7 +319,7 @@ def test_a_generator_that_makes_other_edges_is_refused(
     with dbfs.load("path:n=90", client=mortal) as graph:
         lose(mortal, graph.gang.addresses[1])
         monkeypatch.setattr(Lineage, "opened", lambda *_: dbfs.star(90))
-        with pytest.raises(GraphLostError, match="has other edges than when it was read"):
+        with pytest.raises(GraphLostError, match="has other edges or columns than when it was read"):
             graph.bfs(1)
 
 
