@@ -55,7 +55,7 @@ def assert_right(graph: dbfs.Graph, source: int = 1) -> None:
 @pytest.mark.parametrize("engine", ["resident", "taskgraph"])
 def test_a_run_that_lost_a_worker_begins_again(mortal: distributed.Client, engine: str, rank: int) -> None:
     killed = threading.Event()
-    n = ENDLESS if engine == "resident" else 3000
+    n = ENDLESS if engine == "resident" else 100
 
     def kill_soon(progress: RunProgress) -> None:
         if progress.level >= 3 and not killed.is_set():
