@@ -25,17 +25,12 @@ pytestmark = [pytest.mark.alone, pytest.mark.full]
 WORKERS = 3
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def mortal() -> Iterator[distributed.Client]:
+    """A cluster of the test's own, to be harmed, in which nothing is left."""
     with dbfs.connect(n_workers=WORKERS, backend="cpu", dashboard_address=None) as client:
         yield client
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
-    mortal.wait_for_workers(WORKERS, timeout=60)
-    yield
-    eventually(lambda: nothing_is_left(mortal))
+        eventually(lambda: nothing_is_left(client))
 
 
 def kill(client: distributed.Client, *addresses: str) -> None:
