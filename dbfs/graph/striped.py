@@ -17,7 +17,7 @@ from dbfs.base.integers import vertex_number
 from dbfs.base.records import Formation, GraphRecord
 from dbfs.cluster.awaiting import AsyncView
 from dbfs.cluster.deadline import bounded, of_call
-from dbfs.cluster.gang import Gang, Ref
+from dbfs.cluster.gang import Gang, Ref, release
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Engines
 from dbfs.errors import (
@@ -261,7 +261,8 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
     def follow(self, record: GraphRecord, formed: Formation) -> None:
         """Take over the graph as it was built again, with other workers."""
         client = self.gang.client
-        self.numbering.release()
+        # Another thread may still use the numbering.
+        release(self.numbering.placed)
         GraphCounts.__init__(self, record, formed)
         self.gang = Gang(client, record.addresses)
         self.lookup = IdLookup(self.gang, record)

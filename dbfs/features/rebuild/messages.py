@@ -70,6 +70,7 @@ class BeginRebuild(SchedulerMessage[RebuildTask | Present | str]):
         client: id of the client.
         wait: seconds after the first question in which a worker may come that takes a lost one's place. After that the
             graph is dealt anew over the workers that are there.
+        seconds: seconds that a rebuild of this client may take; after that another client may begin one.
         ranks: number of ranks of a graph that is to be spread anew; None to keep its ranks.
 
     Raises:
@@ -81,6 +82,7 @@ class BeginRebuild(SchedulerMessage[RebuildTask | Present | str]):
     graph_id: str
     client: Identifier
     wait: float
+    seconds: float
     ranks: int | None = None
 
 

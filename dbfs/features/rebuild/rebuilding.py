@@ -57,7 +57,7 @@ def bring_back(graph: StripedGraph, ranks: int | None = None) -> None:
     why = f"{graph.name} is built again"
     while True:
         before = graph.record.graph_id
-        answer = service.call(BeginRebuild(before, client.id, wait, ranks))
+        answer = service.call(BeginRebuild(before, client.id, wait, deadline.last, ranks))
         if isinstance(answer, str):
             why = answer
         elif isinstance(answer, RebuildTask):

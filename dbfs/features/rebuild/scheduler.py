@@ -62,7 +62,7 @@ class _Past:
         asked: when a client first asked for the lost graph, in seconds of ``time.monotonic()``; None if none did.
         task: the rebuild under way; None if there is none.
         client: id of the client that makes it.
-        began: when it began, in seconds of ``time.monotonic()``.
+        began, ends: when it began, and when it is over at the latest, in seconds of ``time.monotonic()``.
         progress: its stage, in words.
         failed: why the last attempt failed, in words; empty if none did.
         rebuilt, seconds, built: as of ``GraphState``.
@@ -74,6 +74,7 @@ class _Past:
     task: RebuildTask | None = None
     client: str = ""
     began: float = 0.0
+    ends: float = 0.0
     progress: str = ""
     failed: str = ""
     rebuilt: int = 0
@@ -118,20 +119,13 @@ class Rebuilds(SchedulerFeature):
     async def end_rebuild(self, message: EndRebuild) -> Formation:
         record = message.record
         graph, past = self._of_rebuild(record.graph_id)
-        task, end = past.task, time.monotonic() + message.deadline
+        task = past.task
         assert task is not None
-        if graph.lost:
-            # Its run may be ending still.
-            await self.view.records.turns.stop(task.record.graph_id, Cause.LOST, task.why)
-            moved = await self.view.table.move(graph, record, end)
-        else:
-            # Between two runs: later ones follow the graph.
-            run = QueuedRun(graph, past.client, record.graph_id, 0, message.deadline, update="rebalance")
-            async with self.view.turn(run):
-                moved = await self.view.table.move(graph, record, end)
-                for waiting in self.view.records.queue.runs:
-                    if waiting.graph is graph and waiting is not run:
-                        waiting.stop(GraphMovedError(f"{record.name} was spread anew"))
+        try:
+            moved = await self._moved(graph, past, task, message)
+        except BaseException as error:
+            self._give_up(past, f"{type(error).__name__}: {error}")
+            raise
         moved.returning = _LATER
         self._pasts.pop(task.record.graph_id, None)
         took = time.monotonic() - past.began
@@ -143,6 +137,22 @@ class Rebuilds(SchedulerFeature):
             ", ".join(record.addresses[rank] for rank in task.lost),
         )
         return moved.formed
+
+    async def _moved(self, graph: GraphEntry, past: _Past, task: RebuildTask, message: EndRebuild) -> GraphEntry:
+        """Put what was built in the place of what is left of a graph; errors as of ``EndRebuild``."""
+        record, end = message.record, time.monotonic() + message.deadline
+        if graph.lost:
+            # Its run may be ending still.
+            await self.view.records.turns.stop(task.record.graph_id, Cause.LOST, task.why)
+            return await self.view.table.move(graph, record, end)
+        # Between two runs: later ones follow the graph.
+        run = QueuedRun(graph, past.client, record.graph_id, 0, message.deadline, update="rebalance")
+        async with self.view.turn(run):
+            moved = await self.view.table.move(graph, record, end)
+            for waiting in self.view.records.queue.runs:
+                if waiting.graph is graph and waiting is not run:
+                    waiting.stop(GraphMovedError(f"{record.name} was spread anew"))
+            return moved
 
     @GiveUpRebuild.handler
     async def give_up_rebuild(self, message: GiveUpRebuild) -> None:
@@ -158,7 +168,7 @@ class Rebuilds(SchedulerFeature):
     async def await_loss(self, message: AwaitLoss) -> bool:
         end = time.monotonic() + message.seconds
         while not (lost := bool(self.view.table.latest(message.graph_id).lost)) and time.monotonic() < end:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_ANSWER_SECONDS)
         return lost
 
     def state(self, graph: GraphEntry) -> GraphState:
@@ -184,7 +194,7 @@ class Rebuilds(SchedulerFeature):
         if past.task is not None and self._is_there(past):
             return f"{shown(past.client)} builds {record.name} again ({past.progress or 'begins'}): {past.task.why}"
         if past.task is not None:
-            self._give_up(past, f"its client {past.client} left")
+            self._give_up(past, f"its client {past.client} left, or took too long")
         moved = record.graph_id != message.graph_id
         if not graph.lost and (message.ranks is None or moved):
             past.asked = None
@@ -195,6 +205,7 @@ class Rebuilds(SchedulerFeature):
         addresses = self._addresses(graph, message.ranks, late=late)
         if isinstance(addresses, str):
             return addresses
+        past.ends = time.monotonic() + message.seconds
         return await self._begun(graph, past, message.client, addresses)
 
     async def _begun(self, graph: GraphEntry, past: _Past, client: str, addresses: tuple[str, ...]) -> RebuildTask:
@@ -222,9 +233,8 @@ class Rebuilds(SchedulerFeature):
         task = past.task
         if graph.lost and len(lost) == len(addresses):
             # Nothing of it is used again, and the workers need the room.
-            graph.stands = False
+            graph.lost.update(range(record.stripe.p))
             await self.view.table.disband(graph)
-            graph.stands = True
         return task
 
     def _addresses(self, graph: GraphEntry, ranks: int | None, *, late: bool) -> tuple[str, ...] | str:
@@ -286,8 +296,9 @@ class Rebuilds(SchedulerFeature):
         raise StaleRunError(f"the rebuild {rebuild_id} is over, since its client was taken for gone")
 
     def _is_there(self, past: _Past) -> bool:
-        """Return whether the client of the rebuild under way is in the cluster."""
-        return past.task is not None and past.task.rebuild_id in self.view.table.reserved
+        """Return whether the client of the rebuild under way is in the cluster, and has time left."""
+        there = past.task is not None and past.task.rebuild_id in self.view.table.reserved
+        return there and time.monotonic() < past.ends
 
     def _give_up(self, past: _Past, why: str) -> None:
         assert past.task is not None

@@ -25,17 +25,12 @@ pytestmark = [pytest.mark.alone, pytest.mark.full]
 WORKERS = 3
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def mortal() -> Iterator[distributed.Client]:
+    """A cluster of the test's own, to be harmed, in which nothing is left."""
     with dbfs.connect(n_workers=WORKERS, backend="cpu", dashboard_address=None) as client:
         yield client
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
-    mortal.wait_for_workers(WORKERS, timeout=60)
-    yield
-    eventually(lambda: nothing_is_left(mortal))
+        eventually(lambda: nothing_is_left(client))
 
 
 def kill(client: distributed.Client, *addresses: str) -> None:
@@ -55,7 +50,7 @@ def assert_right(graph: dbfs.Graph, source: int = 1) -> None:
 @pytest.mark.parametrize("engine", ["resident", "taskgraph"])
 def test_a_run_that_lost_a_worker_begins_again(mortal: distributed.Client, engine: str, rank: int) -> None:
     killed = threading.Event()
-    n = ENDLESS if engine == "resident" else 3000
+    n = ENDLESS if engine == "resident" else 100
 
     def kill_soon(progress: RunProgress) -> None:
         if progress.level >= 3 and not killed.is_set():

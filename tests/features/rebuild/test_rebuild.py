@@ -24,10 +24,11 @@ from dbfs.errors import (
     NameTakenError,
     NoWorkersError,
     OutputError,
+    StaleRunError,
     WorkerLostError,
 )
 from dbfs.features.rebuild import rebuilding
-from dbfs.features.rebuild.messages import BeginRebuild, GiveUpRebuild, RebuildTask
+from dbfs.features.rebuild.messages import BeginRebuild, EndRebuild, GiveUpRebuild, RebuildTask
 from dbfs.service.client import ServiceClient
 from tests.support import oracle
 from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
@@ -245,9 +246,9 @@ def test_a_client_that_leaves_in_a_rebuild_is_followed_by_another(mortal: distri
         with distributed.Client(mortal.scheduler.address, set_as_default=False) as second:
             lose(mortal, graph.gang.addresses[0])
             service = ServiceClient.of(second)
-            task = service.call(BeginRebuild(graph.record.graph_id, second.id, 5.0))
+            task = service.call(BeginRebuild(graph.record.graph_id, second.id, 5.0, 60.0))
             assert isinstance(task, RebuildTask)
-            waits = ServiceClient.of(mortal).call(BeginRebuild(graph.record.graph_id, mortal.id, 5.0))
+            waits = ServiceClient.of(mortal).call(BeginRebuild(graph.record.graph_id, mortal.id, 5.0, 60.0))
             assert isinstance(waits, str)
             assert second.id in waits
             assert graph.state().state == "rebuilding"
@@ -255,6 +256,19 @@ def test_a_client_that_leaves_in_a_rebuild_is_followed_by_another(mortal: distri
                 dbfs.load("path:n=9", client=mortal, name="web", replace=True)
             with pytest.raises(DeadlineExceededError, match="again"):
                 graph.bfs(1, deadline=1.0)
+        assert graph.bfs(1).to_dict() == before
+
+
+def test_a_client_that_takes_too_long_is_followed_by_another(mortal: distributed.Client) -> None:
+    with dbfs.load("kronecker:scale=9", client=mortal) as graph:
+        before = graph.bfs(1).to_dict()
+        lose(mortal, graph.gang.addresses[0])
+        task = ServiceClient.of(mortal).call(BeginRebuild(graph.record.graph_id, mortal.id, 5.0, 0.5))
+        assert isinstance(task, RebuildTask)
+        assert graph.bfs(1).to_dict() == before
+        # What comes late changes nothing.
+        with pytest.raises(StaleRunError, match="is over"):
+            ServiceClient.of(mortal).call(EndRebuild(task.record, 1, 5.0))
         assert graph.bfs(1).to_dict() == before
 
 
@@ -490,7 +504,7 @@ def test_what_a_client_gives_up_can_be_begun_anew(mortal: distributed.Client) ->
         lose(mortal, graph.gang.addresses[1])
         service = ServiceClient.of(mortal)
         for _ in range(3):
-            task = service.call(BeginRebuild(graph.record.graph_id, mortal.id, 5.0))
+            task = service.call(BeginRebuild(graph.record.graph_id, mortal.id, 5.0, 60.0))
             assert isinstance(task, RebuildTask)
             assert task.lost == (1,)
             service.call(GiveUpRebuild(task.rebuild_id, "by the test"))
