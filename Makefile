@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pytest rewrites the asserts of all tests, 10 s of a core in each process, unless it may keep what it wrote.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-long quick planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
+.PHONY: demo test test-all test-long quick simulate planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,12 @@ test-long: kernels
 	$(BIN)/python $(FULL) -n 2 --dist worksteal -m "long and not alone"
 	$(BIN)/python $(FULL) --worker-processes -m "long and alone"
 	$(BIN)/python -m tests.planted
+
+# Plays SEEDS games of the service, from FIRST on, in one thread each for both cores: tests/support/simulated.
+SEEDS ?= 10000
+FIRST ?= 0
+simulate: .venv/installed-dev
+	$(BIN)/python -m tests.support.simulated $(FIRST) $(SEEDS)
 
 # Plants faults into a copy of the checkout, one after another, and lists those that the tests let through. With WORDS, only
 # faults whose file or text has one of these words.

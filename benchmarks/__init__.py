@@ -26,5 +26,6 @@ COMMANDS = {
     "scale-model": "scale_model",
     "scaling": "plans",
     "updates": "updates",
+    "views": "views",
 }
 """The module of each command of ``dbfs bench``, which has a function of the command's name."""

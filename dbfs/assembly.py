@@ -37,6 +37,9 @@ from dbfs.features.living.asynchronous import AsyncLivingGraph, AsyncLivingResul
 from dbfs.features.living.graph import LivingGraph
 from dbfs.features.living.sizes import VersionRows
 from dbfs.features.living.watch import LivingResult
+from dbfs.features.paths.asynchronous import AsyncPathsGraph, AsyncPathsResult
+from dbfs.features.paths.graph import PathsGraph
+from dbfs.features.paths.result import PathsResult
 from dbfs.features.saved.asynchronous import AsyncSavedGraph
 from dbfs.features.saved.edges import MappedFiles, SavedFolders
 from dbfs.features.saved.graph import SavedGraph
@@ -45,6 +48,10 @@ from dbfs.features.subgraphs.subgraph import SubgraphsGraph, SubgraphsResult
 from dbfs.features.taskgraph.engine import TaskGraphEngine
 from dbfs.features.validation.asynchronous import AsyncValidationResult
 from dbfs.features.validation.result import ValidationResult
+from dbfs.features.views.asynchronous import AsyncViewsGraph
+from dbfs.features.views.attributes import Attributes
+from dbfs.features.views.graph import ViewsGraph
+from dbfs.features.views.options import KeptColumns
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
 
@@ -80,6 +87,7 @@ class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
         VersionRows(),
         LinkedRows(),
     )
+    keeper = Attributes()
 
 
 _AS_GIVEN: Final = BuildOptions()
@@ -88,6 +96,7 @@ _AS_GIVEN: Final = BuildOptions()
 class BFSResult(
     BatchesResult,
     LivingResult,
+    PathsResult,
     SubgraphsResult,
     ValidationResult,
     ShownResult,
@@ -117,8 +126,10 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    PathsGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
+    ViewsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -212,12 +223,13 @@ class Graph(
 class AsyncBFSResult(
     AsyncBatchesResult,
     AsyncLivingResult,
+    AsyncPathsResult,
     AsyncSubgraphsResult,
     AsyncValidationResult,
 ):
     """The result of ``AsyncGraph.bfs``.
 
-    ``distances``, ``predecessors``, ``path_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
+    ``distances``, ``predecessors``, ``path_to``, ``paths_to``, ``vertices_at``, ``vertices``, ``tree``, ``to_arrow``,
     ``to_pandas``, ``to_polars``, ``to_dict``, ``to_parquet``, ``to_dask_dataframe``, ``to_dask_array``, ``nearest``,
     ``validate``, ``update``, ``changed``, ``publish`` and ``release`` take the arguments of ``BFSResult``'s methods,
     and return awaitables. ``levels``, ``reports`` and ``summary`` need no cluster, and are those of ``BFSResult``.
@@ -237,21 +249,24 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncPathsGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
+    AsyncViewsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``bfs_batch``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``,
-    ``degree_counts``, ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``distance``, ``path``, ``reachable``, ``pair_distances``, ``count_paths``,
+    ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``, ``degree_counts``, ``eccentricity_bound``,
+    ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
-    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``save``
-    and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
-    ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
-    with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
-    are called in another thread.
+    ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``where``,
+    ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``bfs_stream`` and ``paths`` return asynchronous iterators. ``await graph.contains(id)`` stands for ``id in
+    graph``. ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given
+    as ``progress`` are called in another thread.
 
     Attributes:
         synchronous: the ``Graph``. Its methods block: call them in other threads only.
@@ -283,6 +298,9 @@ def load(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    edge_columns: ColumnNames = None,
+    vertices: Any = None,
+    vertex_columns: ColumnNames = None,
     sep: str | None = None,
     missing: Sequence[str] | None = None,
     skip_rows: int | None = None,
@@ -327,6 +345,13 @@ def load(
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
+        edge_columns: for a table: names of columns whose values the ranks keep with the edges, for ``Graph.where``.
+            Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
+            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+        vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
+            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls.
+        vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as
+            ``edge_columns``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
             at its top are passed over: see ``dbfs.from_file``.
         name: keeps the graph in the cluster under this name until it is unloaded; any client can ``open`` it. A name is
@@ -396,6 +421,8 @@ def load(
     given, strings = ("given", "string") if ids == "string" else (ids, None)
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
+    kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
+    reading["attributes"] = kept.names
 
     def options() -> BuildOptions:
         return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
@@ -405,7 +432,7 @@ def load(
         edges,
         reading,
         options,
-        [MappedFiles(mapped), Storage(storage)],
+        [MappedFiles(mapped), Storage(storage), kept],
         client=client,
         ranks=ranks,
         name=name,
@@ -429,6 +456,7 @@ def estimate(
     format: str | None = None,  # noqa: A002 - the word users expect
     source: ColumnNames = None,
     target: ColumnNames = None,
+    edge_columns: ColumnNames = None,
     vertices: int | None = None,
     hosts: int = 1,
     mutable: bool = False,
@@ -450,7 +478,7 @@ def estimate(
             None, and for ``cuda``, the memory of the smallest of this machine's visible GPUs.
         directed: as of ``load``.
         format: as of ``load``.
-        source, target: as of ``load``.
+        source, target, edge_columns: as of ``load``.
         vertices: number of distinct ids of edges that are read by the workers, such as those of a Parquet file. They
             are taken to be as long as the first ones, which are read.
         hosts: number of hosts with ranks on CPUs, as many on each. The lowest rank of each host takes memory for the
@@ -470,7 +498,12 @@ def estimate(
         ClientError, SchedulerLostError: ``ranks`` is None, and the current client can't tell its workers.
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
-    listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
+    reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
+    kept = KeptColumns.of(edge_columns, None, None, options.layout)
+    reading["attributes"] = kept.names
+    listed = edge_list(edges, **reading)
+    listed = kept.take_edges(listed, shared=True)
+    kept.require(1, backend, mutable=mutable)
     more: dict[str, Any] = {"vertices": vertices, "hosts": hosts, "mutable": mutable}
     return estimate_as(listed, ranks, options, backend=backend, memory=memory, **more)
 

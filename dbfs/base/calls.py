@@ -26,7 +26,7 @@ _WEIGHTS = (
     "dijkstra_path add up weights"
 )
 _DEPTH = "Graph.bfs(source, max_depth=) and Graph.khop(source, k) end at a distance"
-_FILTER = "a call goes through all edges of its graph; load the table without the others, or take Graph.subgraph(ids)"
+_FILTER = "a call goes through all edges of its graph; Graph.where(edges=, vertices=, without=) makes a graph of some"
 _WORKERS = "a graph has the workers of dbfs.load(ranks=), and a local cluster those of dbfs.connect(n_workers=)"
 _TEXT = "dbfs.from_file(path, sep=, header=, comment=, missing=) says how a text is written; dbfs.load takes its result"
 
@@ -47,7 +47,7 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (
         "target targets dst dest destination goal end to sink",
         ("target", "targets"),
-        "Graph.bfs(source, targets=) ends at the targets, and BFSResult.path_to(target) is a path",
+        "Graph.path(source, target) is a path, and Graph.bfs(source, targets=) ends at the targets",
     ),
     ("n_jobs njobs nprocs n_procs processes num_workers workers n_workers ranks", ("ranks", "n_workers"), _WORKERS),
     (

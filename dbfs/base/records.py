@@ -1,5 +1,6 @@
 """Records of graphs and runs that clients and the scheduler exchange."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,6 +59,20 @@ class GraphIds:
         return "table" if self.keys else "offset" if self.first_id else "dense"
 
 
+class Beside(ABC):
+    """What a feature keeps on the ranks beside a graph's partitions. The graph can't be changed then."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[Hashable, ...]:
+        """Dask keys of the data."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """What it is, as in "it has {in_words}"."""
+
+
 @dataclass(frozen=True)
 class GraphRecord:
     """A graph in the cluster.
@@ -85,6 +100,7 @@ class GraphRecord:
         mutable: whether updates may change the graph.
         version: number of the graph's version; each update of edges or vertices makes the next.
         updated: edges and vertices that updates have inserted and deleted so far.
+        beside: what a feature keeps beside the partitions; None if nothing.
     """
 
     graph_id: Identifier
@@ -109,6 +125,7 @@ class GraphRecord:
     mutable: bool = False
     version: int = 0
     updated: int = 0
+    beside: Beside | None = None
 
     @property
     def layout_name(self) -> str:
@@ -119,7 +136,8 @@ class GraphRecord:
     def keys(self) -> list[Hashable]:
         """Dask keys of all the graph's data."""
         order = [] if self.order_key is None else [self.order_key]
-        return [*self.partition_keys, *self.ids.keys, *order, *self.input_edge_keys]
+        beside = () if self.beside is None else self.beside.keys
+        return [*self.partition_keys, *self.ids.keys, *order, *self.input_edge_keys, *beside]
 
 
 @dataclass(frozen=True)

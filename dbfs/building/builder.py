@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import distributed
 
 from dbfs.base.calls import public
-from dbfs.base.records import GraphIds
+from dbfs.base.records import Beside, GraphIds
+from dbfs.building.attributes import NO_ATTRIBUTES, AttributeKeeper
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
 from dbfs.cluster.deadline import of_call
@@ -53,6 +54,8 @@ class BuiltGraph:
         id_tables: by rank, futures of the ids' tables; empty if there are none.
         order: future of the ``ordering.DegreeOrder``; None if vertices keep the order given.
         input_edges: futures by rank, each of a list of kept ``InputEdges``; empty if edges are not kept.
+        attributes: futures of the edges' attributes.
+        beside: what the record says of these; None without any.
         read_seconds: seconds spent reading before the build; 0 if the build itself read the pieces.
         seconds: seconds of the whole build, reading included.
     """
@@ -66,12 +69,14 @@ class BuiltGraph:
     input_edges: tuple[distributed.Future, ...]
     read_seconds: float
     seconds: float
+    attributes: tuple[distributed.Future, ...] = ()
+    beside: Beside | None = None
 
     @property
     def futures(self) -> list[distributed.Future]:
         """All futures of the graph's data."""
         order = [] if self.order is None else [self.order]
-        return [*self.partitions, *self.id_tables, *order, *self.input_edges]
+        return [*self.partitions, *self.id_tables, *order, *self.input_edges, *self.attributes]
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class BuildOptions:
         storage: ``pages`` keeps the rows on linked pages on one GPU: see ``load``.
         layouts: the layouts that there are beside ``1d``; None without any.
         storages: how the rows of graphs that updates may change are stored.
+        keeper: what keeps the attributes of edges; None without such a feature.
 
     Raise ``InvalidOptionError`` if the order, the ids, the layout or the storage are unknown.
     """
@@ -143,6 +149,7 @@ class BuildOptions:
     storage: str = CSR
     layouts: ClassVar["Layouts | None"] = None
     storages: ClassVar[tuple["RowStorage", ...]] = ()
+    keeper: ClassVar[AttributeKeeper | None] = None
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):
@@ -375,18 +382,26 @@ class Builder(PartitionMaker):
         read_seconds = 0.0 if dealt.unread else time.perf_counter() - start
         stripe = self.options.stripe(dealt.n, gang.p)
 
-        graph = TaskGraph()
+        graph, attributes = TaskGraph(), NO_ATTRIBUTES
         added = self.add_tasks(graph, dealt, stripe)
+        if edges.attributes is not None and self.options.keeper is not None:
+            values = self._scatter(edges.attributes.cut(self.piece_edges(edges.m, gang.p)))
+            sources = [dealt.source(index) for index in range(len(values))]
+            refs = [Ref(future.key) for future in values]
+            places = (added.partitions, added.order, stripe, self.token)
+            attributes = self.options.keeper.add_tasks(graph, edges, sources, refs, *places, both=self.in_edges)
         info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
             graph.add(rank, info_keys[rank], self.tasks.describe, partition)
         partition_keys = [partition.key for partition in added.partitions]
         order_keys = [] if added.order is None else [added.order.key]
-        futures = self._submit(graph, [*partition_keys, *info_keys, *order_keys, *added.awaited, *added.held])
+        kept = [*partition_keys, *info_keys, *order_keys, *attributes.kept]
+        futures = self._submit(graph, [*kept, *added.awaited, *added.held, *attributes.awaited])
         # The tasks alone keep them from here on: each is freed when its last task is over.
         self._release_read(dealt)
-        awaited = [futures[key] for key in (*info_keys, *added.awaited)]
-        infos = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)[: gang.p]
+        awaited = [futures[key] for key in (*info_keys, *attributes.awaited, *added.awaited)]
+        found = gang.gather(awaited, self.deadline, f"building {edges.name}", self.watch)
+        infos, told = found[: gang.p], found[gang.p : gang.p + len(attributes.awaited)]
         replace(edges, m=dealt.m, stated=None).require_count(infos[0].input_edges)
         seconds = time.perf_counter() - start
         logger.info("built %s: %d vertices, %d edges read, %.2f s", edges.name, dealt.n, dealt.m, seconds)
@@ -400,6 +415,8 @@ class Builder(PartitionMaker):
             dealt.kept_lists,
             read_seconds,
             seconds,
+            tuple(futures[key] for key in attributes.kept),
+            attributes.beside(told),
         )
         self.held -= set(built.futures)
         return built
@@ -450,9 +467,15 @@ class Builder(PartitionMaker):
             computed: list[distributed.Future | GeneratedPiece] = [*self.gang.compute(delayed)]
             self.held.update(computed)
             return computed
-        dealt: list[distributed.Future | GeneratedPiece] = [
-            piece if isinstance(piece, GeneratedPiece) else None for piece in pieces
-        ]
+        dealt = self._scatter(pieces)
+        # Futures of this build's own, which it may release.
+        more = [distributed.Future(future.key, self.gang.client) for future in self.more]
+        self.held.update(more)
+        return [*dealt, *more]
+
+    def _scatter(self, pieces: Sequence[Any]) -> list[Any]:
+        """Send piece i to rank i % p; return their futures, and generated pieces as they are."""
+        dealt = [piece if isinstance(piece, GeneratedPiece) else None for piece in pieces]
         for rank, address in enumerate(self.gang.addresses):
             indices = [index for index in range(rank, len(pieces), self.gang.p) if dealt[index] is None]
             if indices:
@@ -461,10 +484,7 @@ class Builder(PartitionMaker):
                 self.held.update(futures)
                 for index, future in zip(indices, futures, strict=True):
                     dealt[index] = future
-        # Futures of this build's own, which it may release.
-        more = [distributed.Future(future.key, self.gang.client) for future in self.more]
-        self.held.update(more)
-        return [*dealt, *more]
+        return dealt
 
     def _require_reachable(self, delayed: Sequence[Any]) -> None:
         """Wait for what other clients persisted.

@@ -80,6 +80,9 @@ class HostBuilder(Builder):
         )
         if edges.reader_bytes:
             needed.build["reading"] = edges.reader_bytes
+        if edges.attributes is not None and options.keeper is not None:
+            rows = (2 if cls.stores_twice(edges, options) else 1) * -(-of.directed_edges // stripe.p)
+            options.keeper.count(needed, edges.attributes.schema, rows)
         needed = replace(needed, numbering=numbering)
         return replace(needed, passes=options.passes(1), peaks=(needed.peak_bytes,), memory=of.memory)
 

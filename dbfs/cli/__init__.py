@@ -16,6 +16,7 @@ from dbfs.cli.graph500 import graph500
 from dbfs.cli.graphs import cancel, delete, graphs, insert, load, runs, save, unload
 from dbfs.cli.lab import lab
 from dbfs.cli.measure import measure
+from dbfs.cli.path import path
 from dbfs.cli.run import run
 from dbfs.errors import DbfsError, ValidationError
 
@@ -71,5 +72,5 @@ def main() -> None:
 
 
 _ON_CLUSTERS = (load, graphs, insert, delete, save, unload, runs, cancel)
-for _command in (run, measure, *_ON_CLUSTERS, estimate, generate, convert, bench, graph500, lab, doctor, warm_up):
+for _command in (run, path, measure, *_ON_CLUSTERS, estimate, generate, convert, bench, graph500, lab, doctor, warm_up):
     main.add_command(_command)

@@ -47,6 +47,9 @@ from dbfs_workers.base.text import counted, printable
 @click.option("--replace-first", is_flag=True, help="The same, but unload that graph before this one is built.")
 @reader_options
 @layout_options
+@click.option(
+    "--edge-column", "edge_columns", metavar="NAME", multiple=True, help="Column to keep with the edges; repeat."
+)
 @click.option("--mutable", is_flag=True, help="Allow dbfs insert and dbfs delete.")
 @click.option("--room", type=click.IntRange(0), default=0, help="Vertices that may be added later.")
 @storage_option
@@ -83,6 +86,7 @@ def load(
         raise click.MissingParameter(ctx=click.get_current_context(), param_hint=hint, param_type=kind)
     # Read before the connection, so that a wrong name or option is reported at once.
     edges = edges_of(graph, layout, layout.pop("directed"))
+    layout["edge_columns"] = layout["edge_columns"] or None
     with connect(scheduler, None) as client:
         loaded = dbfs.load(edges, client=client, name=name, replace="first" if replace_first else replace, **layout)
         status = next(status for status in dbfs.graphs(client=client) if status.name == name)

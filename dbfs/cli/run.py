@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from dbfs.assembly import ENGINES, BFSResult
+from dbfs.assembly import ENGINES, BFSResult, Graph
 from dbfs.base.progress import bar
 from dbfs.base.units import format_bytes
 from dbfs.cli.common import (
@@ -35,6 +37,7 @@ from dbfs.display import tables
 from dbfs.edges.edge_list import EdgeList
 from dbfs.engines import names
 from dbfs.errors import InvalidVertexError
+from dbfs.features.views.conditions import columns_in
 from dbfs_workers.base.spec import DIRECTIONS
 from dbfs_workers.base.text import counted, printable
 from dbfs_workers.ids.table import INTEGERS
@@ -48,6 +51,9 @@ from dbfs_workers.ids.table import INTEGERS
     "source",
     required=True,
     help="Id to start from, as the file has it; commas separate the columns of a tuple.",
+)
+@click.option(
+    "--where", metavar="SQL", help="Cross only the edges whose columns pass, such as \"kind = 'road' and year < 2020\"."
 )
 @click.option("--to", "target", metavar="ID", help="End at this id, and print a shortest path to it.")
 @reader_options
@@ -76,6 +82,7 @@ from dbfs_workers.ids.table import INTEGERS
 def run(
     graph: str,
     source: str,
+    where: str | None,
     target: str | None,
     loaded: bool,
     direction: str,
@@ -99,6 +106,7 @@ def run(
       dbfs run road.gr.xz --source 1 --predecessors --out labels.parquet
       dbfs run follows.parquet --source-column who --target-column whom --from alice --to bob
       dbfs run names.txt --no-header --from alice
+      dbfs run roads.parquet --from 7 --where "kind = 'road' and year < 2020"
       zcat names.csv.gz | dbfs run - --format csv --from alice
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
@@ -108,7 +116,9 @@ def run(
         _check_id(edges, source, layout["ids"], "source")
         if target is not None:
             _check_id(edges, target, layout["ids"], "target")
-    with loaded_graph(graph, edges, scheduler, layout) as found:
+    if where is not None and edges is not None:
+        layout["edge_columns"] = columns_in(where)
+    with loaded_graph(graph, edges, scheduler, layout) as whole, _passing(whole, where) as found:
         end = None if target is None else parse_id(target, found.id_type, "target")
         result = found.bfs(
             parse_id(source, found.id_type, "source"),
@@ -130,6 +140,16 @@ def run(
             size = format_bytes(out.stat().st_size)
             click.echo(f"{printable(out)}: wrote the {labels} of {counted(saved, 'vertex', 'vertices')}, {size}")
         result.release()
+
+
+@contextmanager
+def _passing(graph: Graph, where: str | None) -> Iterator[Graph]:
+    """Yield the graph of the edges that pass a filter; the graph itself without one."""
+    if where is None:
+        yield graph
+        return
+    with graph.where(edges=where) as view:
+        yield view
 
 
 def save(result: BFSResult, out: Path) -> int:

@@ -1,7 +1,7 @@
 """Edge lists of data in the caller's memory: arrays and SciPy sparse matrices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,14 @@ class ArrayEdges(EdgeList):
     """Edges in two int64 arrays in the client's memory: vertices if ``n`` is known, else ids.
 
     A build sends each piece to one worker.
+
+    Attributes:
+        weights: a value of each edge, which may be kept as the column ``weight``; None without any.
     """
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
+    weights: NDArray[Any] | None = field(default=None, kw_only=True)
 
     def distinct_ids(self) -> DistinctIds | None:
         if self.n is not None:
@@ -139,7 +143,9 @@ def from_scipy(matrix: Any, *, directed: bool | None = None, bipartite: bool = F
     n = rows + int(matrix.shape[1]) if bipartite else rows
     is_directed = not symmetric if directed is None else directed
     values = () if (entries.data == 1).all() else ("value",)
-    return ArrayEdges(name, n, src.size, is_directed, mirrored=not bipartite, src=src, dst=dst, values=values)
+    return ArrayEdges(
+        name, n, src.size, is_directed, mirrored=not bipartite, src=src, dst=dst, values=values, weights=entries.data
+    )
 
 
 def _ids(values: ArrayLike, which: str) -> NDArray[np.int64]:

@@ -9,14 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.errors import TruncatedFileError
+from dbfs.errors import InvalidOptionError, TruncatedFileError
 from dbfs_workers.base.text import counted, printable
-from dbfs_workers.building.pieces import Piece
+from dbfs_workers.building.pieces import AttributePiece, Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 IdKind: TypeAlias = Literal["integer", "string"]
 """What an id, or a part of an id that is a tuple, can be."""
@@ -57,6 +60,21 @@ _WEIGHTS = frozenset(["weight", "weights", "w", "cost", "length", "distance", "d
 _MOST_NAMES = 5
 
 
+@dataclass(frozen=True, eq=False)
+class Attributes(ABC):
+    """The attributes of an edge list's edges, which a build keeps beside the graph.
+
+    Attributes:
+        schema: the Arrow schema of the columns, of the types of ``tables.attributes.stored``.
+    """
+
+    schema: "pa.Schema"
+
+    @abstractmethod
+    def cut(self, piece_edges: int) -> Sequence[AttributePiece]:
+        """Cut the attributes as ``EdgeList.cut`` cuts the edges."""
+
+
 @dataclass(frozen=True)
 class EdgeList(ABC):
     """Facts of edges before they are read.
@@ -76,6 +94,7 @@ class EdgeList(ABC):
         vertex_values: number of values, such as weights, of vertices that the pieces leave out.
         told: whether the log has named all of these already.
         id_kinds: kind of each part of an id; one part, unless ids are tuples.
+        attributes: what a build keeps of each edge beside its ends; None for nothing.
         kernels: modules of the CPU kernels by which pieces are read.
     """
 
@@ -93,6 +112,7 @@ class EdgeList(ABC):
     vertex_values: int = field(default=0, kw_only=True)
     told: bool = field(default=False, kw_only=True)
     id_kinds: tuple[IdKind, ...] = field(default=("integer",), kw_only=True)
+    attributes: Attributes | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         # A file's name may hold any byte but two.
@@ -101,6 +121,18 @@ class EdgeList(ABC):
     @abstractmethod
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut into pieces of about ``piece_edges`` edges (at least 1), in order; at least one piece."""
+
+    def keeping(self, columns: Sequence[str]) -> Self:  # noqa: ARG002 - of edges that have columns
+        """Return the edges with some of their values as attributes.
+
+        Raises:
+            InvalidOptionError: the edges have no columns.
+            EdgeInputError: a column is not there, or is one of the ends, or holds values that can't be kept.
+        """
+        raise InvalidOptionError(
+            f"{self.name}: edge_columns= is for tables in memory, for Parquet and Arrow files, and for texts with a "
+            "line of column names, which format='csv' reads; load these edges as such a table"
+        )
 
     def is_small(self, most_edges: int) -> bool:
         """Return whether these are at most so many edges: by their number, or by the bytes of a file without a header.

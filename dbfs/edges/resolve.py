@@ -18,6 +18,7 @@ from dbfs.edges.tables.graphs import is_graph, open_graph
 from dbfs.edges.tables.ids import as_strings
 from dbfs.edges.tables.memory import is_table, open_columns, open_table
 from dbfs.edges.tables.pairs import is_pairs, open_pairs
+from dbfs.edges.tables.weights import with_weights
 from dbfs.errors import EdgeInputError, InvalidOptionError
 from dbfs_workers.ids.sequence import IdSequence
 
@@ -49,10 +50,13 @@ def edge_list(
     missing: Sequence[str] | None = None,
     skip_rows: int | None = None,
     ids: str | None = None,
+    attributes: Sequence[str] = (),
 ) -> EdgeList:
     """Return the edge list of a path, a generator's spec, arrays, a matrix, a table, a graph of a library, or pairs.
 
-    An edge list is returned as it is. Arguments and errors as of ``load``; ``ids`` is None or ``string``.
+    An edge list is returned as it is. Arguments and errors as of ``load``; ``ids`` is None or ``string``. Of tables in
+    memory and of matrices ``attributes`` names the columns that are kept of each edge; all others keep theirs by
+    ``EdgeList.keeping``.
     """
     of_files: dict[str, Any] = {"format": format, "sep": sep, "missing": missing, "skip_rows": skip_rows}
     of_tables: dict[str, Any] = {"source": source, "target": target}
@@ -73,7 +77,7 @@ def edge_list(
         _refuse("an edge list", of_files, of_tables, of_ids)
         if directed is not None:
             raise InvalidOptionError("directed= is for files, arrays and matrices; an edge list has its own direction")
-        return edges
+        return with_weights(edges, attributes)
     if isinstance(edges, IdSequence):
         raise EdgeInputError("edges must not be ids: pass (source ids, target ids), two of such sequences")
     # Results of dbfs are tables that offer Arrow's stream; few of them have edges in their rows.
@@ -92,10 +96,10 @@ def edge_list(
         return from_arrays(*edges, directed=bool(directed))
     if _is_sparse(edges):
         _refuse("a matrix", of_files, of_tables, of_ids)
-        return from_scipy(edges, directed=directed)
+        return with_weights(from_scipy(edges, directed=directed), attributes)
     if is_table(edges):
         _refuse("a table", of_files)
-        return open_table(edges, **of_tables, directed=directed, strings=strings)
+        return open_table(edges, **of_tables, directed=directed, strings=strings, attributes=attributes)
     if is_graph(edges):
         _refuse("a graph", of_files, of_tables, of_ids)
         return open_graph(edges, directed=directed)

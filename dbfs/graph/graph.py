@@ -195,7 +195,7 @@ class Graph(StripedGraph, Generic[R]):
         if not self.lookup.has(id):
             return False
         try:
-            if self.record.version:
+            if self.deleted:
                 neighbours(self, self.vertex(id))
         except InvalidVertexError:
             return False

@@ -29,6 +29,7 @@ from dbfs.graph.striped import StripedGraph
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 from dbfs_workers.serving.reads.label_buffer import SLOT_ITEMS, SLOTS, ClientBuffer, items_of_rank
 from dbfs_workers.serving.reads.messages import (
+    MOST_STEPS,
     FindChanged,
     FindRows,
     KeptLabels,
@@ -36,6 +37,7 @@ from dbfs_workers.serving.reads.messages import (
     ReadMessage,
     ReadRows,
     Walk,
+    WalkAll,
     WriteByVertex,
     WriteLabels,
 )
@@ -184,6 +186,35 @@ class LabelReader:
             if time.monotonic() > end:
                 break
         return None
+
+    def walk_all(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the paths to many positions, int64: which of them each place of a path belongs to, and its position.
+
+        The paths are in the order of the positions, each from its end back to its source; an unreached position has
+        none. All paths that are on a rank go on there with one message.
+        """
+        walks, at = np.arange(positions.size), positions
+        found = [(walks, at)]
+        while walks.size:
+            owners, more = self._stripe.owner(at), np.zeros(walks.size, bool)
+            groups = {rank: np.flatnonzero(owners == rank) for rank in np.unique(owners).tolist()}
+            places = {rank: self._place(rank) for rank in groups}
+            messages = {rank: WalkAll(places[rank], self._stripe, rank, at[group]) for rank, group in groups.items()}
+            ends = at.copy()
+            for rank, steps in self._answers(RankCalls(self._gang, messages, self._deadline, self._doing)).items():
+                # By walk, and then by step.
+                moved = (steps[1:] != steps[:-1]).T
+                found.append((walks[groups[rank]][np.nonzero(moved)[0]], steps[1:].T[moved]))
+                ends[groups[rank]] = steps[-1]
+                more[groups[rank]] = len(steps) > MOST_STEPS
+            more = (ends >= 0) & (more | (self._stripe.owner(ends) != owners))
+            walks, at = walks[more], ends[more]
+        of, at = (np.concatenate(part) for part in zip(*found, strict=True))
+        reached = np.ones(positions.size, bool)
+        reached[of[at < 0]] = False
+        order = np.argsort(of, kind="stable")
+        order = order[reached[of[order]]]
+        return of[order], at[order]
 
     def _read_buffer(self, label: str, into: NDArray[Any]) -> list[int]:
         """Read the labels of ranks on this host through the buffer; return the other ranks.

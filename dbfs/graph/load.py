@@ -58,6 +58,10 @@ class LoadOption:
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Check the option beside the others, before anything is built. Errors as for ``load``."""
 
+    def add_data(self, record: GraphRecord, gang: Gang) -> tuple[GraphRecord, list[distributed.Future]]:
+        """Return the record with the data that the option adds to a graph that was built, and futures of the data."""
+        return record, []
+
     def finish(self, graph: StripedGraph) -> None:
         """Change the graph when it is whole. After an error ``load`` unloads it."""
 
@@ -87,7 +91,7 @@ def load_as(
         options_of: returns the build's options, or raises for those that it refuses.
         added: options of features.
     """
-    _require_replacement(name, replace)
+    require_replacement(name, replace)
     client = _client_of_load(client, ranks, backend)
     with _loading(client, edges if name is None else name) as graph_id:
         listed = _listed(edges, client, **reading)
@@ -102,7 +106,7 @@ def load_as(
         for option in added:
             option.require(gang.p, chosen, mutable=mutable)
         shown = listed.name if name is None else name
-        with _reserved(gang, graph_id, name, replace):
+        with reserved(gang, graph_id, name, replace):
             if chosen == "cpu" and ends_with_process(client) and not listed.is_small(_FEW_EDGES):
                 compile_now(of_build(listed, gang.p))
             with build_reporter(progress, shown) as report:
@@ -128,12 +132,17 @@ def load_as(
                 read_seconds=built.read_seconds,
                 build_seconds=built.seconds,
                 mutable=mutable,
+                beside=built.beside,
             )
+            held = built.futures
             try:
+                for option in added:
+                    record, more = option.add_data(record, gang)
+                    held += more
                 formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining))
             finally:
                 # The service holds the data from here on. If the call failed, the data must be freed.
-                release(built.futures)
+                release(held)
     if formed.slower:
         words = "%s: its GPUs exchange through the host (%s), which is slower: %s"
         logger.warning(words, record.name, formed.exchange, formed.slower)
@@ -154,7 +163,8 @@ def open_as(made: Made[G], name: str, client: distributed.Client | None) -> G:
     return made(record, formed, client)
 
 
-def _require_replacement(name: str | None, replace: bool | str) -> None:
+def require_replacement(name: str | None, replace: bool | str) -> None:
+    """Check the options ``name`` and ``replace``. Errors as for ``load``."""
     if replace not in (False, True, "first"):
         raise InvalidOptionError(f"replace must be True, False or 'first', not {replace!r}")
     if replace and name is None:
@@ -234,8 +244,8 @@ def _loading(client: distributed.Client, edges: object) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _reserved(gang: Gang, graph_id: str, name: str | None, replace: bool | str) -> Iterator[None]:
-    """Reserve the name and the workers of a graph while the block builds it."""
+def reserved(gang: Gang, graph_id: str, name: str | None, replace: bool | str) -> Iterator[None]:
+    """Reserve the name and the workers of a graph while the block builds it; arguments and errors as of ``load``."""
     service = ServiceClient.of(gang.client)
     service.call(Reserve(graph_id, gang.client.id, gang.addresses, name, bool(replace), replace == "first"))
     try:

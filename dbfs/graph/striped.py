@@ -26,7 +26,7 @@ from dbfs.graph.ids import IdLookup
 from dbfs.graph.positions import Numbering
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph, UnloadGraph
-from dbfs_workers.base.errors import DeletedVertexError
+from dbfs_workers.base.errors import LEFT_OUT, DeletedVertexError
 from dbfs_workers.base.text import printable
 from dbfs_workers.ids.sequence import handed_out
 from dbfs_workers.serving import queries
@@ -259,7 +259,7 @@ class DeletedVertices:
     def __init__(self, graph: StripedGraph) -> None:
         # A reference would keep a graph without a name loaded.
         self._graph: StripedGraph = weakref.proxy(graph)
-        self._version = 0
+        self._version = -1
         self._deleted = np.empty(0, np.int64)
 
     def others(self) -> NDArray[np.int64]:
@@ -270,7 +270,7 @@ class DeletedVertices:
         """Raise ``InvalidVertexError`` if one of some vertices was deleted; ``what`` is a vertex's name in messages."""
         gone = np.intersect1d(np.asarray(vertices, np.int64), self._gone())
         if gone.size:
-            raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} was deleted")
+            raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} {self._words}")
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -284,6 +284,10 @@ class DeletedVertices:
     def _refusal(self, vertex: int, what: str, words: str) -> InvalidVertexError:
         shown = printable(repr(self._graph.python_ids([vertex])[0]), 80)
         return InvalidVertexError(f"{self._graph.name}: {what} {shown}{words}")
+
+    @property
+    def _words(self) -> str:
+        return "was deleted" if self._graph.record.version else LEFT_OUT
 
     def _gone(self) -> NDArray[np.int64]:
         """Return the deleted vertices of the record's version, ascending."""

@@ -23,11 +23,10 @@ def bidirectional_shortest_path(G: BackendGraph, source: Hashable, target: Hasha
     """Return the nodes of a shortest path between two nodes."""
     require(G, source, "Source {} is not in G")
     require(G, target, "Target {} is not in G")
-    end = G.vertex(target)
-    found = searches.search_to(G, G.vertex(source), end, predecessors=True)
-    if found is None:
+    found = G.loaded(in_edges=True).path(G.vertex(source), G.vertex(target))
+    if not found:
         raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
-    return G.nodes_of(np.array(found.path_to(end)))
+    return G.nodes_of(np.array(found))
 
 
 @offered()
@@ -172,8 +171,8 @@ def distance(graph: BackendGraph, source: Hashable, target: Hashable) -> int | N
     """Return the distance between two nodes; None if no path joins them."""
     require(graph, source, "Source {} is not in G")
     require(graph, target, "Target {} is not in G")
-    found = searches.search_to(graph, graph.vertex(source), graph.vertex(target))
-    return None if found is None else found.depth
+    found = graph.loaded(in_edges=True).distance(graph.vertex(source), graph.vertex(target))
+    return None if found < 0 else found
 
 
 def _require_method(method: str) -> None:
@@ -212,9 +211,9 @@ def all_shortest_paths(
     weight: None = None,
     method: str = "dijkstra",
 ) -> Iterator[Path]:
-    """Return an iterator over all shortest paths between two nodes."""
+    """Return an iterator over all shortest paths between two nodes, in the order of the graph's nodes."""
     require(G, source, "Source {} not in G")
-    return _paths_back(_predecessors(G, source, None), source, target)
+    return _all_paths(G, source, target)
 
 
 @offered(refused={"weight": NO_WEIGHTS})
@@ -242,6 +241,21 @@ def all_pairs_all_shortest_paths(
         yield node, dict(single_source_all_shortest_paths(G, node, weight, method))
 
 
+def _all_paths(graph: BackendGraph, source: Hashable, target: Hashable) -> Iterator[Path]:
+    # As of NetworkX, the lack of a path is told when the first one is taken.
+    paths = graph.loaded(in_edges=True).paths(graph.vertex(source), graph.vertex(target)) if target in graph else ()
+    none = True
+    for path in paths:
+        none = False
+        yield graph.nodes_of(np.array(path))
+    if none:
+        raise _unreached(target)
+
+
+def _unreached(target: Hashable) -> nx.NetworkXNoPath:
+    return nx.NetworkXNoPath(f"Target {target} cannot be reached from given sources")
+
+
 def _predecessors(graph: BackendGraph, source: Hashable, cutoff: float | None) -> Predecessors:
     before, after = searches.all_parents(graph, graph.vertex(source), cutoff=cutoff)
     found: Predecessors = {source: []}
@@ -253,7 +267,7 @@ def _predecessors(graph: BackendGraph, source: Hashable, cutoff: float | None) -
 def _paths_back(found: Predecessors, source: Hashable, target: Hashable) -> Iterator[Path]:
     """Yield all paths from the source to a target, by a search in depth from the target."""
     if target not in found:
-        raise nx.NetworkXNoPath(f"Target {target} cannot be reached from given sources")
+        raise _unreached(target)
     path, untried = [target], [iter(found[target])]
     while path:
         if path[-1] == source:

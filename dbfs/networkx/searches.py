@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.assembly import BFSResult
 from dbfs.features.batches import sweeps
 from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
 
@@ -48,12 +47,6 @@ def reached(
 def number_reached(graph: BackendGraph, source: int, *, way: Way = Way.FORWARD) -> int:
     """Return the number of vertices that a search reaches, the source included."""
     return graph.loaded(way).bfs(source).reached
-
-
-def search_to(graph: BackendGraph, source: int, target: int, *, predecessors: bool = False) -> BFSResult | None:
-    """Search from one vertex until another one is reached; None if it can't be reached. ``depth`` is the distance."""
-    result = graph.loaded().bfs(source, targets=target, predecessors=predecessors)
-    return None if source != target and result.farthest is None else result
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The graphs of a cluster: their names, their data, and the gangs of their ranks."""
 
+import itertools
+from collections.abc import Hashable
 from typing import Final
 
 import distributed
@@ -37,6 +39,8 @@ class GraphTable:
         self._workers = workers
         self._graphs = graphs
         self._reserved = reserved
+        # By graph id. Graphs may share data, which Dask counts once for the holder.
+        self._held: dict[str, list[Hashable]] = {}
 
     def require_client(self, client: str, what: str) -> None:
         """Check that a client is in the cluster: no later event would clear up after a stranger.
@@ -114,6 +118,7 @@ class GraphTable:
         graph = GraphEntry(record)
         self._require_admission(record)
         # From here on, because Dask frees the data if the client leaves while the gang forms.
+        self._held[record.graph_id] = record.keys
         self._scheduler.client_desires_keys(keys=record.keys, client=_HOLDER)
         try:
             graph.formed = await forming.form(record, self._workers.until(end))
@@ -135,8 +140,10 @@ class GraphTable:
         self.free(graph)
 
     def free(self, graph: GraphEntry) -> None:
-        """Free the data of a graph."""
-        self._scheduler.client_releases_keys(keys=graph.record.keys, client=_HOLDER)
+        """Free the data of a graph, except what other graphs hold too."""
+        keys = self._held.pop(graph.record.graph_id, [])
+        shared = set(itertools.chain.from_iterable(self._held.values()))
+        self._scheduler.client_releases_keys(keys=[key for key in keys if key not in shared], client=_HOLDER)
 
     def _taken_out(self, name: str) -> list[GraphEntry]:
         """Take the graph of a name out of the table, if there is one."""

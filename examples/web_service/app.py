@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
 
 import distributed
 from starlette.applications import Starlette
@@ -110,13 +109,14 @@ async def describe(request: Request) -> JSONResponse:
 
 async def distance(request: Request) -> JSONResponse:
     """``/distance?from=3&to=8``: edges on a shortest route; null if there is no route."""
-    vertices = await shortest(request)
-    return JSONResponse({"distance": len(vertices) - 1 if vertices else None})
+    found = await graph_of(request).distance(named(request, "from"), named(request, "to"), deadline=SECONDS)
+    return JSONResponse({"distance": None if found < 0 else found})
 
 
 async def route(request: Request) -> JSONResponse:
     """``/route?from=3&to=8``: the ids on a shortest route, both ends included; empty if there is no route."""
-    return JSONResponse({"route": await shortest(request)})
+    found = await graph_of(request).path(named(request, "from"), named(request, "to"), deadline=SECONDS)
+    return JSONResponse({"route": found})
 
 
 async def neighbourhood(request: Request) -> JSONResponse:
@@ -124,14 +124,6 @@ async def neighbourhood(request: Request) -> JSONResponse:
     result = await graph_of(request).bfs(named(request, "of"), max_depth=whole(request, "within"), deadline=SECONDS)
     ids = await result.vertices()
     return JSONResponse({"count": result.reached, "vertices": ids[:MOST_VERTICES].tolist()})
-
-
-async def shortest(request: Request) -> list[Any]:
-    """Return the ids on a shortest route between the ids that a request names."""
-    start, end = named(request, "from"), named(request, "to")
-    # The traversal stops after the level that reaches its target.
-    result = await graph_of(request).bfs(start, targets=end, predecessors=True, deadline=SECONDS)
-    return await result.path_to(end)
 
 
 def graph_of(request: Request) -> dbfs.AsyncGraph:

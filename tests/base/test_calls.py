@@ -101,7 +101,7 @@ MEANT = {
     "jobs of a cluster": (dbfs.connect, {"n_jobs": 9}, "it is n_workers= here"),
     "threads": (dbfs.connect, {"nthreads": 9}, "it is threads_per_worker= here"),
     "jobs of a traversal": (dbfs.Graph.bfs, {"nprocs": 9}, r"dbfs.load\(ranks=\)"),
-    "filter": (dbfs.Graph.bfs, {"exclude": [1]}, r"load the table without the others, or take Graph.subgraph\(ids\)"),
+    "filter": (dbfs.Graph.bfs, {"exclude": [1]}, r"Graph.where\(edges=, vertices=, without=\)"),
     "text": (dbfs.load, {"delimiter": ","}, "it is sep= here"),
     "text of a file": (dbfs.from_file, {"delimiter": ","}, "it is sep= here"),
     "parents": (dbfs.Graph.bfs, {"parents": True}, "it is predecessors= here"),
@@ -139,7 +139,9 @@ def test_other_wrong_calls() -> None:
         dbfs.load([(0, 1)], 2)  # type: ignore[misc]
     with pytest.raises(InvalidCallError, match=r"^BFSResult.release\(\) takes 0 arguments without a name, not 1$"):
         dbfs.BFSResult.release(None, 2)  # type: ignore[call-arg, arg-type]
-    with pytest.raises(InvalidCallError, match=r"^Graph.khop\(\): missing .*'k'; its arguments are source, k, dead"):
+    with pytest.raises(
+        InvalidCallError, match=r"^Graph.khop\(\): missing .*'k'; its arguments are source, k, each, dead"
+    ):
         dbfs.Graph.khop(None, 2)  # type: ignore[call-arg, arg-type]
     with pytest.raises(InvalidCallError, match=r"^kronecker\(\): multiple values for argument 'scale'"):
         dbfs.kronecker(2, scale=3)  # type: ignore[misc]

@@ -159,7 +159,7 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
         env=os.environ | settings,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     found = json.loads(done.stdout)
@@ -170,7 +170,7 @@ def test_the_slurm_job_with_a_stand_in_for_srun(tmp_path: Path) -> None:
         env=os.environ | settings | {"DBFS_INTERFACE": ""},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert unnamed.returncode != 0 and "names the network between the nodes" in unnamed.stderr

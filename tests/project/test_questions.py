@@ -13,6 +13,7 @@ import distributed
 import networkx as nx
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pytest
 import scipy.sparse
 
@@ -26,9 +27,12 @@ CALLS = {call.strip(" `"): about for _, call, about in (row for row in ROWS if l
 # A ring of five with a chord, and its answers, found by hand.
 EDGES = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "a"), ("a", "c")]
 ANSWERS = {
-    'graph.bfs("a", targets="b", predecessors=True).path_to("b")': ["a", "b"],
-    'int(graph.distance_matrix("a", "b")[0, 0])': 1,
-    'list(nx.all_shortest_paths(g, "a", "b", backend="dbfs"))': [["a", "b"]],
+    'graph.path("a", "b")': ["a", "b"],
+    'graph.distance("a", "b")': 1,
+    'graph.reachable("a", "b")': True,
+    'list(graph.paths("a", "b", limit=10))': [["a", "b"]],
+    'dbfs.load(table).where(without=["c"]).bfs("a", targets="d", predecessors=True).path_to("d")': ["a", "e", "d"],
+    'dbfs.load(table).where(vertices=["a", "b", "c"]).bfs("a").to_dict()': {"a": 0, "b": 1, "c": 1},
     'graph.neighbors("a")': ["b", "c", "e"],
     "graph.components().count": 1,
     "graph.diameter()": 2,
@@ -50,6 +54,7 @@ def names(client: distributed.Client, tmp_path_factory: pytest.TempPathFactory) 
     yield {
         "dbfs": dbfs,
         "nx": nx,
+        "pc": pc,
         "scipy": scipy,
         "graph": graph,
         "table": table,

@@ -10,7 +10,8 @@ from hypothesis import strategies
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from dbfs_workers.serving.reads.kernels import labels as kernels
 from dbfs_workers.serving.reads.label_buffer import ClientBuffer, OpenBuffers
-from dbfs_workers.serving.reads.server import MOST_STEPS, RankRows
+from dbfs_workers.serving.reads.messages import MOST_STEPS
+from dbfs_workers.serving.reads.server import RankRows
 
 stripes = strategies.builds(
     Stripe,
@@ -56,6 +57,15 @@ def test_a_long_walk_takes_several_calls() -> None:
     assert (len(path), over) == (MOST_STEPS + 1, False)
     rest, over = rows.walk(path.pop())
     assert (path + rest, over) == (list(range(n))[::-1], True)
+
+
+def test_many_walks_are_made_together() -> None:
+    """On rank 1 of 2: a chain of odd positions whose source is 1, one that leaves the rank, and an unreached one."""
+    stripe = Stripe(64, 2)
+    parents = np.arange(1, 64, 2) - 2
+    parents[0], parents[10], parents[20] = 1, 4, -1
+    steps = RankRows(stripe, 1, None, parents).walk_all(np.array([7, 25, 41, 1]))
+    assert steps.T.tolist() == [[7, 5, 3, 1], [25, 23, 21, 4], [41, -1, -1, -1], [1, 1, 1, 1]]
 
 
 def test_buffers_are_opened_by_their_token_only() -> None:

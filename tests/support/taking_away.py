@@ -39,6 +39,7 @@ FACES: Final = (
 _ALONE: Final = {
     "batches": ("dbfs.cli.measure",),
     "lab": ("dbfs.lab", "dbfs.cli.lab"),
+    "paths": ("dbfs.cli.path",),
 }
 _CLASS: Final = re.compile(r"(Graph|Result)(\[\w+\])?$")
 # Constants whose strings are names.

@@ -6,6 +6,7 @@ Importing needs no Numba and no GPU.
 from typing import TYPE_CHECKING, Final
 
 from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.paths.worker import PathOrders
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
 from dbfs_workers.search.members.loop import LoopRunner
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FEATURES: Final[tuple[type[WorkerFeature], ...]] = (
     Updates,
+    PathOrders,
     EdgeReads,
     Verdicts,
 )
@@ -28,8 +30,9 @@ def loop_parts(runner: LoopRunner) -> list[MemberPart]:
     """Return what features keep in a member that runs the level loop."""
     from dbfs_workers.features.batches.part import LoopBatches
     from dbfs_workers.features.lab.part import LoopStrategies
+    from dbfs_workers.features.paths.part import LoopPaths
 
-    return [LoopBatches(runner), _loop_living(runner), LoopStrategies(runner)]
+    return [LoopBatches(runner), _loop_living(runner), LoopStrategies(runner), LoopPaths(runner)]
 
 
 def _loop_living(runner: LoopRunner) -> MemberPart:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+from dbfs.edges.readers.attributes import keeping
 from dbfs.edges.readers.file import TableFile, TablePiece, decoded_bytes, decoding, require_rows, table_facts
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import Source
@@ -47,6 +48,16 @@ class ArrowPiece(TablePiece):
 
     start: int
     stop: int
+
+    def values(self, columns: Sequence[str]) -> Any:
+        """See ``attributes.PieceWithValues``."""
+        import pyarrow as pa
+
+        with self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            schema = _opened(raw).schema
+            file = _opened(raw, [schema.get_field_index(column) for column in columns])
+            batches = [self._batch(file, index, self.source.path) for index in range(self.start, self.stop)]
+        return pa.concat_tables([file.schema.empty_table(), *batches])
 
     def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of each record batch."""
@@ -87,6 +98,12 @@ class ArrowFile(TableFile):
 
     batches: int
     batch_rows: int
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``."""
+        with self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            schema = _opened(raw).schema
+        return keeping(self, self.columns, schema, columns)
 
     def cut(self, piece_edges: int) -> Sequence[ArrowPiece]:
         """Cut into runs of record batches of about ``piece_edges`` rows. A batch is never cut."""

@@ -17,11 +17,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 
 from dbfs.edges.edge_list import IdKind
+from dbfs.edges.readers.attributes import keeping
 from dbfs.edges.readers.doubts import FLOAT, NoIds, require_no_matrix, require_no_triples
 from dbfs.edges.readers.file import NoRows, TextFile, TextPiece, no_rows
 from dbfs.edges.readers.heading import Head, read_heading
@@ -29,9 +30,10 @@ from dbfs.edges.readers.lines import INT64_MAX, Line, LineError, each_line, pars
 from dbfs.edges.readers.options import COMMENTS, ReadOptions
 from dbfs.edges.readers.pairs import AS_STRINGS, QUOTED_BREAK, why_not_id
 from dbfs.edges.readers.source import Source
+from dbfs.edges.tables.attributes import require_columns
 from dbfs.edges.tables.ends import Columns, Ends, has_known_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
-from dbfs.errors import EdgeInputError, TruncatedFileError
+from dbfs.errors import EdgeInputError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.pieces import IdEdges
 from dbfs_workers.building.reading import Reading
@@ -55,6 +57,7 @@ class CsvLayout:
         comments: starts of comment lines. None if the caller names none: a line that begins as comments do elsewhere
             may then be an edge or a comment, and is refused.
         no_ids: strings that are no ids.
+        names: names of all columns; none if the file names none.
     """
 
     separator: str
@@ -65,6 +68,7 @@ class CsvLayout:
     kinds: tuple[IdKind, ...]
     comments: tuple[bytes, ...] | None
     no_ids: NoIds
+    names: tuple[str, ...] = ()
 
 
 def fields(text: bytes, separator: str, *, skip: bool = False) -> list[str]:
@@ -175,25 +179,9 @@ def _parse_block(block: bytes, layout: CsvLayout) -> Any:
     """Return a block of whole lines as an Arrow table; None if a row breaks, or may break, the format."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.csv as pacsv
 
-    text = _as_pyarrow_reads(block, layout)
-    if not text:
-        return None
-    names = [str(place) for place in layout.places]
-    try:
-        table = pacsv.read_csv(
-            pa.BufferReader(text),
-            pacsv.ReadOptions(
-                use_threads=False, block_size=len(text) + 1, column_names=list(map(str, range(layout.columns)))
-            ),
-            pacsv.ParseOptions(delimiter=layout.separator),
-            pacsv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string()), null_values=[]),
-        )
-    except pa.ArrowInvalid:
-        return None
-    # Blank lines, and line breaks within quotes, make another number of rows.
-    if table.num_rows != text.count(b"\n"):
+    table = _strings(block, layout, layout.places)
+    if table is None:
         return None
     columns = []
     for column, kind in zip(table.columns, layout.kinds, strict=True):
@@ -216,6 +204,32 @@ def _parse_block(block: bytes, layout: CsvLayout) -> Any:
                 return None
             columns.append(column)
     return pa.table(columns, names=layout.ends.columns)
+
+
+def _strings(block: bytes, layout: CsvLayout, places: Sequence[int]) -> Any:
+    """Return some columns of a block as strings, named by their places; None if a row may break the format."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    text = _as_pyarrow_reads(block, layout)
+    if not text:
+        return None
+    names = [str(place) for place in places]
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(text),
+            pacsv.ReadOptions(
+                use_threads=False, block_size=len(text) + 1, column_names=list(map(str, range(layout.columns)))
+            ),
+            pacsv.ParseOptions(delimiter=layout.separator),
+            pacsv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string()), null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        return None
+    # Blank lines, and line breaks within quotes, make another number of rows.
+    if table.num_rows != text.count(b"\n"):
+        return None
+    return table
 
 
 def _may_hold_no_ids(column: Any, block: bytes, layout: CsvLayout) -> bool:
@@ -253,6 +267,34 @@ class CsvPiece(TextPiece):
             parts.append(edges_of(table, self.layout.ends, place))
         return joined_ids(parts or [edges_of(self._table([]), self.layout.ends, place)])
 
+    def values(self, columns: Sequence[str]) -> Any:
+        """Return some columns of the rows that ``read`` returns, as strings; a missing value is null."""
+        return self.first_values(columns, None)
+
+    def first_values(self, columns: Sequence[str], most: int | None) -> Any:
+        """Return some columns of the first blocks with ``most`` rows or more, or of all."""
+        import pyarrow as pa
+
+        reading = Reading(self.source.path, self.limits, _EXPANSION)
+        places = [self.layout.names.index(column) for column in columns]
+
+        def by_rows(at: int, part: bytes) -> Any:
+            rows = each_line(self.source, at, part, reading, lambda text: row_of(text, self.layout))
+            found = [row for row in rows if row is not None]
+            return pa.table([pa.array([row[place] for row in found], pa.string()) for place in places], [*columns])
+
+        def whole(part: bytes) -> Any:
+            found = _strings(part, self.layout, places)
+            return None if found is None else found.rename_columns([*columns])
+
+        parts = [by_rows(0, b"")]
+        for _, table in parsed(self.blocks(reading), reading, whole, by_rows):
+            reading.take_edges(table.num_rows)
+            parts.append(table)
+            if most is not None and sum(part.num_rows for part in parts) >= most:
+                break
+        return _without_missing(pa.concat_tables(parts), self.layout)
+
     def _by_rows(self, offset: int, block: bytes, reading: Reading) -> Any:
         rows = each_line(self.source, offset, block, reading, lambda text: row_of(text, self.layout))
         return self._table([[row[place] for place in self.layout.places] for row in rows if row is not None])
@@ -266,6 +308,64 @@ class CsvPiece(TextPiece):
             columns[name] = np.array(values, np.int64) if kind == "integer" else pa.array(values, pa.string())
         return pa.table(columns)
 
+
+def _without_missing(table: Any, layout: CsvLayout) -> Any:
+    """Return values without the words that stand for missing ones, which are null, and without blanks around."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words, columns = pa.array(sorted({"", *layout.no_ids.missing}), pa.string()), []
+    for column in table.columns:
+        trimmed = pc.utf8_trim_whitespace(column)
+        columns.append(pc.if_else(pc.is_in(trimmed, words), pa.scalar(None, pa.string()), trimmed))
+    return pa.table(columns, table.schema.names)
+
+
+@dataclass(frozen=True)
+class CsvFile(TextFile):
+    """Edges in the rows of a CSV file."""
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``. The first rows say which types the columns hold."""
+        if self.columns is None or not self.columns.names:
+            raise InvalidOptionError(f"{self.name}: edge_columns= names columns, and this file has no names of columns")
+        require_columns(columns, self.columns.names, self.columns.ends, self.name)
+        first = self.cut(self.largest_piece(1 << 62, 1 << 62))[0]
+        assert isinstance(first, CsvPiece)
+        table = first.first_values(columns, _TYPED_ROWS)
+        return keeping(self, self.columns, _typed(table), columns)
+
+
+def _typed(table: Any) -> Any:
+    """Return the schema of columns of strings, by how all values of a column are written.
+
+    A code with leading zeros is a string, and so is a number with more digits than its type keeps.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    day, whole = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "(0|[1-9][0-9]{0,14})"
+    patterns = [
+        ("-?(0|[1-9][0-9]{0,17})", pa.int64()),
+        (f"[+-]?({whole}([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf", pa.float64()),
+        ("[Tt]rue|[Ff]alse|TRUE|FALSE", pa.bool_()),
+        (day, pa.date32()),
+        (f"{day}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,6}})?)?", pa.timestamp("us")),
+    ]
+    fields = []
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        written = column.drop_null()
+        fitting = (
+            kind
+            for pattern, kind in patterns
+            if len(written) and pc.all(pc.match_substring_regex(written, f"^({pattern})$")).as_py()
+        )
+        fields.append(pa.field(name, next(fitting, pa.string())))
+    return pa.schema(fields)
+
+
+# Rows, at least, that decide the types of values.
+_TYPED_ROWS: Final = 10_000
 
 # Rows that decide whether a column holds integers.
 _SAMPLE_ROWS = 100
@@ -318,6 +418,7 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
         tuple("string" for _ in columns.ends.columns),
         None if options.comment is None else options.marks,
         NoIds.of(options),
+        columns.names,
     )
     hidden = [line for line in heading.comments(head) if header is not None or _may_be_row(line.text, unknown)]
     lines = [*hidden, first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]
@@ -335,7 +436,7 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
     _require_no_padding(source, lines, layout)
     if header is not None and guessed:
         _require_no_edge(header, rows, layout, source.path)
-    return TextFile(
+    return CsvFile(
         name=source.path,
         n=None,
         m=None,

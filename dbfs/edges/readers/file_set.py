@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.readers.attributes import SetAttributes
 from dbfs.edges.readers.file import FileEdges, NoRows
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import explained, require_listed
@@ -44,6 +45,12 @@ class FileSet(EdgeList):
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut each file; see ``EdgeList``."""
         return [piece for part in self.parts for piece in part.cut(piece_edges)]
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``. Files without rows have no types of columns."""
+        parts = tuple(part if isinstance(part, NoRows) else part.keeping(columns) for part in self.parts)
+        values = tuple(value for value in self.values if value not in columns)
+        return replace(self, values=values, parts=parts, attributes=SetAttributes.of(parts, self.name))
 
     def sampled_edges(self) -> int | None:
         counts = [part.sampled_edges() if part.m is None else part.m for part in self.parts]

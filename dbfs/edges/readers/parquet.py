@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+from dbfs.edges.readers.attributes import keeping
 from dbfs.edges.readers.file import (
     PORTION_ROWS,
     SYSTEM_POOL,
@@ -89,6 +90,12 @@ class ParquetPiece(TablePiece):
         require_rows(self.source.path, sum(self.rows), len(self.ends.columns), self.limits)
         return super().read()
 
+    def values(self, columns: Sequence[str]) -> Any:
+        """See ``attributes.PieceWithValues``."""
+        require_rows(self.source.path, sum(self.rows), len(columns), self.limits)
+        with SYSTEM_POOL.used(), self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            return _opened(raw).read_row_groups([*self.groups], [*columns], use_threads=False)
+
     def parts(self) -> Iterator[IdEdges]:
         """Yield the ids of parts of the row groups."""
         reading = Reading(self.source.path, self.limits, 1)
@@ -153,6 +160,12 @@ class ParquetFile(TableFile):
     """
 
     groups: tuple[int, ...]
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``."""
+        with self.source.opened() as raw, decoding(self.source.path, _WHAT):
+            schema = _opened(raw).schema_arrow
+        return keeping(self, self.columns, schema, columns)
 
     def cut(self, piece_edges: int) -> Sequence[ParquetPiece]:
         """Cut into runs of row groups, of at most ``piece_edges`` rows, or of one group. A group is never cut."""

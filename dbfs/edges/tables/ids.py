@@ -254,7 +254,7 @@ def _column(values: Any, column: str, place: Place, strings: bool) -> Ids:
     if pa.types.is_run_end_encoded(values.type):
         values = pc.run_end_decode(values)
     if pa.types.is_dictionary(values.type):
-        values = _decoded(values, column, place)
+        values = decoded(values, column, place)
     _require_present(values, column, place)
     if pa.types.is_integer(values.type) and not strings:
         _require_range(values, column, place)
@@ -268,8 +268,11 @@ def _column(values: Any, column: str, place: Place, strings: bool) -> Ids:
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks or [pa.array([], values.type)])
 
 
-def _decoded(values: Any, column: str, place: Place) -> Any:
-    """Return the values of a column of categories."""
+def decoded(values: Any, column: str, place: Place) -> Any:
+    """Return the values of a column of categories: strings, integers, or decimals without a scale.
+
+    Raise ``EdgeInputError`` for categories that are broken.
+    """
     import pyarrow as pa
 
     try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dbfs.edges.edge_list import DistinctIds, EdgeList, are_dense
 from dbfs.edges.tables.about import KEY, About
+from dbfs.edges.tables.attributes import TableAttributes, as_stream, require_columns, values_of
 from dbfs.edges.tables.ends import ColumnNames, Columns, Ends, choose_ends
 from dbfs.edges.tables.ids import INT64_MAX, Place, as_words, edges_of, require_kinds, require_values, row_words
 from dbfs.errors import DbfsError, EdgeInputError
@@ -53,16 +54,7 @@ class TablePiece:
 
     # A pickled slice of a table would carry the buffers of the whole table; Arrow's stream carries the slice.
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (_as_stream(self.table), self.ends, self.place, self.lone)
-
-
-def _as_stream(table: pa.Table) -> Any:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue()
+        return _unpickled, (as_stream(self.table), self.ends, self.place, self.lone)
 
 
 def _unpickled(stream: Any, ends: Ends, place: Place, lone: Ids | None) -> TablePiece:
@@ -117,6 +109,7 @@ def open_table(
     directed: bool | None,
     name: str = "",
     strings: bool = False,
+    attributes: Sequence[str] = (),
 ) -> TableEdges:
     """Make an edge list of a table in memory: an edge for each row.
 
@@ -128,15 +121,18 @@ def open_table(
             for undirected edges in all others.
         name: the table's name; if empty, that of its columns, and ``table`` in messages of this function.
         strings: whether integers are taken as the strings of their digits.
+        attributes: names of columns that are kept as attributes of the edges.
 
     Raises:
-        EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row.
+        EdgeInputError: the columns are not there, hold no ids, or miss a value; the message names the row. Or an
+            attribute's column is an end, or of a type that can't be kept.
         InvalidOptionError, InvalidOptionTypeError: the names are not names of columns; or the edges of a table of dbfs
             have no order, and ``directed`` is true.
     """
     title = name or "table"
     try:
-        columns, ends, others = _selected(table, source, target, title, strings)
+        whole, ends, others = _selected(table, source, target, title, strings, attributes)
+        columns = whole.select(ends.columns)
         about = About.of_metadata(columns.schema.metadata, title)
     except DbfsError:
         raise
@@ -158,6 +154,9 @@ def open_table(
         is_directed = about.direction(directed, title)
         lone = about.lone_ids(columns.schema, ends, rows, title)
     facts = {"values": others, "table": columns, "ends": ends, "id_kinds": kinds, "lone": lone}
+    if attributes:
+        facts["values"] = tuple(other for other in others if other not in attributes)
+        facts["attributes"] = TableAttributes.of(whole.select(list(attributes)), title)
     return TableEdges(name or str(ends), None, rows, is_directed, **facts)
 
 
@@ -189,9 +188,9 @@ def _parts(ids: Any) -> list[Any]:
 
 
 def _selected(
-    table: Any, source: ColumnNames, target: ColumnNames, name: str, strings: bool
+    table: Any, source: ColumnNames, target: ColumnNames, name: str, strings: bool, attributes: Sequence[str]
 ) -> tuple[pa.Table, Ends, tuple[str, ...]]:
-    """Return the columns of the ends as an Arrow table, the ends, and the names of the other columns.
+    """Return the columns of the ends and of attributes as an Arrow table, the ends, and the names of all but the ends.
 
     No other columns are read where the library allows it.
     """
@@ -199,6 +198,7 @@ def _selected(
 
     def chosen(names: list[str]) -> tuple[Ends, tuple[str, ...]]:
         ends = replace(choose_ends(names, source, target, name), strings=strings)
+        require_columns(attributes, names, ends, name)
         return ends, Columns(tuple(names), ends).others
 
     if _module(table) in ("pandas", "cudf"):
@@ -206,20 +206,23 @@ def _selected(
         if source is None and target is None:
             _require_no_matrix(table, [str(label) for label in labels], name)
         ends, others = chosen([str(label) for label in labels])
-        picked = {column: table[_label(labels, column)] for column in ends.columns}
+        picked = {column: table[_label(labels, column)] for column in (*ends.columns, *attributes)}
         if _module(table) == "cudf":
             return pa.table({column: series.to_arrow() for column, series in picked.items()}), ends, others
-        columns = pa.table({column: _array(series, column, name, strings) for column, series in picked.items()})
+        columns = pa.table({column: _array(picked[column], column, name, strings) for column in ends.columns})
+        for column in attributes:
+            columns = columns.append_column(column, values_of(picked[column], column, name))
         if isinstance(text := table.attrs.get(KEY), str):
             typed = None if columns.num_rows else About.of_text(text, name).empty(ends.columns)
-            columns = (columns if typed is None else typed).replace_schema_metadata({KEY: text})
+            columns = (columns if typed is None or attributes else typed).replace_schema_metadata({KEY: text})
         return columns, ends, others
     if not hasattr(table, "__arrow_c_stream__"):
         table = pa.table(pa.record_batch(table))
     reader = pa.RecordBatchReader.from_stream(table)
     ends, others = chosen(reader.schema.names)
-    schema = pa.schema([reader.schema.field(column) for column in ends.columns], reader.schema.metadata)
-    return pa.Table.from_batches([batch.select(ends.columns) for batch in reader], schema), ends, others
+    chosen_columns = [*ends.columns, *attributes]
+    schema = pa.schema([reader.schema.field(column) for column in chosen_columns], reader.schema.metadata)
+    return pa.Table.from_batches([batch.select(chosen_columns) for batch in reader], schema), ends, others
 
 
 def _require_no_matrix(table: Any, labels: list[str], name: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class Landmarks(StaysHere, Tabular):
         distances: int16 or int32 [landmarks, n] by vertex: the distance from each landmark, -1 unreached.
         version: the graph's version that the distances are of.
     """
+
+    _inner: ClassVar[frozenset[str]] = StaysHere._inner | {"bounds_of"}
 
     graph: StripedGraph = field(repr=False)
     ids: tuple[Any, ...]
@@ -114,7 +116,12 @@ class Landmarks(StaysHere, Tabular):
             raise InvalidOptionError(
                 f"bounds need as many targets as sources, or one of either, not {ends[0].size} and {ends[1].size}"
             )
-        one, other = np.broadcast_arrays(*ends)
+        return self.bounds_of(*np.broadcast_arrays(*ends))
+
+    def bounds_of(
+        self, one: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the bounds of pairs of vertices: see ``bounds``."""
         near, far = (self.distances[:, vertices].astype(np.int32) for vertices in (one, other))
         both, apart = (near >= 0) & (far >= 0), ((near >= 0) != (far >= 0)).any(axis=0)
         upper = np.where(both, near + far, _FAR).min(axis=0)

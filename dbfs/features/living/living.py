@@ -278,6 +278,8 @@ class Updates:
 
     def _require_mutable(self, kind: str) -> None:
         record = self._record
+        if record.beside is not None:
+            raise InvalidOptionError(f"{record.name} {record.beside.in_words}, and so can't be changed")
         if kind != "thaw":
             require_mutable(record)
         elif record.layout is not None:

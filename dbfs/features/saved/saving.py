@@ -47,6 +47,8 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
             f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
             "graph can't keep: load the graph with their edges to save it"
         )
+    if record.beside is not None and record.beside.keys:
+        raise InvalidOptionError(f"{record.name} {record.beside.in_words}, which a saved graph can't keep")
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
         raise InvalidOptionError(

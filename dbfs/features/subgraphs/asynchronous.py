@@ -37,5 +37,7 @@ class AsyncSubgraphsResult(AsyncBFSResult):
 class AsyncSubgraphsGraph(AsyncGraph):
     """See ``SubgraphsGraph``."""
 
-    khop = awaited(SubgraphsGraph.khop, AsyncNeighbourhood)
+    khop = awaited(
+        SubgraphsGraph.khop, lambda found: AsyncNeighbourhood(found) if isinstance(found, Neighbourhood) else found
+    )
     subgraph = awaited(SubgraphsGraph.subgraph, unchanged)

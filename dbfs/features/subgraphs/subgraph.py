@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.base.calls import part_of, public
 from dbfs.base.integers import whole_count
+from dbfs.base.memory import require_room
 from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.cluster.rank_calls import ask_ranks
@@ -21,7 +22,7 @@ from dbfs.graph.html import Card
 from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
-from dbfs.graph.traversing import traverse
+from dbfs.graph.traversing import require_one_version, stream, traverse
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.subgraphs.messages import SelectEdges
 from dbfs_workers.ids.label_table import label_table, places_of, whole_table
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     import scipy.sparse
 
     from dbfs_workers.ids.sequence import CallerIds
+
+# Bytes of a row of ``Neighbourhoods`` while it is made: three numbers twice, and two ids.
+_ROW_BYTES: Final = 64
 
 
 @public
@@ -215,23 +219,94 @@ class Neighbourhood(StaysHere, Tabular):
         return f"<dbfs.Neighbourhood in {self.graph.name}: {words}>"
 
 
+@public
+@dataclass(frozen=True)
+class Neighbourhoods(Tabular):
+    """The result of ``Graph.khop(..., each=True)``: a row for each source and each vertex near it. Needs no cluster.
+
+    The rows are in the order of the sources, and of one source in that of the vertices.
+
+    Attributes:
+        name: the graph's name.
+        sources, vertices: ids of the rows, as of ``Graph.ids_of``.
+        distances: int32, the distance of each row's vertex from its source.
+    """
+
+    name: str
+    sources: CallerIds = field(repr=False)
+    vertices: CallerIds = field(repr=False)
+    distances: NDArray[np.int32] = field(repr=False)
+
+    @classmethod
+    def of(cls, graph: StripedGraph, sources: tuple[int, ...], k: int) -> Self:
+        """Traverse from each source. Errors as of ``Graph.khop``."""
+        parts, rows, version = [np.empty((3, 0), np.int64)], 0, None
+
+        def run(some: list[int]) -> list[BFSResult]:
+            return traverse(graph, BFSResult, [(source,) for source in some], max_depth=k)
+
+        for source, result in zip(sources, stream(sources, run), strict=True):
+            version = result.version if version is None else version
+            require_one_version(graph, version, result.version)
+            rows += result.reached
+            require_room(_ROW_BYTES * rows, f"more than {rows:,} rows need", "take fewer sources, or a smaller k")
+            numbers, distances, _ = result.reader().labels_between(0, k, predecessors=False)
+            result.release()
+            parts.append(np.stack([np.full(numbers.size, source), numbers, distances]))
+        of_all, vertices, distances = np.concatenate(parts, axis=1)
+        return cls(graph.name, graph.ids_of(of_all), graph.ids_of(vertices), distances.astype(np.int32))
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns ``source``, ``vertex`` (ids) and ``distance`` (int32)."""
+        return self._rows(slice(None))
+
+    def _rows(self, rows: slice) -> pa.Table:
+        return whole_table(source=self.sources[rows], vertex=self.vertices[rows], distance=self.distances[rows])
+
+    def _card(self) -> Card:
+        farthest = counted(int(self.distances.max(initial=0)), "edge")
+        return Card(self.name, {"Rows": f"{len(self.vertices):,}", "Farthest": farthest}, self._rows(SHOWN))
+
+
 @part_of("Graph")
 class SubgraphsGraph(Graph[R]):
     """Parts of a graph: the vertices near some, and the edges between some."""
 
+    @overload
+    def khop(
+        self, source: Any, k: int, *, each: Literal[False] = False, deadline: float | str | None = None
+    ) -> Neighbourhood: ...
+
+    @overload
+    def khop(
+        self, source: Any, k: int, *, each: Literal[True], deadline: float | str | None = None
+    ) -> Neighbourhoods: ...
+
     @bounded()
-    def khop(self, source: Any, k: int, *, deadline: float | str | None = None) -> Neighbourhood:
+    def khop(
+        self, source: Any, k: int, *, each: bool = False, deadline: float | str | None = None
+    ) -> Neighbourhood | Neighbourhoods:
         """Return the ids at most ``k`` edges away from an id, or from the nearest of several, with their distances.
 
         The source itself is included. In a directed graph edges are followed forwards. ``khop(...).subgraph()`` has all
-        edges between these vertices. ``deadline`` is as for ``bfs``.
+        edges between these vertices.
+
+        Args:
+            source: id, or several.
+            k: the largest distance.
+            each: look around each of several ids by itself: a row for each source and each vertex near it.
+            deadline: see ``bfs``.
 
         Raises:
-            InvalidOptionError: ``k`` is below 0.
+            InvalidOptionError: ``k`` is below 0; or with ``each`` another client updated the graph in between.
             InvalidOptionTypeError: ``k`` is not an integer.
+            GraphTooLargeError: with ``each``, this machine has no memory for the rows.
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``, as for all other errors.
         """
-        (result,) = traverse(self, BFSResult, [self.vertices_named(source, "source")], max_depth=whole_count(k, "k"))
+        most = whole_count(k, "k")
+        if each:
+            return Neighbourhoods.of(self, self.vertices_named(source, "source"), most)
+        (result,) = traverse(self, BFSResult, [self.vertices_named(source, "source")], max_depth=most)
         found = Neighbourhood.of(result)
         result.release()
         return found

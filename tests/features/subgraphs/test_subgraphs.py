@@ -156,3 +156,23 @@ def test_what_is_refused(client: distributed.Client) -> None:
     for cut in (near.subgraph, lambda: graph.subgraph([1])):
         with pytest.raises(ResultReleasedError, match="unloaded"):
             cut()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_is_near_each_of_many(client: distributed.Client, ranks: int) -> None:
+    edges = [("a", "b"), ("b", "c"), ("c", "d"), ("e", "e")]
+    with dbfs.load(edges, client=client, ranks=ranks) as graph:
+        table = graph.khop(["c", "a", "e", "c"], 1, each=True).to_pandas()
+        assert list(table.itertuples(index=False, name=None)) == [
+            *(("c", "b", 1), ("c", "c", 0), ("c", "d", 1), ("a", "a", 0), ("a", "b", 1), ("e", "e", 0)),
+            *(("c", "b", 1), ("c", "c", 0), ("c", "d", 1)),
+        ]
+        assert graph.khop("a", 0, each=True).to_arrow().to_pydict() == {
+            "source": ["a"],
+            "vertex": ["a"],
+            "distance": [0],
+        }
+        assert graph.khop([], 2, each=True).to_arrow().num_rows == 0
+        assert list(graph.khop(["a", "d"], 1)) == ["a", "b", "c", "d"]
+        with pytest.raises(InvalidOptionError, match="k must be at least 0"):
+            graph.khop(["a"], -1, each=True)

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from dbfs_workers.base.text import printable
 
@@ -145,7 +145,8 @@ class NoRoomForLabelsError(DbfsError, MemoryError):
 
 
 class TooManyPathsError(DbfsError, OverflowError):
-    """Raised where a vertex has more shortest paths from another one than the largest float64, about 1.8e308."""
+    """Raised where a vertex has more shortest paths from another one than a number holds: int64 up to 9.2e18, float64
+    up to 1.8e308."""
 
 
 class QueueOverflowError(DbfsError, MemoryError):
@@ -283,10 +284,15 @@ def outside(name: str, source: int, target: int, n: int) -> InvalidVertexError:
     return InvalidVertexError(f"{name}: edge ({source}, {target}) has an id outside 0..{n - 1} (n = {n})")
 
 
+LEFT_OUT: Final = "is left out of this graph"
+"""What is said of a vertex of a graph's ids without which the graph was made."""
+
+
 def deleted_error(positions: Sequence[int], version: int) -> DeletedVertexError:
     """Return the error for deleted vertices, by their positions."""
     more = f" and {len(positions) - 1:,} more" if len(positions) > 1 else ""
-    words = f"{more} was deleted; version {version} of the graph does not have it"
+    # A graph that no update has changed may have been made without some vertices of another.
+    words = f"{more} was deleted; version {version} of the graph does not have it" if version else f"{more} {LEFT_OUT}"
     error = DeletedVertexError(f"vertex {positions[0]}{words}")
     error.position, error.words = positions[0], words
     return error

@@ -69,6 +69,16 @@ class PieceWithLoneIds(Piece, Protocol):
         """Return their ids, of the type of the edges' ids; None for none."""
 
 
+class AttributePiece(Protocol):
+    """The attributes of a piece's edges. It is picklable, and ``attributes`` runs on a worker."""
+
+    def attributes(self) -> Any:
+        """Return an Arrow table with a row for each edge that the piece's ``read`` returns, in that order.
+
+        Errors as for ``Piece.read``.
+        """
+
+
 class GeneratedPiece(ABC):
     """A ``Piece`` generated from its parameters, with the same edges in the same order on a CPU and on a GPU."""
 

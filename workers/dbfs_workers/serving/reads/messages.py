@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.messages import WorkerMessage
 from dbfs_workers.serving.reads.label_buffer import BufferHandle
 from dbfs_workers.serving.rpc import A_co
+
+MOST_STEPS: Final = 512
+"""Most vertices that a rank walks in one call, so that no call takes long on a GPU, where each takes a copy."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,17 @@ class Walk(ReadMessage[tuple[list[int], bool]]):
     """
 
     position: int
+
+
+@dataclass(frozen=True)
+class WalkAll(ReadMessage[NDArray[np.int64]]):
+    """Follow predecessors on the rank from many positions; return what ``RankRows.walk_all`` returns.
+
+    Attributes:
+        positions: int64, where to begin, positions that the rank owns.
+    """
+
+    positions: NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ graphs). 0xFFFFFFFF is unreached: -1 as int32, ``NO_VERTEX`` as a position.
 import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from dbfs_workers.search.partition.partition import Partition, RankEdges, array_
 from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
 from dbfs_workers.serving.reads.label_buffer import LabelBuffer, OpenBuffers
 from dbfs_workers.serving.reads.messages import (
+    MOST_STEPS,
     FindChanged,
     FindIds,
     FindIdsAround,
@@ -33,12 +34,10 @@ from dbfs_workers.serving.reads.messages import (
     ReadOrder,
     ReadRows,
     Walk,
+    WalkAll,
     WriteByVertex,
     WriteLabels,
 )
-
-MOST_STEPS: Final = 512
-"""Most vertices that a rank walks in one call, so that no call takes long on a GPU, where each takes a copy."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,25 @@ class RankRows:
             path.append(parent)
             position = parent
         return path, False
+
+    def walk_all(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Follow predecessors from many of the rank's positions at once, as ``walk`` does from one.
+
+        Returns:
+            int64[steps, walks]: the positions of each walk, the given ones first. A walk that is over stays where it
+            is, and so does one that has come to another rank's position; an unreached position is followed by -1.
+        """
+        steps = [positions]
+        while len(steps) <= MOST_STEPS:
+            at = steps[-1].copy()
+            own = np.flatnonzero((at >= 0) & (self.stripe.owner(at) == self.rank))
+            rows = array_module(self.predecessors).asarray(self.stripe.row(at[own]))
+            parents = self._travelling(self.predecessors[rows])
+            at[own] = np.where(parents == NO_VERTEX, -1, parents.astype(np.int64))
+            if (at == steps[-1]).all():
+                break
+            steps.append(at)
+        return np.stack(steps)
 
     def _values(self, label: str) -> Any:
         return self.distances if label == "distances" else self.predecessors
@@ -215,6 +233,10 @@ class Reads:
     @Walk.handler
     async def walk(self, message: Walk) -> tuple[list[int], bool]:
         return await asyncio.to_thread(self._rows(message).walk, message.position)
+
+    @WalkAll.handler
+    async def walk_all(self, message: WalkAll) -> NDArray[np.int64]:
+        return await asyncio.to_thread(self._rows(message).walk_all, message.positions)
 
     @FindVertices.handler
     async def find_vertices(self, message: FindVertices) -> NDArray[np.int64]:

@@ -57,6 +57,8 @@ _FIRST_RUN_SECONDS: Final = 0.5
 _NOTED_AFTER_SECONDS: Final = 0.5
 # Seconds that another rank may take to end a burst which rank 0 could not make, and rank 0 to end a turn's run.
 _END_SECONDS: Final = 2.0
+# Decided updates that rank 0 keeps. The scheduler, which keeps more, gets them in their order.
+_DECIDED_KEPT: Final = 16
 
 
 class Leader:
@@ -69,6 +71,8 @@ class Leader:
         burst_seconds: about how long a burst takes, unless one traversal takes longer.
         answer_seconds: about how long the traversals of one answer take; 0 if a burst has one answer.
         order: the graph's order by degree; None if it has none.
+        decided: by batch id, the latest updates that rank 0 has decided, kept from one leader of the gang to the next.
+            The scheduler may send an update once more before it hears of the decision.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Leader:
         burst_seconds: float,
         answer_seconds: float,
         order: DegreeOrder | None = None,
+        decided: dict[str, EnterUpdate] | None = None,
     ) -> None:
         self._graph_id = graph_id
         self._peers = peers
@@ -88,6 +93,7 @@ class Leader:
         self._burst_seconds = burst_seconds
         self._answer_seconds = answer_seconds
         self._order = order
+        self._decided = {} if decided is None else decided
         self._turn = 0
         self._client = ""
         self._listed = ""
@@ -252,6 +258,10 @@ class Leader:
     def _change(self, request: Request, change: Change, note: RunNote, line: Line | None) -> Answer:
         """Change the graph by an update. Not ended early: the client may leave."""
         end = time.monotonic() + request.deadline
+        decided = self._decided.get(change.batch_id)
+        if decided is not None:
+            note.led = True
+            return Answer((self._entered(decided, end),), last=True, over=self._revoked)
 
         def ask(half: BeginUpdate | EndUpdate, until: float) -> list[bytes]:
             ((ranks, _),) = self._of_all(request, half, until)
@@ -273,6 +283,9 @@ class Leader:
         else:
             # The scheduler has the update in its history, and needs no note.
             note.led = True
+            self._decided[change.batch_id] = outcome.entry
+            if len(self._decided) > _DECIDED_KEPT:
+                del self._decided[next(iter(self._decided))]
             report = self._entered(outcome.entry, end)
             answers = answers if answers and not failed(report) else (report,)
         if outcome.over:

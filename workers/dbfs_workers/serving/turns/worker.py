@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import distributed
@@ -20,6 +20,7 @@ from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
 from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, OpenDoor, TurnEnd
+from dbfs_workers.serving.turns.notes import EnterUpdate
 from dbfs_workers.serving.turns.ranks import Follower, Peer
 from dbfs_workers.serving.turns.requests import Answers, BeginUpdate, Make, RankRequest, Request, answers_of_run
 
@@ -33,12 +34,14 @@ class _Gang:
         epoch: the epoch of the lines.
         token: what opens a line to this rank: of rank 0, or on rank 0 of the turn's holder.
         latest: on rank 0, the serial number of the latest turn that began or was ended at once.
+        decided: on rank 0, see ``Leader``.
     """
 
     end: Leader | Follower | None = None
     epoch: int = 0
     token: bytes = b""
     latest: int = 0
+    decided: dict[str, EnterUpdate] = field(default_factory=dict)
 
     def require_later(self, turn: int) -> None:
         """Check that a turn is later than all that began or were ended.
@@ -96,8 +99,14 @@ class WorkerTurns:
         gang.require_later(message.turn)
         if gang.end is None or gang.epoch != message.epoch:
             gang.close_lines()
-            gang.end, gang.epoch = await self._new_leader(message, member, end), message.epoch
-            # Meanwhile the scheduler may have ended the turn.
+            made = await self._new_leader(message, member, end)
+            # Meanwhile a later turn may have opened its lines: a worker that was stopped has several messages at once.
+            if gang.epoch > message.epoch:
+                made.close()
+                raise StaleRunError(f"rank 0: turn {message.turn} comes late, after lines of epoch {gang.epoch}")
+            gang.close_lines()
+            gang.end, gang.epoch = made, message.epoch
+            # Or the scheduler may have ended the turn.
             gang.require_later(message.turn)
         leader = gang.end
         assert isinstance(leader, Leader)
@@ -144,8 +153,8 @@ class WorkerTurns:
         peers = [Peer(rank, line) for rank, line in enumerate(lines, 1)]
         calls = GangCalls(self._worker, graph_id, member, message.addresses)
         make = self._maker(member, graph_id)
-        runner = member.runner
-        return Leader(graph_id, peers, make, calls, runner.burst_seconds, runner.answer_seconds, order)
+        runner, decided = member.runner, self._gangs[graph_id].decided
+        return Leader(graph_id, peers, make, calls, runner.burst_seconds, runner.answer_seconds, order, decided)
 
     @EndTurn.handler
     async def end_turn(self, message: EndTurn) -> TurnEnd:

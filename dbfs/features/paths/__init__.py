@@ -1,0 +1,1 @@
+"""Shortest paths between vertices, searched from both ends."""

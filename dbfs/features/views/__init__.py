@@ -1,0 +1,1 @@
+"""Attributes of edges, and views: graphs of the edges that pass a filter."""

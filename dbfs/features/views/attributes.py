@@ -1,0 +1,131 @@
+"""The attributes of a graph's edges: their build, their place in the graph's record, and what refuses them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dbfs.base.records import Beside, GraphRecord
+from dbfs.building.attributes import AttributeKeeper, AttributeTasks
+from dbfs.building.memory import Estimate
+from dbfs.cluster.gang import Key, Ref, TaskGraph
+from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.building.pieces import GeneratedPiece
+from dbfs_workers.features.views import attributes as tasks
+from dbfs_workers.search.partition.stripe import Stripe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Bytes of an edge while its attributes are dealt and sorted: both ends and the place of the row, twice.
+_DEALT_BYTES = 48
+
+
+@dataclass(frozen=True)
+class KeptAttributes(Beside):
+    """The attributes of a graph's edges and vertices.
+
+    Attributes:
+        attribute_keys: by rank, Dask keys of the ``RankAttributes``; empty if the edges have none.
+        schema: the Arrow schema of the columns, as Arrow's bytes; empty if there are none.
+        nbytes: by rank, bytes of the attributes.
+        vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
+        vertex_schema: the schema of these.
+        view_of: the name of the graph that this one is a view of; empty if it is none.
+    """
+
+    attribute_keys: tuple[Hashable, ...]
+    schema: bytes
+    nbytes: tuple[int, ...]
+    vertex_keys: tuple[Hashable, ...] = ()
+    vertex_schema: bytes = b""
+    view_of: str = ""
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        return (*self.attribute_keys, *self.vertex_keys)
+
+    @property
+    def in_words(self) -> str:
+        return f"is a view of {self.view_of}" if self.view_of else "has attributes"
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the edges."""
+        return _schema_of(self.schema)
+
+    @property
+    def vertex_columns(self) -> pa.Schema:
+        """The columns of the vertices."""
+        return _schema_of(self.vertex_schema)
+
+
+NOTHING: Final = KeptAttributes((), b"", ())
+"""Of a graph that keeps no attributes."""
+
+
+def kept_of(record: GraphRecord) -> KeptAttributes:
+    """Return what a graph keeps."""
+    return record.beside if isinstance(record.beside, KeptAttributes) else NOTHING
+
+
+def _schema_of(schema: bytes) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
+
+
+class Attributes(AttributeKeeper):
+    """The attributes of edges, which lie beside the partitions in the order of their columns."""
+
+    def count(self, needed: Estimate, schema: pa.Schema, rows: int) -> None:
+        # A null takes a bit, a string the index of its dictionary.
+        bits = sum(_bits(field.type) + 1 for field in schema)
+        needed.partition["attributes"] = rows * bits // 8
+        needed.build["attributes"] = rows * (bits // 8 + _DEALT_BYTES)
+
+    def add_tasks(
+        self,
+        graph: TaskGraph,
+        edges: EdgeList,
+        pieces: Sequence[Ref | GeneratedPiece],
+        attributes: Sequence[Ref],
+        partitions: Sequence[Ref],
+        order: Ref | None,
+        stripe: Stripe,
+        token: str,
+        *,
+        both: bool,
+    ) -> AttributeTasks:
+        assert edges.attributes is not None
+
+        def key(name: str, *index: int) -> Key:
+            return (f"{name}-{token}", *index)
+
+        parts: list[list[Ref]] = [[] for _ in partitions]
+        for rank in range(min(stripe.p, len(pieces))):
+            arguments = ([*pieces[rank :: stripe.p]], [*attributes[rank :: stripe.p]], stripe, order)
+            options = (edges.symmetrise, 2 if both else 1, edges.name)
+            rows = graph.add(rank, key("deal-attributes", rank), tasks.deal_rows, *arguments, *options)
+            for owner in range(stripe.p):
+                name = key("attributes-part", rank, owner)
+                parts[owner].append(graph.add(rank, name, operator.getitem, rows, owner))
+        kept, sizes = [], []
+        for rank, partition in enumerate(partitions):
+            of_rank = (parts[rank], partition, order is not None, edges.name)
+            kept.append(graph.add(rank, key("attributes", rank), tasks.sort_rows, *of_rank))
+            sizes.append(graph.add(rank, key("attribute-bytes", rank), tasks.describe, kept[-1]))
+        keys, schema = tuple(ref.key for ref in kept), edges.attributes.schema.serialize().to_pybytes()
+
+        def beside(found: Sequence[Any]) -> KeptAttributes:
+            return KeptAttributes(keys, schema, tuple(found))
+
+        return AttributeTasks(keys, [ref.key for ref in sizes], beside)
+
+
+def _bits(kind: Any) -> int:
+    import pyarrow as pa
+
+    return int(kind.index_type.bit_width if pa.types.is_dictionary(kind) else kind.bit_width)

@@ -1,0 +1,1 @@
+"""Searches between two vertices, from both ends."""

@@ -1,0 +1,61 @@
+"""Searches between vertices as the purpose of a run; and what a rank answers."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.spec import Purpose, RunBytes, RunSpec
+from dbfs_workers.search.partition.labels import RankLabels
+from dbfs_workers.search.partition.stripe import WORD_BITS
+
+DISTANCES: Final = "distances"
+PATH: Final = "path"
+BETWEEN: Final = "between"
+COUNTS: Final = "counts"
+
+OF_ALL_RANKS: Final = frozenset({DISTANCES, PATH})
+"""What every rank finds alike. Rank 0 alone answers."""
+
+# Bytes of a row for a side: a place in its queue, and a distance. What else a row takes, by what is wanted.
+_SIDE: Final = 4 + 4
+_MORE: Final = {DISTANCES: 0, PATH: 8, BETWEEN: 8 + 16, COUNTS: 8}
+
+
+@dataclass(frozen=True)
+class PairSearch(Purpose):
+    """A run of searches by the ranks, from the sources of its specs.
+
+    Attributes:
+        wants: ``DISTANCES`` of any number of pairs, a source and a target beside each other; of one pair the ``PATH``,
+            or the vertices ``BETWEEN`` the two on shortest paths; or the ``COUNTS`` of shortest paths from one source.
+        ordered: whether the ranks need the order by degree of the graph: see ``worker``.
+        in_floats: whether paths are counted in float64.
+    """
+
+    wants: str
+    ordered: bool = False
+    in_floats: bool = False
+
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
+        sides = 2 * (4 * ranks * rows // WORD_BITS + _SIDE * rows)
+        answers = _MORE[self.wants] * rows * traversals
+        return RunBytes(sides + answers, "searches between vertices", "search for less at a time")
+
+
+class PairAnswer(RankLabels):
+    """What a rank has found out: it travels with the report, and is no label.
+
+    Args:
+        answer: int32[pairs] distances; int64 positions of a path; int64[2, vertices] positions and distances from the
+            source; int64 or float64 [rows] counts.
+    """
+
+    def __init__(self, answer: NDArray[Any]) -> None:
+        super().__init__(np.empty(0, np.int32), None)
+        self._answer = answer
+
+    @property
+    def by_source(self) -> NDArray[Any]:
+        return self._answer

@@ -1,0 +1,147 @@
+"""Filters of edges on a rank: which edges pass, and the partition and the attributes of these alone.
+
+Bits of vertices are by position: by vertex, or by the order by degree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.features.views.attributes import RankAttributes
+from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.search.partition.stripe import Stripe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Condition(Protocol):
+    """A condition on the attributes of an edge."""
+
+    def passing(self, table: pa.Table) -> NDArray[np.bool]:
+        """Return for each row whether the condition holds; a null does not.
+
+        Raises:
+            EdgeInputError: the condition can't be computed of a value.
+        """
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The edges of a rank that pass a filter.
+
+    Attributes:
+        out: bool[edges], in the order of the partition's columns.
+        into: the same of its in-edges; None if the partition has none.
+        left_out: int64, ascending: positions of the vertices of the whole graph that the filter leaves out.
+    """
+
+    out: NDArray[np.bool]
+    into: NDArray[np.bool] | None
+    left_out: NDArray[np.int64]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Number of edges that pass, and of in-edges."""
+        return int(np.count_nonzero(self.out)), 0 if self.into is None else int(np.count_nonzero(self.into))
+
+    def __sizeof__(self) -> int:
+        return self.out.nbytes + (0 if self.into is None else self.into.nbytes) + self.left_out.nbytes
+
+
+def passing(
+    partition: Partition,
+    attributes: RankAttributes | None,
+    condition: Condition | None,
+    kept: NDArray[np.uint8] | None,
+) -> Passing:
+    """Find the edges of a rank that pass.
+
+    Args:
+        attributes: those of the rank's edges; None if there are none.
+        condition: on the attributes; None for any edge.
+        kept: packed bits of the vertices that are kept; None for all. An edge needs both ends.
+
+    Errors as for ``Condition.passing``.
+    """
+    stripe = partition.stripe
+    left_out, present = partition.deleted, None
+    if kept is not None:
+        bits = np.unpackbits(kept, count=stripe.n).astype(bool)
+        left_out = np.union1d(left_out, np.flatnonzero(~bits))
+        present = np.zeros(stripe.p * stripe.n_local, bool)
+        present[stripe.internal(np.arange(stripe.n))] = bits
+    ways: list[NDArray[np.bool] | None] = []
+    for rows, of in ((partition.out_edges, "out"), (partition.in_edges, "into")):
+        if rows is None:
+            ways.append(None)
+            continue
+        passes = np.ones(rows.columns.size, bool)
+        if condition is not None:
+            passes = condition.passing(getattr(attributes, of))
+        if present is not None:
+            own = present[partition.rank * stripe.n_local :][: stripe.n_local]
+            passes &= present[rows.columns] & np.repeat(own, np.diff(rows.row_offsets))
+        ways.append(passes)
+    out, into = ways
+    assert out is not None
+    return Passing(out, into, left_out)
+
+
+def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint8]:
+    """Return the packed bits of a rank's vertices of which a condition holds. Errors as for ``Condition.passing``."""
+    return np.packbits(condition.passing(attributes))
+
+
+def count(found: Passing) -> tuple[int, int]:
+    """Return the numbers of edges that pass, which stay on the worker."""
+    return found.counts
+
+
+def compacted(partition: Partition, found: Passing) -> Partition:
+    """Return the partition of the edges that pass."""
+    from dbfs_workers.search.partition.shared_rows import share
+
+    rows = _compacted(partition.out_edges, found.out)
+    into = None
+    if partition.in_edges is not None and found.into is not None:
+        into = _compacted(partition.in_edges, found.into)
+    loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
+    return share(
+        replace(
+            partition,
+            row_offsets=rows.row_offsets,
+            columns=rows.columns,
+            in_edges=into,
+            self_loops=loops,
+            duplicates=repeats,
+            imbalance=0,
+            deleted=found.left_out,
+        )
+    )
+
+
+def compacted_attributes(attributes: RankAttributes, found: Passing) -> RankAttributes:
+    """Return the attributes of the edges that pass."""
+    import pyarrow as pa
+
+    into = None if attributes.into is None else attributes.into.filter(pa.array(found.into)).combine_chunks()
+    return RankAttributes(attributes.out.filter(pa.array(found.out)).combine_chunks(), into)
+
+
+def _compacted(rows: Csr, passes: NDArray[np.bool]) -> Csr:
+    # A search takes a fifth of the time of sums over all edges.
+    places = np.flatnonzero(passes)
+    return Csr(np.searchsorted(places, rows.row_offsets), rows.columns[places])
+
+
+def _loops_and_repeats(rows: Csr, rank: int, stripe: Stripe) -> tuple[int, int]:
+    """Return the numbers of self-loops and of edges that repeat the one before them in their row."""
+    own = np.repeat(np.arange(stripe.n_local, dtype=np.uint32), np.diff(rows.row_offsets))
+    loops = np.count_nonzero(rows.columns == own + np.uint32(rank * stripe.n_local))
+    repeats = (rows.columns[1:] == rows.columns[:-1]) & (own[1:] == own[:-1])
+    return int(loops), int(np.count_nonzero(repeats))
