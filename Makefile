@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pytest rewrites the asserts of all tests, 10 s of a core in each process, unless it may keep what it wrote.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-long quick simulate planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs clean
+.PHONY: demo test test-all test-long quick simulate planted mutations lint types contracts kernels pytest corpus fuzz sanitize gpu docs locks locked image clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
@@ -115,6 +115,32 @@ sanitize: .venv/installed-dev
 # The documentation site, docs/_build/html. Warnings, names and links that lead nowhere are errors.
 docs: .venv/installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
+
+# What CI and the image install, with hashes. Releases that are named there stay until they no longer fit; to take newer
+# ones, make UPGRADE=--upgrade locks.
+UPGRADE ?=
+COMPILE = $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command "make locks"
+locks: .venv/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(COMPILE) --extra dev --extra docs -o locks/dev.txt pyproject.toml
+	$(COMPILE) --extra dashboard -o locks/image.txt pyproject.toml
+	$(COMPILE) --extra dashboard --extra cu13 --extra nccl-cu13 -o locks/image-cu13.txt pyproject.toml
+	$(COMPILE) -o locks/release.txt locks/release.in
+
+# Installs what locks/dev.txt names and nothing else, and dbfs; the targets above then find all that they need.
+locked: .venv/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch .venv/installed .venv/installed-dev .venv/installed-docs
+
+# The image of configs/kubernetes, from the wheel of this checkout. For GPUs: make LOCK=image-cu13 image.
+LOCK ?= image
+IMAGE ?= dbfs
+image: .venv/python
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	docker build --build-arg LOCK=$(LOCK) -t $(IMAGE) -f configs/kubernetes/Dockerfile .
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit("dbfs needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'

@@ -49,9 +49,11 @@ from dbfs.features.taskgraph.engine import TaskGraphEngine
 from dbfs.features.validation.asynchronous import AsyncValidationResult
 from dbfs.features.validation.result import ValidationResult
 from dbfs.features.views.asynchronous import AsyncViewsGraph
-from dbfs.features.views.attributes import Attributes
+from dbfs.features.views.attributes import Attributes, edge_column_keys
 from dbfs.features.views.graph import ViewsGraph
 from dbfs.features.views.options import KeptColumns
+from dbfs.features.weights.asynchronous import AsyncWeightsGraph
+from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
 
@@ -130,6 +132,7 @@ class Graph(
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
+    WeightsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -153,6 +156,7 @@ class Graph(
 
     result_type = BFSResult
     engines = ENGINES
+    _column_keys = staticmethod(edge_column_keys)
 
     @bounded()
     def bfs(
@@ -253,12 +257,13 @@ class AsyncGraph(
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
+    AsyncWeightsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
-    ``bfs``, ``bfs_many``, ``bfs_batch``, ``distance``, ``path``, ``reachable``, ``pair_distances``, ``count_paths``,
-    ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``, ``degree_counts``, ``eccentricity_bound``,
-    ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
+    ``bfs``, ``bfs_many``, ``bfs_batch``, ``sssp``, ``distance``, ``path``, ``reachable``, ``pair_distances``,
+    ``count_paths``, ``khop``, ``khop_sizes``, ``components``, ``neighbors``, ``degree``, ``degree_counts``,
+    ``eccentricity_bound``, ``diameter``, ``radius``, ``eccentricity``, ``closeness_centrality``,
     ``harmonic_centrality``, ``betweenness_centrality``, ``edge_betweenness_centrality``,
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,

@@ -1,5 +1,6 @@
 """Sphinx builds the documentation site by this file: ``make docs`` writes it to ``docs/_build/html``."""
 
+import os
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -69,3 +70,11 @@ html_theme_options = {
     "footer_end": [],
     "use_edit_page_button": False,
 }
+# The release workflow says where the sites of all versions lie (docs/_ext/versions.py).
+if site := os.environ.get("DBFS_DOCS_URL"):
+    html_theme_options |= {
+        "switcher": {"json_url": f"{site}/switcher.json", "version_match": version},
+        "check_switcher": False,
+        "show_version_warning_banner": True,
+        "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
+    }

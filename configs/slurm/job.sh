@@ -6,7 +6,8 @@
 #
 # The job sets DASK_SCHEDULER_ADDRESS for the command; dbfs and distributed.Client() connect to that address. All nodes
 # must share the folder that the job is submitted from, and have a Python with dbfs first in PATH. DBFS_INTERFACE names
-# the network between the nodes, such as ib0; a job on one node listens on the loopback.
+# the network between the nodes, such as ib0; a job on one node listens on the loopback. With DASK_CONFIG=FOLDER of
+# configs/tls all traffic is encrypted. The log says how to reach the dashboard.
 #SBATCH --job-name=dbfs
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -48,8 +49,10 @@ until [ -s "$file" ]; do
     sleep 0.2
     jobs %1 >/dev/null  # fails, and so ends the job, if the scheduler has ended
 done
-DASK_SCHEDULER_ADDRESS=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["address"])' "$file")
+said=$(python -c 'import json, sys; told = json.load(open(sys.argv[1])); print(told["address"], told["services"]["dashboard"])' "$file")
+read -r DASK_SCHEDULER_ADDRESS dashboard <<<"$said"
 export DASK_SCHEDULER_ADDRESS
+echo "dashboard: ssh -L 8787:127.0.0.1:$dashboard $(hostname), then http://127.0.0.1:8787/status and /dbfs" >&2
 # A graph takes the workers that are present when it is loaded, so wait for all of them.
 python -c 'import sys, distributed; distributed.Client().wait_for_workers(int(sys.argv[1]), timeout=600)' "$workers"
 

@@ -2,18 +2,20 @@
 # Makes the files that Dask needs for TLS: an authority for this cluster, a certificate that it signs, and Dask's settings.
 #
 #   configs/tls/certificates.sh /shared/tls
+#   configs/tls/certificates.sh tls /etc/dbfs/tls   # for processes that have the folder at another place, such as pods
 #
 # Any process that can read the folder can join the cluster: scheduler, workers and clients use the same certificate.
 set -euo pipefail
 umask 077
 
-if [ $# -ne 1 ]; then
-    echo "usage: $0 FOLDER" >&2
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+    echo "usage: $0 FOLDER [PLACE]" >&2
     exit 2
 fi
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 cd "$folder"
+place=${2:-$folder}
 if [ -e ca.pem ]; then
     echo "$folder/ca.pem exists; remove it to make a new authority" >&2
     exit 1
@@ -32,9 +34,9 @@ distributed:
     default-scheme: tls
     require-encryption: true
     tls:
-      ca-file: $folder/ca.pem
-      scheduler: {cert: $folder/cert.pem, key: $folder/key.pem}
-      worker: {cert: $folder/cert.pem, key: $folder/key.pem}
-      client: {cert: $folder/cert.pem, key: $folder/key.pem}
+      ca-file: $place/ca.pem
+      scheduler: {cert: $place/cert.pem, key: $place/key.pem}
+      worker: {cert: $place/cert.pem, key: $place/key.pem}
+      client: {cert: $place/cert.pem, key: $place/key.pem}
 YAML
-echo "export DASK_CONFIG=$folder"
+echo "export DASK_CONFIG=$place"

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dbfs.base.build import build
 from dbfs.cli.bench import bench
 from dbfs.cli.doctor import doctor, warm_up
 from dbfs.cli.estimate import estimate
@@ -52,7 +53,7 @@ def exit_code(error: DbfsError) -> int:
 
 
 @click.group(cls=DbfsGroup, name="bfs", context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dbfs")
+@click.version_option(build(), prog_name="dbfs")
 def main() -> None:
     """Distributed breadth-first search on Dask workers.
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from dbfs.base.build import build
 from dbfs.base.units import format_bytes
 from dbfs.cluster import ports
 from dbfs.cluster.kernels import kept_kernels, warm_up
@@ -144,8 +145,8 @@ def _ports() -> Finding:
 
 
 def _packages() -> Finding:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("dbfs", "dask", "distributed", "numba", "numpy"))
-    return Finding("packages", CheckState.OK, f"Python {platform.python_version()}, {packages}")
+    packages = ", ".join(f"{name} {version(name)}" for name in ("dask", "distributed", "numba", "numpy"))
+    return Finding("packages", CheckState.OK, f"Python {platform.python_version()}, dbfs {build()}, {packages}")
 
 
 def _dashboard() -> Finding:

@@ -5,6 +5,7 @@ Therefore every wait here has a deadline, and checks at intervals that all worke
 """
 
 import asyncio
+import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -15,8 +16,10 @@ from typing import Any, Final, TypeVar
 import dask
 import distributed
 from dask._task_spec import Task, TaskRef
+from distributed.protocol.pickle import dumps
 from distributed.versions import get_versions
 
+from dbfs.base.build import build
 from dbfs.cluster.awaiting import require_open, scheduler_of, sync
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.errors import (
@@ -457,13 +460,23 @@ async def identified_workers(client: distributed.Client) -> Mapping[str, Mapping
 async def versions_of(client: distributed.Client, packages: Sequence[str]) -> dict[str, Any]:
     """Return the versions of some packages as ``Client.get_versions``, of the workers that answer soon.
 
-    ``Client.get_versions`` waits for each worker without an end. Raise ``OSError`` if the scheduler is lost.
+    ``Client.get_versions`` waits for each worker without an end. The version of dbfs is that of ``build``, as far as a
+    process can tell. Raise ``OSError`` if the scheduler is lost.
     """
     scheduler = scheduler_of(client)
+    own: dict[str, Any] = get_versions(packages=packages)
+    # Of another version a process may not have this function.
+    version, asked_build = own["packages"].get("dbfs"), {"function": dumps(build)}
 
     async def of_worker(address: str) -> dict[str, Any]:
-        asked = {"op": "versions", "packages": list(packages)}
-        answer: dict[str, Any] = await scheduler.broadcast(msg=asked, workers=[address], on_error="ignore")
+        def ask(message: dict[str, Any]) -> Any:
+            return scheduler.broadcast(msg=message, workers=[address], on_error="ignore")
+
+        answer: dict[str, Any] = await ask({"op": "versions", "packages": list(packages)})
+        for info in answer.values():
+            if version is not None and info["packages"]["dbfs"] == version:
+                told = await ask({"op": "run", **asked_build})
+                _with_build(info, told.get(address, {}))
         return answer
 
     asking = {asyncio.ensure_future(of_worker(address)) for address in await identified_workers(client)}
@@ -475,11 +488,20 @@ async def versions_of(client: distributed.Client, packages: Sequence[str]) -> di
                 break
             for answered in done:
                 workers |= answered.result()
-        own = get_versions(packages=packages)
-        return {"client": own, "scheduler": await scheduler.versions(packages=packages), "workers": workers}
+        of_scheduler = await scheduler.versions(packages=packages)
+        if version is not None and of_scheduler["packages"]["dbfs"] == version:
+            with contextlib.suppress(ImportError):
+                _with_build(of_scheduler, await scheduler.run_function(**asked_build))
+        return {"client": _with_build(own, {"result": build()}), "scheduler": of_scheduler, "workers": workers}
     finally:
         for late in asking:
             late.cancel()
+
+
+def _with_build(info: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the build that a process told into its versions; none if the process could not tell."""
+    info["packages"]["dbfs"] = told.get("result", info["packages"]["dbfs"])
+    return info
 
 
 SPAN: Final = "dbfs"

@@ -45,7 +45,13 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
     Features add theirs in subclasses.
     """
 
-    _inner = StaysHere._inner | {"label_location", "published_labels", "reader", "vertices_between"}
+    _inner = StaysHere._inner | {
+        *("counts_edges", "distance_type", "label_location", "published_labels", "reader", "vertices_between"),
+    }
+
+    # Whether a distance is a number of edges.
+    counts_edges = True
+    distance_type: np.dtype[Any] = np.dtype(np.int32)
 
     def __init__(self, graph: StripedGraph, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
         self.graph = graph
@@ -166,7 +172,9 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
         if label == "predecessors":
             self._require_predecessors()
         labels = self.published_labels()
-        futures, dtype = (labels.distances, np.int32) if label == "distances" else (labels.predecessors, np.int64)
+        futures, dtype = (
+            (labels.distances, self.distance_type) if label == "distances" else (labels.predecessors, np.int64)
+        )
         assert futures is not None
         chunks = [
             da.from_delayed(dask.delayed(future), (self.graph.stripe.owned(rank),), dtype=dtype)
@@ -262,7 +270,9 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
         Errors as for ``Graph.bfs``.
         """
-        return tables.dask_dataframe(self.graph, self.run_id, self.published_labels(), unreached=unreached)
+        return tables.dask_dataframe(
+            self.graph, self.run_id, self.published_labels(), self.distance_type, unreached=unreached
+        )
 
     @bounded()
     def to_parquet(

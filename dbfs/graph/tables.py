@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import distributed
 import numpy as np
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 _DISCARD_SECONDS: Final = 10.0
 
 
-def dask_dataframe(graph: StripedGraph, run_id: str, labels: PublishedLabels, *, unreached: bool) -> dd.DataFrame:
-    """Return labels of a run as ``BFSResult.to_dask_dataframe`` does."""
+def dask_dataframe(
+    graph: StripedGraph, run_id: str, labels: PublishedLabels, dtype: np.dtype[Any], *, unreached: bool
+) -> dd.DataFrame:
+    """Return labels of a run as ``BFSResult.to_dask_dataframe`` does; ``dtype`` is that of distances."""
     import dask
     import dask.dataframe as dd
 
@@ -46,7 +48,7 @@ def dask_dataframe(graph: StripedGraph, run_id: str, labels: PublishedLabels, *,
         raise
     ids = from_python([], graph.id_type)
     predecessors = None if labels.predecessors is None else column(ids)
-    empty = data_frame(label_table(ids, np.empty(0, np.int32), predecessors, unreached=unreached))
+    empty = data_frame(label_table(ids, np.empty(0, dtype), predecessors, unreached=unreached))
     frame = dask.delayed(data_frame)
     # Dask would make text of tuples.
     with dask.config.set({"dataframe.convert-string": False}):

@@ -95,6 +95,7 @@ class ChooseBackend(SchedulerMessage[str]):
     Raises:
         LateError: a worker did not answer in time.
         BackendUnavailableError: see ``forming.choose_backend``.
+        ExchangeUnavailableError: see ``worker_calls.require_reach``.
     """
 
     addresses: tuple[str, ...]

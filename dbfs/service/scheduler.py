@@ -61,7 +61,7 @@ from dbfs.service.messages import (
 from dbfs.service.queue import RunQueue
 from dbfs.service.task_runs import TaskRuns
 from dbfs.service.turns import Turns
-from dbfs.service.worker_calls import WorkerCalls, all_answers
+from dbfs.service.worker_calls import WorkerCalls, all_answers, require_reach
 from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.reports import RunSummary
@@ -132,11 +132,13 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     @ChooseBackend.handler
     async def choose_backend(self, message: ChooseBackend) -> str:
         call = self._workers.until(time.monotonic() + message.deadline)
+        await require_reach(call, message.addresses)
         return await forming.choose_backend(message.addresses, message.backend, message.exchange, call)
 
     @TryGang.handler
     async def try_gang(self, message: TryGang) -> Formation:
         call = self._workers.until(time.monotonic() + message.deadline)
+        await require_reach(call, message.addresses)
         return await forming.attempt(message.addresses, message.exchange, call)
 
     @AddGraph.handler

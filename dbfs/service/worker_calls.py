@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import distributed
+from distributed.comm.addressing import get_address_host_port
 
 from dbfs.base.records import WorkerState
-from dbfs.errors import LateError, UnreachableError
+from dbfs.errors import ExchangeUnavailableError, LateError, UnreachableError
 from dbfs.service.worker_watch import WorkerWatch
 from dbfs_workers.serving import rpc
-from dbfs_workers.serving.messages import DisconnectExchange, LeaveGang, WorkerMessage
+from dbfs_workers.serving.messages import DisconnectExchange, LeaveGang, ReachPeer, WorkerMessage
 from dbfs_workers.serving.rpc import A
 
 GRACE_SECONDS = 2.0
@@ -36,6 +37,8 @@ class WorkerCalls:
         self._scheduler = scheduler
         # By address, the installation of the plugin on a worker that has not answered yet.
         self._installing: dict[str, asyncio.Future[Any]] = {}
+        # Workers that have answered: the scheduler can connect to them.
+        self._reached: set[str] = set()
 
     async def install(self, plugin: bytes, watch: WorkerWatch) -> None:
         """Install the workers' half on all workers, later ones included; wait for those that are not late.
@@ -66,6 +69,7 @@ class WorkerCalls:
         Raises:
             LateError: the worker did not answer within ``seconds``.
             UnreachableError: the connection broke, or the worker left the cluster.
+            ExchangeUnavailableError: the scheduler could never connect to the address that the worker announces.
             Exception: the worker's handler raised it.
         """
         sending = asyncio.ensure_future(self._send(address, message, seconds))
@@ -78,9 +82,12 @@ class WorkerCalls:
         except TimeoutError as error:
             raise LateError(f"no answer from the worker {address} within {seconds:.3g} s") from error
         except OSError as error:
+            if address not in self._reached and address in self._scheduler.workers and rpc.no_way(error):
+                raise ExchangeUnavailableError(_unreachable("the scheduler", "the worker", address, error)) from error
             raise UnreachableError(f"lost the worker {address}: the connection broke; load the graph again") from error
         finally:
             sending.cancel()
+        self._reached.add(address)
         return rpc.unpack(address, message, answer)
 
     async def _send(self, address: str, message: WorkerMessage[Any], seconds: float) -> rpc.Envelope | None:
@@ -137,3 +144,30 @@ async def all_answers(
     if late is not None:
         raise late
     return answers
+
+
+async def require_reach(call: WorkerCall, addresses: Sequence[str]) -> None:
+    """Check that the scheduler can connect to each rank, and each rank to the next one, before a build needs it.
+
+    A build would try for minutes, without a word. All pairs would be too many: a closed port or an address that leads
+    nowhere shows itself to one neighbour too.
+
+    Raises:
+        ExchangeUnavailableError: a connection is not possible; the error names the host and the port.
+    """
+    following = [*addresses[1:], addresses[0]]
+    for rank, why in enumerate(await all_answers(call, addresses, map(ReachPeer, following))):
+        if why:
+            peer = (rank + 1) % len(addresses)
+            raise ExchangeUnavailableError(
+                _unreachable(f"rank {rank} ({addresses[rank]})", f"rank {peer}", following[rank], why)
+            )
+
+
+def _unreachable(who: str, whom: str, address: str, why: object) -> str:
+    host, port = get_address_host_port(address)
+    if host.startswith("127.") or host in ("::1", "localhost"):
+        advice = "this address is of a machine's own loopback: start the worker with --interface or --host"
+    else:
+        advice = "open the port, or start the worker with --interface or --host of the network that all machines share"
+    return f"{who} can't connect to {whom} at {host}, port {port}: {why}; {advice}"

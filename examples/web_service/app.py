@@ -6,6 +6,7 @@ export DASK_SCHEDULER_ADDRESS=tcp://HEAD:8786 DBFS_GRAPH=roads
 uvicorn --app-dir examples/web_service --factory app:from_environment
 """
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,8 +27,14 @@ Answer = Callable[[Request], Awaitable[JSONResponse]]
 SECONDS = 10.0
 """Seconds that a request may wait for its traversal, the queue included."""
 
+CONNECT_SECONDS = 2.0
+"""Seconds that a request may wait for a connection to the scheduler."""
+
 MOST_VERTICES = 1000
 """Most vertices that an answer lists."""
+
+# The graph is opened again after these, since it may have been loaded again, by another scheduler too.
+LOST = (errors.GraphNotFoundError, errors.WorkerLostError, errors.SchedulerLostError, errors.ClientError)
 
 # The first class that fits decides. Any other error of dbfs is a fault of the service, status 500.
 STATUSES: tuple[tuple[type[errors.DbfsError], int], ...] = (
@@ -41,24 +48,71 @@ STATUSES: tuple[tuple[type[errors.DbfsError], int], ...] = (
     # The cluster lost the graph: the service goes on when an operator has loaded it again.
     (errors.WorkerLostError, 503),
     (errors.GraphNotFoundError, 503),
-    # The service must be started again: /health says so to whatever watches the service.
+    # The service connects again with the next request.
     (errors.SchedulerLostError, 503),
     (errors.ClientError, 503),
 )
 
 
+class Served:
+    """The graph of a name, opened when it is first asked for, and again when it is lost.
+
+    Attributes:
+        name: the name.
+        client: the Dask client; None before the first connection and after a scheduler is lost.
+    """
+
+    def __init__(self, scheduler: str, name: str) -> None:
+        self.name = name
+        self.client: distributed.Client | None = None
+        self._scheduler = scheduler
+        self._graph: dbfs.AsyncGraph | None = None
+        self._opening: asyncio.Task[dbfs.AsyncGraph] | None = None
+
+    async def graph(self, lost: dbfs.AsyncGraph | None = None) -> dbfs.AsyncGraph:
+        """Return the graph, but not the ``lost`` one. Requests that wait share one attempt to open it."""
+        if self._graph is not None and self._graph is not lost:
+            return self._graph
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def close(self) -> None:
+        """Close the client. One that lost its scheduler would go on trying to reach it."""
+        client, self.client, self._graph = self.client, None, None
+        if client is not None:
+            await client.close()
+
+    async def _open(self) -> dbfs.AsyncGraph:
+        if self.client is not None:
+            with contextlib.suppress(errors.SchedulerLostError, errors.ClientError):
+                self._graph = await asynchronous.open(self.name, client=self.client)
+                return self._graph
+        await self.close()
+        try:
+            self.client = await distributed.Client(
+                self._scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS
+            )
+        except OSError as error:
+            raise errors.SchedulerLostError(f"{self._scheduler} does not answer: {error}") from error
+        self._graph = await asynchronous.open(self.name, client=self.client)
+        return self._graph
+
+
 def create_app(scheduler: str, name: str) -> Starlette:
-    """Return the application; ``scheduler`` is the scheduler's address, ``name`` the name of a loaded graph."""
+    """Return the application; ``scheduler`` is the scheduler's address, ``name`` the name of a graph.
+
+    Scheduler and graph need not be there yet: requests are answered with status 503 until they are.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with distributed.Client(scheduler, asynchronous=True, set_as_default=False) as client:
-            app.state.client, app.state.name = client, name
-            app.state.graph = await asynchronous.open(name, client=client)
-            yield
+        app.state.served = Served(scheduler, name)
+        yield
+        await app.state.served.close()
 
     routes = [
-        Route("/health", health),
+        Route("/health", of_graph(health)),
         Route("/graph", of_graph(describe)),
         Route("/distance", of_graph(distance)),
         Route("/route", of_graph(route)),
@@ -78,24 +132,23 @@ def from_environment() -> Starlette:
 
 async def health(request: Request) -> JSONResponse:
     """``/health``: status 200 while the cluster has the graph on all of its workers, else 503."""
-    state = request.app.state
-    listed = {status.name: status for status in await asynchronous.graphs(client=state.client)}
-    if state.name not in listed or listed[state.name].lost:
-        raise HTTPException(503, f"the graph {state.name!r} is not loaded, or has lost a worker")
-    return JSONResponse({"graph": state.name})
+    served = request.app.state.served
+    listed = {status.name: status for status in await asynchronous.graphs(client=served.client)}
+    if served.name not in listed or listed[served.name].lost:
+        raise HTTPException(503, f"the graph {served.name!r} is not loaded, or has lost a worker")
+    return JSONResponse({"graph": served.name})
 
 
 def of_graph(answer: Answer) -> Answer:
     """Return a route that answers from the graph of the name, also if that graph was loaded again meanwhile."""
 
     async def again(request: Request) -> JSONResponse:
-        state = request.app.state
-        graph = state.graph
+        served: Served = request.app.state.served
+        graph = request.state.graph = await served.graph()
         try:
             return await answer(request)
-        except (errors.GraphNotFoundError, errors.WorkerLostError):
-            if state.graph is graph:
-                state.graph = await asynchronous.open(state.name, client=state.client)
+        except LOST:
+            request.state.graph = await served.graph(lost=graph)
             return await answer(request)
 
     return again
@@ -127,8 +180,8 @@ async def neighbourhood(request: Request) -> JSONResponse:
 
 
 def graph_of(request: Request) -> dbfs.AsyncGraph:
-    """Return the graph of the application that a request came to."""
-    graph: dbfs.AsyncGraph = request.app.state.graph
+    """Return the graph that a request is answered from."""
+    graph: dbfs.AsyncGraph = request.state.graph
     return graph
 
 

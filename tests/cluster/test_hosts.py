@@ -23,7 +23,7 @@ from dbfs.errors import ExchangeUnavailableError, WorkerLostError
 from dbfs_workers.serving.ports import LINES, WEB, Reach
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
-from tests.support.hosts import Host, network
+from tests.support.hosts import Host, ip, network
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
@@ -172,3 +172,43 @@ def test_two_networks_on_one_machine(tmp_path: Path) -> None:
     # The workers see each other's processes, so they may share memory, whatever their addresses are.
     with cluster(tmp_path, {}, own_pids=False) as (client, _):
         check_traversals(client, "shared_memory")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (
+            "loopback",
+            r"the scheduler can't connect to the worker at 127\.0\.0\.1, port {port}: .*--interface or --host$",
+        ),
+        (
+            "another network",
+            r"the scheduler can't connect to the worker at 198\.19\.7\.2, port {port}: .*open the port",
+        ),
+        ("closed", r"rank \d \(tcp://[\d.:]+\) can't connect to rank \d at [\d.]+, port \d+: .*open the port"),
+        ("closed lines", r"no line to 198\.19\.7\.2:\d+: .*dbfs\.lines\.interface"),
+    ],
+)
+def test_workers_that_can_not_be_reached(fault: str, words: str, tmp_path: Path) -> None:
+    settings = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s"}
+    with network(("scheduler", "left", "right"), tmp_path) as (first, left, right):
+        address = f"tcp://{first.address}:8786"
+        # A network that only this host has.
+        for change in ("link add eth1 type bridge", "addr add 198.19.7.2/24 dev eth1", "link set dev eth1 up"):
+            ip("-n", right.namespace, *change.split())
+        first.start("dask", "scheduler", "--interface", "bridge", "--no-dashboard", environment=settings)
+        listening = {"loopback": "lo", "another network": "eth1"}.get(fault, "eth0")
+        lines = {"DASK_DBFS__LINES__INTERFACE": "eth1"} if fault == "closed lines" else {}
+        for host, interface, more in ((left, "eth0", {}), (right, listening, lines)):
+            options = ("--interface", interface, "--nworkers", "1", "--nthreads", "1", "--no-dashboard")
+            host.start("dask", "worker", address, *options, environment=settings | more)
+        if fault == "closed":
+            for host, other in ((left, right), (right, left)):
+                ip("-n", host.namespace, "route", "add", "blackhole", f"{other.address}/32")
+        eventually(lambda: "Scheduler at:" in first.log())
+        with distributed.Client(address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+            port = next(each.rpartition(":")[2] for each in joined_workers(client) if left.address not in each)
+            with pytest.raises(ExchangeUnavailableError, match=words.format(port=port)):
+                dbfs.load("path:n=9", client=client, ranks=2).bfs(0)

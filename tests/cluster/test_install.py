@@ -1,6 +1,7 @@
 """dbfs on clusters that others started: where it is installed, and where it is not."""
 
 import contextlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ import distributed
 import pytest
 
 import dbfs
+from dbfs.base.build import build
 from dbfs.cluster import kernels
 from dbfs.errors import ClientError, VersionMismatchError
 from dbfs_workers.base import compiling
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
+OWN = re.escape(build())
 
 
 @contextlib.contextmanager
@@ -86,17 +89,38 @@ def test_a_worker_joins_and_then_compiles_as_its_log_says(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("where", "version", "words"),
     [
-        ("scheduler", None, rf"client has dbfs {dbfs.__version__}, but the scheduler tcp://\S+ has none; install"),
+        ("scheduler", None, rf"client has dbfs {OWN}, but the scheduler tcp://\S+ has none; install"),
         pytest.param(
             "worker",
             "0.0.9",
-            rf"client has dbfs {dbfs.__version__}, but the worker tcp://\S+ has 0\.0\.9; install",
+            rf"client has dbfs {OWN}, but the worker tcp://\S+ has 0\.0\.9; install",
             marks=pytest.mark.full,
         ),
     ],
 )
 def test_a_cluster_without_dbfs_or_with_another_version(where: str, version: str | None, words: str) -> None:
-    with started(**{where: claiming(version)}) as client:
+    refused(where, claiming(version), words)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("where", ["scheduler", "worker"])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import dbfs.base.build as build; build.COMMIT = '1c524c1a9b02'", r"\+g1c524c1a9b02"),
+        ("import sys; sys.modules['dbfs.base.build'] = None", ""),
+    ],
+    ids=["of another commit", "without a commit"],
+)
+def test_a_cluster_of_the_same_version_and_another_build(where: str, code: str, told: str) -> None:
+    words = (
+        rf"client has dbfs {OWN}, but the {where} tcp://\S+ has {re.escape(dbfs.__version__)}{told}; install dbfs {OWN}"
+    )
+    refused(where, code, words)
+
+
+def refused(where: str, code: str, words: str) -> None:
+    with started(**{where: code}) as client:
         for call in (dbfs.install, lambda client: dbfs.load("path:n=5", client=client)):
             with pytest.raises(VersionMismatchError, match=words):
                 call(client)

@@ -206,17 +206,21 @@ _FEATURES = sorted(path.parent.name for path in ROOT.glob("dbfs/features/*/__ini
 FEATURE = re.compile(rf"(?<![A-Za-z])({'|'.join(_FEATURES)})(?![A-Za-z0-9])")
 # Files of the core that name a feature, or use its name in another sense.
 NAMED = {
+    ("dbfs/base/calls.py", "weights"): "a word of other libraries",
     ("dbfs/building/memory.py", "validation"): "edges are kept so that validations can read them",
     ("dbfs/cluster/doctor.py", "taskgraph"): "the advice to install UCX says what for",
     ("dbfs/cluster/gang.py", "catalog"): "the advice after a new start of the scheduler",
+    ("dbfs/edges/edge_list.py", "weights"): "columns of weights in files",
     ("dbfs/edges/generate/corpus.py", "grid"): "names of Merrill's graphs",
     ("dbfs/edges/generate/lattice.py", "grid"): "lattices",
     ("dbfs/edges/readers/__init__.py", "paths"): "paths of files",
     ("dbfs/edges/readers/arrow.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/readers/file_set.py", "paths"): "paths of files",
+    ("dbfs/edges/readers/metis.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/parquet.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/tables/memory.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/writers/target.py", "paths"): "paths of files",
+    ("dbfs/edges/writers/stream.py", "weights"): "columns of weights in files",
     ("dbfs/graph/counts.py", "grid"): "users read Graph.grid, the record's layout",
     ("dbfs/service/client_notes.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
     ("dbfs/service/log.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",

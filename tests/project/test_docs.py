@@ -254,7 +254,9 @@ def test_one_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert citation["version"] == project["version"]
-    assert f"## [{project['version']}] - {citation['date-released']}" in changes
+    released = citation.get("date-released")
+    # A version that is not released yet is the changelog's first.
+    assert (f"## [{project['version']}] - {released}" if released else "## [Unreleased]") in changes
     stated = [path for path in (ROOT / "configs").rglob("*") if path.is_file() and "dbfs:" in path.read_text("utf-8")]
     for path in stated:
         for tag in re.findall(r"/dbfs:(\d[\w.]*)", path.read_text(encoding="utf-8")):

@@ -4,8 +4,11 @@ import asyncio
 import importlib.util
 import itertools
 import random
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,7 +39,13 @@ def app() -> ModuleType:
 @asynccontextmanager
 async def serving(app: ModuleType, client: distributed.Client, name: str) -> AsyncIterator[httpx.AsyncClient]:
     """A browser of the service, for a graph that is loaded under the name."""
-    service = app.create_app(client.scheduler.address, name)
+    async with browsing(app.create_app(client.scheduler.address, name)) as browser:
+        yield browser
+
+
+@asynccontextmanager
+async def browsing(service: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser of a service."""
     async with service.router.lifespan_context(service):
         transport = httpx.ASGITransport(service, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://service", timeout=60) as browser:
@@ -135,6 +144,45 @@ def test_200_requests_at_once(
 
     with dbfs.load(dbfs.grid2d(SIDE), client=client, name="grid"):
         asyncio.run(main())
+
+
+@pytest.mark.full
+@pytest.mark.alone
+def test_the_service_is_there_before_its_scheduler_and_comes_back_with_it(app: ModuleType, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+
+    async def main() -> None:
+        service = app.create_app(address, "roads")
+        async with browsing(service) as browser:
+            # Requests that wait share one attempt to connect.
+            answers = await asyncio.gather(*(browser.get("/distance?from=0&to=9") for _ in range(20)))
+            assert {(each.status_code, each.json()["error"]) for each in answers} == {(503, "SchedulerLostError")}
+            for edges, far in (("path:n=10", 9), ("star:n=10", 1)):
+                # The second scheduler knows nothing of the first one's graph.
+                with scheduler_of(port, tmp_path) as client:
+                    assert (await browser.get("/health")).status_code == 503
+                    await asyncio.to_thread(dbfs.load, edges, client=client, name="roads")
+                    assert (await browser.get("/health")).json() == {"graph": "roads"}
+                    assert (await browser.get("/distance?from=0&to=9")).json() == {"distance": far}
+
+    asyncio.run(main())
+
+
+@contextmanager
+def scheduler_of(port: int, folder: Path) -> Iterator[distributed.Client]:
+    """A client of a scheduler at a port, with one worker; both are killed at the end."""
+    dask, local = (sys.executable, "-m", "dask"), ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+    address = f"tcp://127.0.0.1:{port}"
+    with (folder / f"{port}.log").open("a") as log, ExitStack() as ending:
+        for words in (("scheduler", "--port", str(port)), ("worker", address, "--no-nanny", "--nthreads", "1")):
+            process = subprocess.Popen([*dask, *words, *local], stderr=log)
+            ending.callback(process.wait)
+            ending.callback(process.kill)
+        with distributed.Client(address, timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=60)
+            yield client
 
 
 @pytest.mark.full

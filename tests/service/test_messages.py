@@ -78,6 +78,7 @@ from dbfs_workers.serving.messages import (
     LeaveGang,
     OfferExchange,
     PublishRankLabels,
+    ReachPeer,
     WorkerMessage,
 )
 from dbfs_workers.serving.plugin import WorkerService
@@ -120,6 +121,7 @@ RECORD = GraphRecord(
 EXAMPLES: list[Message[Any]] = [
     GetGpu(),
     GetHost(),
+    ReachPeer("tcp://a:2"),
     JoinGang("id", 0, KEY, STRIPE, RECORD.addresses, "cpu", "host", None, (0, 1), 1),
     JoinGang("id", 1, KEY, STRIPE, RECORD.addresses, "cuda", "cuda_ipc", GridLayout(1, 2), (0, 0), 1, True),
     OfferExchange("id", 2),
@@ -194,7 +196,7 @@ HALVES = [
 def test_every_message_has_an_example() -> None:
     every = set.union(messages_of(turn_messages, WorkerMessage), *(messages for messages, _ in HALVES))
     assert {type(example) for example in EXAMPLES} == every
-    assert len(every) == 44
+    assert len(every) == 45
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

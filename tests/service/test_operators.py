@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import dbfs
+from dbfs.base.build import build
 from dbfs.cli import main
 from dbfs.cli.doctor import _differences
 from dbfs.cluster.gang import joined_workers
@@ -147,7 +148,7 @@ def test_doctor_describes_a_cluster(cluster: Operated, connected: distributed.Cl
     assert {worker["address"] for worker in report["workers"]} == set(joined_workers(connected))
     for worker in report["workers"]:
         assert (worker["threads"], worker["gpu"], worker["memory_limit"] > 0) == (1, None, True)
-        assert worker["versions"]["dbfs"] == dbfs.__version__
+        assert worker["versions"]["dbfs"] == build()
     assert (report["backend"], report["exchange"], report["advice"]) == ("cpu", "shared_memory", [])
     assert dbfs.graphs(client=connected) == []
     assert cluster.lines()[len(before) :] == []

@@ -13,6 +13,7 @@ import pytest
 
 from dbfs.errors import (
     DbfsError,
+    ExchangeUnavailableError,
     LateError,
     QueueFullError,
     RunCancelledError,
@@ -23,7 +24,7 @@ from dbfs.errors import (
 from dbfs.service.entries import DirectRun, QueuedRun
 from dbfs.service.queue import RunQueue
 from dbfs.service.turns import Turn, Turns
-from dbfs.service.worker_calls import all_answers
+from dbfs.service.worker_calls import all_answers, require_reach
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.serving.messages import GetHost, WorkerMessage
 from dbfs_workers.serving.rpc import PickledValue
@@ -311,3 +312,23 @@ def test_an_error_of_a_call_of_all_ranks_names_the_rank(
 
     with pytest.raises(error, match=words):
         asyncio.run(all_answers(call, "ab", itertools.repeat(GetHost()), "of a run: "))
+
+
+def test_each_rank_has_to_reach_the_next_one() -> None:
+    asked: list[tuple[str, str]] = []
+    closed = {"tcp://10.0.0.3:9"}
+
+    async def call(address: str, message: Any) -> Any:
+        asked.append((address, message.address))
+        return "refused" if message.address in closed else ""
+
+    ranks = [f"tcp://10.0.0.{host}:9" for host in (1, 2, 3)]
+    with pytest.raises(ExchangeUnavailableError) as caught:
+        asyncio.run(require_reach(call, ranks))
+    assert "rank 1 (tcp://10.0.0.2:9) can't connect to rank 2 at 10.0.0.3, port 9: refused; open the port" in str(
+        caught
+    )
+    assert asked == list(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
+    closed.clear()
+    asyncio.run(require_reach(call, ranks))
+    asyncio.run(require_reach(call, ranks[:1]))

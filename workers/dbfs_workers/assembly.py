@@ -9,6 +9,7 @@ from dbfs_workers.features.living.worker import Updates
 from dbfs_workers.features.paths.worker import PathOrders
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
+from dbfs_workers.features.weights.worker import WeightReads
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.part import MemberPart
 from dbfs_workers.serving.feature import WorkerFeature
@@ -22,6 +23,7 @@ FEATURES: Final[tuple[type[WorkerFeature], ...]] = (
     PathOrders,
     EdgeReads,
     Verdicts,
+    WeightReads,
 )
 """What features add to a worker."""
 
@@ -31,8 +33,15 @@ def loop_parts(runner: LoopRunner) -> list[MemberPart]:
     from dbfs_workers.features.batches.part import LoopBatches
     from dbfs_workers.features.lab.part import LoopStrategies
     from dbfs_workers.features.paths.part import LoopPaths
+    from dbfs_workers.features.weights.part import LoopWeights
 
-    return [LoopBatches(runner), _loop_living(runner), LoopStrategies(runner), LoopPaths(runner)]
+    return [
+        LoopBatches(runner),
+        _loop_living(runner),
+        LoopStrategies(runner),
+        LoopPaths(runner),
+        LoopWeights(runner),
+    ]
 
 
 def _loop_living(runner: LoopRunner) -> MemberPart:

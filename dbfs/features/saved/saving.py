@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace as replaced
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbfs import config
+from dbfs.base.build import build
 from dbfs.base.records import GraphRecord
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on
@@ -152,7 +152,7 @@ def _manifest(
     not_empty = tuple(table for table in tables if table is not None)
     return Manifest(
         source=record.source,
-        dbfs=version("dbfs"),
+        dbfs=build(),
         created=time.time(),
         n=record.stripe.n,
         directed=record.directed,

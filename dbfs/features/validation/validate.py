@@ -152,6 +152,8 @@ def _validate(graph: StripedGraph, result: BFSResult | ManySources | Labels) -> 
         return _checked(graph, _Check.labels, result)
     if result.graph.record.graph_id != graph.record.graph_id:
         raise InvalidOptionError(f"{result} is not of {graph.name}, but of {result.graph.name} as it was loaded then")
+    if isinstance(result, BFSResult) and not result.counts_edges:
+        raise InvalidOptionError(f"{result} has distances by weight; validate checks numbers of edges")
     graph.require_version(result.version, result)
     if not isinstance(result, ManySources):
         return _checked(graph, _Check.result, result)

@@ -12,6 +12,8 @@ from dbfs.building.attributes import AttributeKeeper, AttributeTasks
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import EdgeList
+from dbfs.errors import InvalidOptionError
+from dbfs.graph.striped import StripedGraph
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.features.views import attributes as tasks
 from dbfs_workers.search.partition.stripe import Stripe
@@ -69,6 +71,20 @@ NOTHING: Final = KeptAttributes((), b"", ())
 def kept_of(record: GraphRecord) -> KeptAttributes:
     """Return what a graph keeps."""
     return record.beside if isinstance(record.beside, KeptAttributes) else NOTHING
+
+
+def edge_column_keys(graph: StripedGraph) -> tuple[Hashable, ...]:
+    """Return by rank the Dask key of what has the columns of the rank's edges.
+
+    Raises:
+        InvalidOptionError: the edges have no columns.
+    """
+    keys = kept_of(graph.record).attribute_keys
+    if not keys:
+        raise InvalidOptionError(
+            f"the edges of {graph.name} have no columns: load the table with edge_columns=, which names those to keep"
+        )
+    return keys
 
 
 def _schema_of(schema: bytes) -> pa.Schema:

@@ -42,7 +42,7 @@ class Step:
 
     def __str__(self) -> str:
         if self.who < 0:
-            return f"the world after {self.at:.3f} s: {self.what} worker {self.graph} for {self.count} s"
+            return f"the world after {self.at:.3f} s: {self.what} worker {self.graph}, {self.count}"
         holding = ", holding the turn" if self.holds else ""
         return f"client {self.who} after {self.at:.3f} s: {self.what} {NAMES[self.graph]} {self.count}{holding}"
 
@@ -68,8 +68,9 @@ class Plan:
                 graph, count = dice.randrange(3), dice.choice((1, 1, 3, 8))
                 steps.append(Step(who, at, what, graph, count, dice.random() < 0.7))
         for _ in range(dice.choice((0, 1, 1, 2, 3))):
-            what = dice.choices(("trap", "stop", "kill", "slow", "cut"), (8, 2, 2, 4, 1))[0]
-            count = dice.randrange(1, 30) if what == "trap" else dice.choice((1, 3, 7, 14))
+            kinds = ("trap", "trap and cut", "trap and kill", "stop", "kill", "slow", "cut")
+            what = dice.choices(kinds, (8, 4, 2, 2, 1, 4, 1))[0]
+            count = dice.randrange(1, 30) if what.startswith("trap") else dice.choice((1, 3, 7, 14))
             steps.append(Step(-1, 3 * dice.random(), what, dice.randrange(4), count))
         return cls(seed, tuple(steps))
 
@@ -176,6 +177,7 @@ class _Game:
         for there in cluster.workers.values():
             assert there.service.members == {}, f"{there.address} has members of graphs that are gone"
             assert not self.wire.doors[there.address].tokens, f"{there.address} admits lines of turns that are over"
+        assert not self.gangs.violations, "; ".join(self.gangs.violations)
         held = [fiber for fiber in self.wire.fibers.all if fiber.place in cluster.workers]
         assert not held, "\n".join(("threads wait for ever:", *(fiber.where() for fiber in held)))
 
@@ -228,25 +230,23 @@ class _Game:
         await asyncio.sleep(step.at)
         self.wire.tell(str(step))
         place = self.addresses[step.graph]
+        other, seconds = self.addresses[(step.graph + 1) % 4], self.wire.dice.choice((0.3, 1.0, 6.0, 13.0))
         if step.what == "trap":
-            self.wire.trap(place, step.count, self.wire.dice.choice((0.3, 1.0, 6.0, 13.0)))
-            await asyncio.sleep(30)
+            self.wire.trap(place, step.count, lambda: self.wire.stop_for(place, seconds))
+        elif step.what == "trap and cut":
+            self.wire.trap(place, step.count, lambda: self.wire.cut_off(place, other, seconds))
+        elif step.what == "trap and kill":
+            self.wire.trap(place, step.count, lambda: self.cluster.kill(place))
         elif step.what == "stop":
-            self.wire.stop(place)
-            await asyncio.sleep(step.count)
-            self.wire.go_on(place)
+            self.wire.stop_for(place, step.count)
         elif step.what == "kill":
             self.cluster.kill(place)
-        elif step.what == "slow":
+        elif step.what == "cut":
+            self.wire.cut_off(place, other, step.count)
+        else:
             self.wire.late = 0.1
             await asyncio.sleep(step.count)
             self.wire.late = 0.0
-        else:
-            pair = frozenset((place, self.addresses[(step.graph + 1) % 4]))
-            self.wire.cut.add(pair)
-            await asyncio.sleep(step.count)
-            self.wire.cut.discard(pair)
-        self.wire.tell(f"{step.what} is over")
 
 
 def smallest(plan: Plan) -> tuple[Plan, Failure]:

@@ -86,6 +86,7 @@ class Gangs:
         given_up: the runs whose turns the scheduler ended at once: it does not wait for them any more.
         over: by graph id, the latest turn of which rank 0 said that it is over.
         refused: updates whose clients were told that they were not made.
+        violations: what was found wrong; an error may be caught by the code that plays.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -96,6 +97,7 @@ class Gangs:
         self.given_up: set[tuple[str, int]] = set()
         self.over: dict[str, int] = {}
         self.refused: set[int] = set()
+        self.violations: list[str] = []
         self._meetings: dict[tuple[str, int], Meeting] = {}
         self._busy: dict[str, dict[str, int]] = {}
         self._leaders: dict[str, str] = {}
@@ -114,7 +116,7 @@ class Gangs:
         for other, made in busy.items():
             if other != graph_id and (other, made) not in self.given_up and not self.wire.recently_stopped:
                 leading = self._busy[self._leaders[other]].get(other) == made
-                assert not leading, f"{address} makes a run of {graph_id} beside one of {other}"
+                self.require(not leading, f"{address} makes a run of {graph_id} beside one of {other}")
         busy[graph_id], self._leaders[graph_id] = number, gang[0]
 
     def leave(self, address: str, graph_id: str) -> None:
@@ -127,27 +129,36 @@ class Gangs:
             if graph_id in busy:
                 self.given_up.add((graph_id, busy[graph_id]))
 
+    def require(self, holds: bool, what: str) -> None:
+        """Note what is wrong unless something holds."""
+        if not holds:
+            self.violations.append(what)
+            raise AssertionError(what)
+
     def ended(self, graph_id: str, turn: int) -> None:
         """Note that rank 0 said that a turn is over."""
         self.over[graph_id] = max(turn, self.over.get(graph_id, 0))
 
     def begins(self, graph_id: str, turn: int) -> None:
         """Check that rank 0 begins no burst in a turn that is over."""
-        assert turn > self.over.get(graph_id, 0), f"rank 0 of {graph_id} makes a burst of turn {turn}, which is over"
+        late = f"rank 0 of {graph_id} makes a burst of turn {turn}, which is over"
+        self.require(turn > self.over.get(graph_id, 0), late)
 
     def traversed(self, graph_id: str, ranks: dict[int, Rows]) -> None:
         """Check that a run has one version, and that no other updates have ever made that version."""
-        (history,) = {rows.history for rows in ranks.values()}
-        self.committed(graph_id, history)
+        histories = {rows.history for rows in ranks.values()}
+        self.require(len(histories) == 1, f"a run of {graph_id} traversed the versions {histories}")
+        self.committed(graph_id, histories.pop())
 
     def committed(self, graph_id: str, history: tuple[int, ...]) -> None:
         """Check a version that a traversal reads, or that a client was told of."""
-        assert len(set(history)) == len(history), f"an update of {graph_id} was made twice: {history}"
+        self.require(len(set(history)) == len(history), f"an update of {graph_id} was made twice: {history}")
         made = self.refused & set(history)
-        assert not made, f"{graph_id} has updates {made}, whose client was told that they were not made"
+        self.require(not made, f"{graph_id} has updates {made}, whose client was told that they were not made")
         for version in range(len(history) + 1):
             known = self.histories.setdefault((graph_id, version), history[:version])
-            assert known == history[:version], f"{graph_id} has two versions {version}: {known} and {history[:version]}"
+            two = f"{graph_id} has two versions {version}: {known} and {history[:version]}"
+            self.require(known == history[:version], two)
 
 
 class SimulatedRunner(Runner):

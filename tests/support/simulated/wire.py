@@ -24,6 +24,9 @@ TOLD = (
     "dbfs_cancel_run",
 )
 
+# Seconds after which a line breaks that is cut.
+_SILENCE = 2.0
+
 Handlers = dict[str, Callable[..., Any]]
 
 
@@ -49,8 +52,8 @@ class Wire:
         self.recently_stopped = False
         self.watch: Callable[[str, bytes], None] = lambda *_: None
         self.answered: Callable[[str, str, bytes], None] = lambda *_: None
-        # By place: after how many messages the process is stopped, and for how long.
-        self._traps: dict[str, tuple[int, float]] = {}
+        # By place: after how many messages something befalls the process, and what.
+        self._traps: dict[str, tuple[int, Callable[[], None]]] = {}
         fibers.frozen, fibers.killed = self.is_stopped, self.gone.__contains__
 
     @property
@@ -77,20 +80,31 @@ class Wire:
         self._stopped.setdefault(place, asyncio.Event())
         self.recently_stopped = True
 
-    def trap(self, place: str, messages: int, seconds: float) -> None:
-        """Stop a process for some seconds when it has got so many messages more."""
-        self._traps[place] = messages, seconds
+    def trap(self, place: str, messages: int, befalls: Callable[[], None]) -> None:
+        """Have something befall a process when it has got so many messages more."""
+        self._traps[place] = messages, befalls
 
     def arrives(self, place: str) -> None:
         """Count a message that arrives at a process."""
-        if place in self._traps:
-            left, seconds = self._traps.pop(place)
+        if place in self._traps and place not in self.gone:
+            left, befalls = self._traps.pop(place)
             if left > 1:
-                self._traps[place] = left - 1, seconds
-            elif place not in self.gone:
-                self.tell(f"{place} is stopped for {seconds:g} s")
-                self.stop(place)
-                self.loop.call_later(seconds, self.go_on, place)
+                self._traps[place] = left - 1, befalls
+            else:
+                befalls()
+
+    def stop_for(self, place: str, seconds: float) -> None:
+        """Stop a process for some seconds."""
+        self.tell(f"{place} is stopped for {seconds:g} s")
+        self.stop(place)
+        self.loop.call_later(seconds, self.go_on, place)
+
+    def cut_off(self, one: str, other: str, seconds: float) -> None:
+        """Have two processes not reach each other for some seconds."""
+        self.tell(f"{one} and {other} do not reach each other for {seconds:g} s")
+        pair = frozenset((one, other))
+        self.cut.add(pair)
+        self.loop.call_later(seconds, self.cut.discard, pair)
 
     def go_on(self, place: str) -> None:
         """Have a stopped process go on."""
@@ -191,6 +205,11 @@ class Line:
     def send(self, frame: bytes, timeout: float) -> None:
         if self.closed or self.hung_up:
             raise LineClosedError("the line broke")
+        if frozenset((self.place, self.other.place)) in self._wire.cut:
+            # The system breaks a line over which nothing comes.
+            for end in (self, self.other):
+                self._wire.loop.call_later(_SILENCE, end._hang_up)
+            return
         # TCP keeps the order.
         self._next = max(self._next + 1e-6, self._wire.loop.now + self._wire.delay())
         self._wire.loop.call_at(self._next, self.other._take, frame)

@@ -149,6 +149,10 @@ class TooManyPathsError(DbfsError, OverflowError):
     up to 1.8e308."""
 
 
+class DistanceOverflowError(DbfsError, OverflowError):
+    """Raised if the distances of a run by weight need more than 64 bits; the message names the column."""
+
+
 class QueueOverflowError(DbfsError, MemoryError):
     """Raised if duplicates fill a strategy's queue; the message has the entries needed and what drops duplicates."""
 

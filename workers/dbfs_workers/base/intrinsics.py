@@ -166,6 +166,29 @@ def fetch_or(typingctx, words, index, bits):
 
 
 @intrinsic
+def acquire_bits(typingctx, words, index, bits):
+    """Set bits of ``words[index]``, unsigned, and return its old value. Later memory accesses stay behind this one."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = _element(context, builder, signature.args[0], *arguments[:2])
+        return builder.atomic_rmw("or", pointer, arguments[2], "acquire")
+
+    return words.dtype(words, types.int64, words.dtype), generate
+
+
+@intrinsic
+def store_release(typingctx, words, index, value):
+    """Write ``words[index]``. Earlier memory accesses stay before this one."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = _element(context, builder, signature.args[0], *arguments[:2])
+        builder.store_atomic(arguments[2], pointer, "release", signature.args[0].dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, words.dtype), generate
+
+
+@intrinsic
 def from_words(typingctx, words, kind):
     """Return the named tuple of a Numba type that int64 words hold: an array is its address and its size.
 

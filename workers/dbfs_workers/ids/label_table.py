@@ -1,8 +1,8 @@
 """Tables of labels in the caller's ids: what their columns are, and how they are put together.
 
-A table of labels has the columns ``vertex`` (the id), ``distance`` (int32) and, if the traversal recorded predecessors,
-``predecessor`` (the id). A source and an unreached vertex have no predecessor, and an unreached vertex has no distance:
-these values are null. A column that can't have nulls says so in the table's schema.
+A table of labels has the columns ``vertex`` (the id), ``distance`` (int32, or another type) and, if the traversal
+recorded predecessors, ``predecessor`` (the id). A source and an unreached vertex have no predecessor, and an unreached
+vertex has no distance: these values are null. A column that can't have nulls says so in the table's schema.
 """
 
 from __future__ import annotations
@@ -26,25 +26,31 @@ _DENSE_SHARE: Final = 1 / 16
 
 
 def label_table(
-    ids: Ids | CallerIds, distances: NDArray[np.int32], predecessors: pa.Array | None, *, unreached: bool
+    ids: Ids | CallerIds, distances: NDArray[Any], predecessors: pa.Array | None, *, unreached: bool
 ) -> pa.Table:
     """Return the table of the labels of some vertices.
 
     Args:
         ids: the vertices' ids.
-        distances: int32, -1 for unreached vertices.
+        distances: integers, -1 for unreached vertices; or floats, infinity for these.
         predecessors: ids, null for a vertex without predecessor; None if the traversal recorded none.
         unreached: whether unreached vertices may be among them.
     """
     import pyarrow as pa
 
-    vertex = column(ids)
-    fields = [pa.field("vertex", vertex.type, nullable=False), pa.field("distance", pa.int32(), nullable=unreached)]
-    columns = [vertex, pa.array(distances, mask=distances < 0 if unreached else None)]
+    vertex, kind = column(ids), pa.from_numpy_dtype(distances.dtype)
+    fields = [pa.field("vertex", vertex.type, nullable=False), pa.field("distance", kind, nullable=unreached)]
+    columns = [vertex, pa.array(distances, mask=~reached(distances) if unreached else None)]
     if predecessors is not None:
         fields.append(pa.field("predecessor", vertex.type))
         columns.append(predecessors)
     return pa.table(columns, pa.schema(fields))
+
+
+def reached(distances: NDArray[Any]) -> NDArray[np.bool]:
+    """Return which distances are of reached vertices: integers of at least 0, or finite floats."""
+    found: NDArray[np.bool] = np.isfinite(distances) if distances.dtype.kind == "f" else distances >= 0
+    return found
 
 
 def whole_table(**columns: NDArray[Any] | CallerIds | pa.Array) -> pa.Table:

@@ -39,6 +39,17 @@ class GetHost(WorkerMessage[str]):
 
 
 @dataclass(frozen=True)
+class ReachPeer(WorkerMessage[str]):
+    """Connect to another worker at its address in Dask, as the tasks of a build do; return why not, or an empty string.
+
+    Attributes:
+        address: the other worker's.
+    """
+
+    address: str
+
+
+@dataclass(frozen=True)
 class JoinGang(WorkerMessage[None]):
     """Become a rank of a gang: make the rank's end of the exchange and, on a GPU, upload the partition.
 

@@ -52,9 +52,10 @@ from dbfs_workers.serving.messages import (
     LeaveGang,
     OfferExchange,
     PublishRankLabels,
+    ReachPeer,
 )
 from dbfs_workers.serving.reads.server import Reads
-from dbfs_workers.serving.rpc import NAME, PickledValue, handlers
+from dbfs_workers.serving.rpc import NAME, PickledValue, handlers, no_way
 from dbfs_workers.serving.turns.changes import RankChanges
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
@@ -145,6 +146,14 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
     @GetHost.handler
     async def get_host(self, message: GetHost) -> str:  # noqa: ARG002
         return identity(self.host)
+
+    @ReachPeer.handler
+    async def reach_peer(self, message: ReachPeer) -> str:
+        try:
+            self.worker.rpc.reuse(message.address, await self.worker.rpc.connect(message.address))
+        except OSError as error:
+            return str(error) if no_way(error) else ""
+        return ""
 
     @JoinGang.handler
     async def join_gang(self, message: JoinGang) -> None:

@@ -162,3 +162,8 @@ def _received(kind: type[Message[Any]], pickled: bytes) -> Message[Any]:
         ) from error
     check(message, kind, kind.operation)
     return message
+
+
+def no_way(error: OSError) -> bool:
+    """Return whether no connection came about; else a process took it that says nothing now, so that it is late."""
+    return "during handshake" not in str(error)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.ids.label_table import NO_PREDECESSOR, label_table, nullable, places_of, taken
+from dbfs_workers.ids.label_table import NO_PREDECESSOR, label_table, nullable, places_of, reached, taken
 from dbfs_workers.ids.table import IdTable, IdType, from_python, joined
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Partition, on_host
@@ -32,13 +32,13 @@ class LabelRows:
 
     Attributes:
         vertices: int64, ascending.
-        distances: int32, -1 for unreached vertices.
+        distances: as of ``label_table``.
         predecessors: int64 vertices, ``NO_PREDECESSOR`` for sources and unreached vertices; None if the traversal
             recorded none.
     """
 
     vertices: NDArray[np.int64]
-    distances: NDArray[np.int32]
+    distances: NDArray[Any]
     predecessors: NDArray[np.int64] | None
 
     def __sizeof__(self) -> int:
@@ -78,13 +78,13 @@ def select_rows(
     """Return a rank's labels by vertex.
 
     Args:
-        distances: int32 by row, -1 unreached; NumPy's or CuPy's, as are the predecessors.
+        distances: by row, -1 or infinity unreached; NumPy's or CuPy's, as are the predecessors.
         predecessors: int64 positions by row, -1 unreached; None if the traversal recorded none.
         vertex: uint32[n], the vertex at each position of a graph ordered by degree; else None.
         unreached: whether to return unreached vertices as well.
     """
-    by_row: NDArray[np.int32] = on_host(distances)
-    rows = np.arange(by_row.size) if unreached else np.flatnonzero(by_row >= 0)
+    by_row: NDArray[Any] = on_host(distances)
+    rows = np.arange(by_row.size) if unreached else np.flatnonzero(reached(by_row))
     positions = rows * stripe.p + rank
     vertices = positions if vertex is None else vertex[positions].astype(np.int64)
     if vertex is not None:

@@ -96,7 +96,9 @@ class Line:
                 connection.close()
                 raise
         except OSError as error:
-            raise ExchangeUnavailableError(f"no line to {host}:{port}: {error}") from error
+            raise ExchangeUnavailableError(
+                f"no line to {host}:{port}: {error}; dbfs.lines.interface and dbfs.lines.ports say where it listens"
+            ) from error
         if welcome != _WELCOME:
             connection.close()
             raise LineClosedError(f"no line to {host}:{port}: the token is not valid there")

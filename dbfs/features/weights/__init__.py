@@ -1,0 +1,1 @@
+"""Shortest paths by a column of weights."""

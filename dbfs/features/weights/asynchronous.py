@@ -1,0 +1,24 @@
+"""Shortest paths by weight of an asynchronous client's graph."""
+
+from dbfs.cluster.awaiting import awaited, unchanged
+from dbfs.features.weights.graph import WeightsGraph
+from dbfs.features.weights.result import SSSPResult
+from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
+
+
+class AsyncSSSPResult(AsyncBFSResult):
+    """The result of ``AsyncGraph.sssp``: that of ``Graph.sssp``, whose methods return awaitables."""
+
+    synchronous: SSSPResult
+
+    def __init__(self, result: SSSPResult) -> None:
+        super().__init__(result)
+        self.weight = result.weight
+
+    within = awaited(SSSPResult.within, unchanged)
+
+
+class AsyncWeightsGraph(AsyncGraph):
+    """See ``WeightsGraph``."""
+
+    sssp = awaited(WeightsGraph.sssp, AsyncSSSPResult)

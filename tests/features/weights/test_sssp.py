@@ -1,0 +1,212 @@
+"""``Graph.sssp`` on a cluster: its results, their tables and paths, and bad input."""
+
+import datetime
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+import dbfs
+from dbfs.assembly import Graph
+from dbfs.errors import DistanceOverflowError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from tests.support import graphs
+from tests.support.weights import arcs, assert_tree, expected, hold
+
+N, M = 200, 600
+
+Held = Callable[..., Graph]
+
+
+@pytest.fixture
+def held(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """Return a function that loads a graph whose edges have columns."""
+    loaded: list[Graph] = []
+
+    def load(src: Any, dst: Any, columns: dict[str, Any], *, n: int | None = N, **options: Any) -> Graph:
+        options = {"ranks": 3, "client": client} | options
+        directed = options.pop("directed", False)
+        edges = (src, dst) if n is None else dbfs.from_arrays(src, dst, n=n, directed=directed)
+        graph = dbfs.load(edges, **options, directed=directed if n is None else None)
+        loaded.append(graph)
+        keys = hold(graph, src, dst, {name: pa.array(column) for name, column in columns.items()})
+        monkeypatch.setattr(Graph, "_column_keys", staticmethod(lambda graph: keys))
+        return graph
+
+    yield load
+    for graph in loaded:
+        graph.unload()
+
+
+def edges() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    _, src, dst = graphs.random(N, M, 21)
+    return src, dst
+
+
+def distances_of(src: Any, dst: Any, weights: NDArray[Any], sources: list[int], *, directed: bool) -> NDArray[Any]:
+    return expected(N, arcs((N, src, dst), weights, directed=directed), sources, weights.dtype)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "float32", "float64"])
+def test_labels_are_dijkstras(held: Held, dtype: str, directed: bool, order: str) -> None:
+    src, dst = edges()
+    weights = np.random.default_rng(1).integers(0, 50, M).astype(dtype)
+    graph = held(src, dst, {"minutes": weights}, directed=directed, order=order)
+    result = graph.sssp([3, 50], "minutes", predecessors=True)
+    wide = weights.astype(np.int64) if dtype == "uint8" else weights
+    want = distances_of(src, dst, wide, [3, 50], directed=directed)
+    found = result.distances()
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found, want)
+    assert_tree(arcs((N, src, dst), wide, directed=directed), [3, 50], found, result.predecessors())
+    reached = want >= 0 if want.dtype.kind == "i" else np.isfinite(want)
+    assert (result.reached, result.unreached) == (reached.sum(), (~reached).sum())
+    assert result.depth == want[reached].max()
+    np.testing.assert_array_equal(result.within(20), np.flatnonzero(reached & (want <= 20)))
+    np.testing.assert_array_equal(result.vertices(), np.flatnonzero(reached))
+    np.testing.assert_array_equal(result.vertices_at(result.depth), np.flatnonzero(want == result.depth))
+    assert result.to_dict() == dict(zip(np.flatnonzero(reached).tolist(), want[reached].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_tables_have_the_distances_in_their_type(held: Held, dtype: str, tmp_path: Path) -> None:
+    src, dst = edges()
+    weights = np.random.default_rng(2).integers(1, 50, M).astype(dtype)
+    graph = held(src, dst, {"w": weights}, directed=True)
+    result = graph.sssp(3, "w", predecessors=True)
+    want = distances_of(src, dst, weights, [3], directed=True)
+    reached = want >= 0 if dtype == "int64" else np.isfinite(want)
+    parents = result.predecessors()
+    table = result.to_arrow(unreached=True)
+    assert table.schema.field("distance").type == pa.from_numpy_dtype(dtype)
+    assert table["vertex"].to_pylist() == list(range(N))
+    assert table["distance"].to_pylist() == [one if there else None for one, there in zip(want, reached, strict=True)]
+    wanted = [
+        int(up) if there and up != at else None for at, (up, there) in enumerate(zip(parents, reached, strict=True))
+    ]
+    assert table["predecessor"].to_pylist() == wanted
+    short = result.to_arrow()
+    assert short["distance"].to_pylist() == want[reached].tolist()
+    # From here on the labels are Dask data.
+    folder = tmp_path / "labels"
+    result.to_parquet(folder)
+    assert pq.read_table(folder).sort_by("vertex").cast(short.schema).equals(short)
+    frame = result.to_dask_dataframe(unreached=True).compute().sort_values("vertex")
+    assert frame["distance"].notna().tolist() == reached.tolist()
+    assert result.to_dask_array().dtype == dtype
+    np.testing.assert_array_equal(result.distances(), want)
+    assert result.to_arrow().equals(short)
+
+
+def test_paths_sum_to_the_distances_by_ids_that_are_strings(held: Held) -> None:
+    src, dst = edges()
+    names = np.array([f"v{at:03}" for at in range(N)])
+    weights = np.random.default_rng(4).random(M)
+    graph = held(names[src], names[dst], {"w": weights}, n=None)
+    result = graph.sssp("v003", "w", predecessors=True)
+    between: dict[tuple[str, str], float] = {}
+    for u, v, weight in arcs((N, src, dst), weights, directed=False):
+        ends = str(names[u]), str(names[v])
+        between[ends] = min(weight, between.get(ends, np.inf))
+    for target, distance in list(result.to_dict().items())[::20]:
+        path, total = result.path_to(target), 0.0
+        for step in itertools.pairwise(path):
+            total += between[step]
+        assert path[0] == "v003" and path[-1] == target and total == distance
+
+
+def test_bounds_and_targets(held: Held) -> None:
+    src, dst = edges()
+    weights = np.random.default_rng(5).integers(0, 50, M)
+    graph = held(src, dst, {"w": weights})
+    want = distances_of(src, dst, weights, [0], directed=False)
+    bounded = graph.sssp(0, "w", max_distance=30.5)
+    np.testing.assert_array_equal(bounded.distances(), np.where(want <= 30, want, -1))
+    assert bounded.farthest == 30.5
+    near = int(np.argsort(np.where(want < 0, want.max(), want))[20])
+    stopped = graph.sssp(0, "w", targets=near, delta=1)
+    found = stopped.distances()
+    assert found[near] == want[near]
+    np.testing.assert_array_equal(found[found >= 0], want[found >= 0])
+    assert stopped.reached < graph.sssp(0, "w").reached
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([1, -2, 3], r"column 'w' has -2 at the edge from '1' to '2'; shortest"),
+        ([1.0, 2.0, float("nan")], "has nan at the edge from '2' to '3'"),
+        ([None, 2, None], "has no value at the edge from '0' to '1'; shortest"),
+        (np.array([1, 2, 2**63], np.uint64), "has 9223372036854775808 at the edge from '2' to '3'"),
+    ],
+    ids=["negative", "nan", "null", "past int64"],
+)
+def test_wrong_weights_are_told_with_their_edge(held: Held, column: Any, message: str) -> None:
+    src, dst = np.array(["0", "1", "2"]), np.array(["1", "2", "3"])
+    graph = held(src, dst, {"w": column}, n=None, directed=True, ranks=2)
+    with pytest.raises(InvalidOptionError, match=message):
+        graph.sssp("0", "w")
+
+
+def test_bad_input_names_what_would_be_right(held: Held) -> None:
+    src, dst = np.array([0, 1]), np.array([1, 2])
+    columns = {
+        "text": ["a", "b"],
+        "day": [datetime.date(2026, 1, 1)] * 2,
+        "flag": [True, False],
+        "w": [1, 2],
+        "huge": [2**62, 2**62],
+    }
+    graph = held(src, dst, columns, n=3, ranks=2)
+    for name in ("text", "day", "flag"):
+        with pytest.raises(InvalidOptionTypeError, match=f"column '{name}' is of type"):
+            graph.sssp(0, name)
+    with pytest.raises(InvalidOptionError, match="no column 'miles'; the columns are: 'text', 'day', 'flag', 'w'"):
+        graph.sssp(0, "miles")
+    with pytest.raises(InvalidOptionTypeError, match="weight must be a text, not 3"):
+        graph.sssp(0, 3)  # type: ignore[arg-type]
+    for option, value in {"delta": -1, "max_distance": -0.5}.items():
+        with pytest.raises(InvalidOptionError, match=f"{option} must be at least 0"):
+            graph.sssp(0, "w", **{option: value})
+        with pytest.raises(InvalidOptionError, match=f"{option} must be at least 0, not nan"):
+            graph.sssp(0, "w", **{option: float("nan")})
+        with pytest.raises(InvalidOptionTypeError, match=f"{option} must be a number"):
+            graph.sssp(0, "w", **{option: "1"})
+    with pytest.raises(InvalidVertexError):
+        graph.sssp(7, "w")
+    with pytest.raises(InvalidVertexError, match="at least one source"):
+        graph.sssp([], "w")
+    with pytest.raises(DistanceOverflowError, match="1 vertices by 'huge'"):
+        graph.sssp(0, "huge")
+    result = graph.sssp(0, "w")
+    with pytest.raises(InvalidOptionError, match="has distances by weight"):
+        dbfs.validate(graph, result)
+    with pytest.raises(InvalidOptionError, match="distance must be at least 0"):
+        result.within(-1)
+    assert result.distances().tolist() == [0, 1, 3]
+
+
+def test_a_graph_that_has_no_columns_or_another_layout(client: distributed.Client, held: Held) -> None:
+    with dbfs.load([(0, 1)], client=client, ranks=1) as plain:
+        with pytest.raises(InvalidOptionError, match="have no columns"):
+            plain.sssp(0, "w")
+    with dbfs.load([(0, 1), (1, 2)], client=client, ranks=2, layout="2d") as graph:
+        held([0], [1], {"w": [1]}, n=2, ranks=2)
+        with pytest.raises(InvalidOptionError, match='layout="1d"'):
+            graph.sssp(0, "w")
+
+
+def test_bfs_is_as_before_beside_runs_by_weight(held: Held) -> None:
+    src, dst = edges()
+    graph = held(src, dst, {"w": np.ones(M, np.int64)})
+    before = graph.bfs(3).distances()
+    np.testing.assert_array_equal(graph.sssp(3, "w").distances(), before)
+    np.testing.assert_array_equal(graph.bfs(3).distances(), before)

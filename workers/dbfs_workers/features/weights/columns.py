@@ -1,0 +1,85 @@
+"""The weights of a rank's edges, from a column of Arrow: checked, and as NumPy's array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbfs_workers.base.errors import InvalidOptionTypeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dbfs_workers.search.partition.partition import Partition
+
+TYPES: Final = {"i": np.dtype(np.int64), "u": np.dtype(np.int64)}
+"""The type of distances by the kind of a column of integers. Floats keep their type, but for those of 16 bits."""
+
+_SUFFIX: Final = "shortest paths need integers or floats of at least 0"
+
+
+class WrongWeight(NamedTuple):
+    """An edge that has no weight.
+
+    Attributes:
+        source, target: its ends: vertices, or positions in a graph ordered by degree.
+        value: what the column has there, in words.
+    """
+
+    source: int
+    target: int
+    value: str
+
+
+class WeightFacts(NamedTuple):
+    """What a rank says of a column.
+
+    Attributes:
+        dtype: name of the type of distances.
+        wrong: the first edge with a null, NaN, a negative number, or one that int64 does not hold; None if all edges
+            have weights.
+    """
+
+    dtype: str
+    wrong: WrongWeight | None
+
+
+def weights_of(column: pa.Array | pa.ChunkedArray, name: str, partition: Partition) -> tuple[NDArray[Any], WeightFacts]:
+    """Return the weights of a rank's edges, without a copy where the type allows, and what is wrong with them.
+
+    Args:
+        column: by edge, in the order of ``partition.columns``.
+        name: the column's name, for errors.
+
+    Raises:
+        InvalidOptionTypeError: the column's type is none of numbers.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InvalidOptionTypeError(f"column {name!r} is of type {kind}; {_SUFFIX}")
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    given = np.dtype(kind.to_pandas_dtype())
+    if array.null_count:
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        numbers = array.fill_null(0).to_numpy(zero_copy_only=False)
+    else:
+        nulls, numbers = None, array.to_numpy(zero_copy_only=False)
+    wrong = ~(numbers >= 0)
+    if given == np.uint64:
+        wrong |= numbers > np.iinfo(np.int64).max
+    if nulls is not None:
+        wrong |= nulls
+    dtype = TYPES.get(given.kind, np.dtype(np.float32) if given.itemsize == 2 else given)
+    places = np.flatnonzero(wrong)
+    if not places.size:
+        return numbers.astype(dtype, copy=False), WeightFacts(dtype.name, None)
+    at, stripe = int(places[0]), partition.stripe
+    row = int(np.searchsorted(partition.row_offsets, at, side="right")) - 1
+    source = row * stripe.p + partition.rank
+    value = "no value" if nulls is not None and nulls[at] else str(numbers[at])
+    edge = WrongWeight(source, int(stripe.vertex(int(partition.columns[at]))), value)
+    return numbers, WeightFacts(dtype.name, edge)

@@ -1,0 +1,50 @@
+"""The messages of shortest paths by weight. ``worker`` beside them answers them on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dbfs_workers.features.weights.columns import WeightFacts
+from dbfs_workers.serving.messages import WorkerMessage
+from dbfs_workers.serving.reads.messages import ReadMessage
+from dbfs_workers.serving.rpc import PickledValue
+
+
+@dataclass(frozen=True)
+class PrepareWeights(WorkerMessage[PickledValue[WeightFacts]]):
+    """Make a column ready for runs by it on the rank, if all edges have weights; return what the rank says of it.
+
+    Attributes:
+        graph_id: the graph.
+        partition: Dask key of the rank's partition.
+        attributes: Dask key of the attributes of its edges, whose ``out`` is an Arrow table.
+        column: the column's name.
+
+    Raises:
+        InvalidOptionError: the rank can't run by weight; or the graph has no such column.
+        InvalidOptionTypeError: the column has no numbers.
+        StaleRunError: the graph was unloaded.
+    """
+
+    graph_id: str
+    partition: Hashable
+    attributes: Hashable
+    column: str
+
+
+@dataclass(frozen=True)
+class ReadWeighted(ReadMessage[list[NDArray[Any]]]):
+    """Return the rows of a rank at some distances, ascending, their distances, and their predecessors.
+
+    Attributes:
+        least, most: the distances; a ``most`` of None is for all rows, the unreached ones among them.
+        predecessors: whether predecessors are wanted: uint32 positions, ``NO_VERTEX`` for unreached rows.
+    """
+
+    least: int | float
+    most: int | float | None
+    predecessors: bool

@@ -1,0 +1,48 @@
+"""Shortest paths by weight as the purpose of a run."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dbfs_workers.base.spec import Purpose, RunBytes, RunSpec, TraversalSpec
+
+Number = int | float
+
+LEAST_SHARED: Final = 1 << 12
+"""Vertices of a near pile beyond which several threads relax its edges: one takes a tenth of a millisecond or more."""
+
+_ID_BYTES: Final = 8 + 4 + 1 + 4
+"""Bytes of a rank for each id of the graph: distance, parent, flags, a place in the lists of changes."""
+
+_ROW_BYTES: Final = 3 * 4
+"""Bytes for each of its rows: two queues and the far pile."""
+
+_LABEL_BYTES: Final = 8 + 4
+"""Bytes of the labels of a row."""
+
+
+@dataclass(frozen=True)
+class Weighted(Purpose):
+    """A run whose distances are sums of a column of weights. Its traversals stop when all targets are final.
+
+    Attributes:
+        column: the column's name.
+        max_distance: the largest distance to label; None for no bound.
+        delta: the width of a bucket, in the column's unit; None for the rule of ``delta``.
+    """
+
+    column: str
+    max_distance: Number | None = None
+    delta: Number | None = None
+
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
+        return RunBytes(
+            _ID_BYTES * ranks * rows + (_ROW_BYTES + traversals * _LABEL_BYTES) * rows,
+            f"the distances of {traversals:,} traversals by {self.column!r}",
+            "traverse from fewer sources at a time",
+        )
+
+
+def weighted(spec: TraversalSpec) -> Weighted:
+    """Return the purpose of a spec of such a run."""
+    assert isinstance(spec.purpose, Weighted)
+    return spec.purpose
