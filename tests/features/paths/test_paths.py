@@ -52,12 +52,21 @@ def assert_paths(graph: Graph, right: "nx.Graph[int]", pairs: list[tuple[int, in
     np.testing.assert_array_equal(graph.pair_distances(pairs), np.array(expected, np.int32))
 
 
-@pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(
+    ("ranks", "exchange", "layout"),
+    [(1, "shared_memory", "1d"), (3, "tcp", "1d"), (4, "auto", "1d"), (2, "auto", "2d")],
+)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, directed=st.booleans(), in_edges=st.booleans(), order=st.sampled_from(["given", "degree"]))
 def test_any_graph(
-    client: distributed.Client, exchange: str, ranks: int, edges: Edges, directed: bool, in_edges: bool, order: str
+    client: distributed.Client,
+    ranks: int,
+    exchange: str,
+    layout: str,
+    edges: Edges,
+    directed: bool,
+    in_edges: bool,
+    order: str,
 ) -> None:
     n, pairs = edges
     src, dst = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -69,6 +78,7 @@ def test_any_graph(
             ranks=ranks,
             in_edges=directed and in_edges,
             order=order,
+            layout=layout,
         ) as graph,
     ):
         chosen = np.random.default_rng(n).integers(0, n, (4, 2)).tolist()
@@ -206,6 +216,17 @@ def test_rows_that_fill_bins(client: distributed.Client) -> None:
         assert graph.path(first, last) == [first, 0, hubs, hubs - 1, last]
         assert len(list(graph.paths(first, last))) == leaves
         assert graph.count_paths(first).values[[hubs, 1, last]].tolist() == [1, leaves, leaves]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_more_edges_than_there_is_room_for_at_first(client: distributed.Client, ranks: int) -> None:
+    side = 80
+    with dbfs.load(f"grid2d:side={side}", client=client, ranks=ranks) as graph:
+        last = side * side - 1
+        along = [*range(side), *range(2 * side - 1, last + 1, side)]
+        assert graph.path(0, last) == along
+        # From the last corner the smallest neighbour lies in the row below.
+        assert graph.path(last, 0) == [*range(last, side - 2, -side), *range(side - 2, -1, -1)]
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
