@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dbfs.cli import main
 
 
+@pytest.mark.full
 def test_bench_paths(tmp_path: Path) -> None:
     file = tmp_path / "paths.json"
     sizes = ("--calls", "5", "--pairs", "20", "--clients", "3", "--seconds", "1")
