@@ -80,7 +80,8 @@ class PathsGraph(Graph[R]):
         Arguments and errors as for ``distance``.
         """
         pair = self._pair(source, target)
-        return self.python_ids(next(between(self, *pair).paths(pair[0]), []))
+        found = between(self, *pair)
+        return self.python_ids(found.vertices[next(found.paths(pair[0]), [])].tolist())
 
     @bounded()
     def paths(
@@ -106,8 +107,8 @@ class PathsGraph(Graph[R]):
         pair = self._pair(source, target)
         found = between(self, *pair)
         # Looked up at once, since the graph may be unloaded when the paths are taken.
-        ids = dict(zip(found.vertices.tolist(), self.python_ids(found.vertices.tolist()), strict=True))
-        return islice(([ids[vertex] for vertex in path] for path in found.paths(pair[0])), most)
+        ids = self.ids_of(found.vertices)
+        return islice((ids[np.array(path)].tolist() for path in found.paths(pair[0])), most)
 
     @bounded()
     def pair_distances(

@@ -21,6 +21,7 @@ from dbfs.graph.striped import StripedGraph
 from dbfs.graph.traversing import finished, require_one_version, traverse
 from dbfs_workers.base.spec import RunSpec, TraversalSpec
 from dbfs_workers.features.paths.purpose import BETWEEN, COUNTS, DISTANCES, PairSearch
+from dbfs_workers.ids.label_table import places_of
 
 _PAIRS: Final = 4096
 """Pairs of a spec."""
@@ -99,50 +100,59 @@ class Between:
 
     Attributes:
         vertices: int64, ascending, the source and the target among them; none without a path.
-        after: for each vertex the indices of those that follow it on paths, ascending.
+        begins, after: int64, the indices of the vertices after i, ascending: ``after[begins[i] : begins[i + 1]]``.
     """
 
     vertices: NDArray[np.int64]
-    after: list[NDArray[np.int64]]
+    begins: NDArray[np.int64]
+    after: NDArray[np.int64]
 
     @classmethod
     def of(cls, vertices: NDArray[np.int64], sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Self:
         """Make it of edges, given as indices of both ends; edges may occur again."""
-        sources, targets = np.divmod(np.unique(sources * vertices.size + targets), max(1, vertices.size))
-        after = np.split(targets, np.searchsorted(sources, np.arange(1, vertices.size)))
-        return cls(vertices, after[: vertices.size])
+        sources, targets = np.divmod(_ascending(sources * vertices.size + targets), max(1, vertices.size))
+        return cls(vertices, np.searchsorted(sources, np.arange(vertices.size + 1)), targets)
 
     def paths(self, source: int) -> Iterator[list[int]]:
-        """Yield all paths, as vertices, in the order of their vertices from the source on."""
+        """Yield all paths, as indices, in the order of their vertices from the source on."""
         if not self.vertices.size:
             return
         path = [int(np.searchsorted(self.vertices, source))]
-        untried = [iter(self.after[path[0]].tolist())]
+        untried = [iter(self._after(path[0]))]
         while path:
-            if not self.after[path[-1]].size:
-                yield self.vertices[path].tolist()
+            if self.begins[path[-1]] == self.begins[path[-1] + 1]:
+                yield path.copy()
             following = next(untried[-1], None)
             if following is None:
                 path.pop()
                 untried.pop()
             else:
                 path.append(following)
-                untried.append(iter(self.after[following].tolist()))
+                untried.append(iter(self._after(following)))
+
+    def _after(self, index: int) -> list[int]:
+        after: list[int] = self.after[self.begins[index] : self.begins[index + 1]].tolist()
+        return after
+
+
+def _ascending(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return numbers in ascending order, each once. NumPy's own way takes ten times as long for millions."""
+    ordered = np.sort(numbers)
+    first = np.append(True, ordered[1:] != ordered[:-1])[: ordered.size]
+    found: NDArray[np.int64] = ordered[first]
+    return found
 
 
 def between(graph: StripedGraph, source: int, target: int) -> Between:
     """Return what lies on shortest paths between two vertices; errors as of ``Graph.paths``."""
     if source == target:
-        return Between(np.array([source]), [np.empty(0, np.int64)])
+        return Between.of(np.array([source]), *np.empty((2, 0), np.int64))
     if not _goes_back(graph):
         return _between_by_traversals(graph, source, target)
     (made,) = _answers(graph, BETWEEN, [(source, target)])
-    positions, ends = np.unique(np.concatenate([*made.by_source], axis=1), return_inverse=True)
-    vertices = graph.numbering.vertices(positions)
-    ascending = np.argsort(vertices)
-    places = np.empty_like(ascending)
-    places[ascending] = np.arange(ascending.size)
-    return Between.of(vertices[ascending], *places[ends.reshape(2, -1)])
+    ends = graph.numbering.vertices(np.concatenate([*made.by_source], axis=1).ravel().astype(np.int64))
+    vertices = _ascending(ends)
+    return Between.of(vertices, *places_of(ends, vertices, graph.n).reshape(2, -1))
 
 
 def _next_edges(

@@ -42,7 +42,7 @@ class PairAnswer(RankLabels):
     """What a rank has found out: it travels with the report, and is no label.
 
     Args:
-        answer: int32[pairs] distances; int64[2, edges] positions of the ends of edges; int64 or float64[rows] counts.
+        answer: int32[pairs] distances; uint32[2, edges] positions of the ends of edges; int64 or float64[rows] counts.
     """
 
     def __init__(self, answer: NDArray[Any]) -> None:

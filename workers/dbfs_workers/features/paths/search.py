@@ -326,14 +326,14 @@ class PairRun(RankSearch):
         edges = int(fronts["edges"][which])
         return self._exchange.cross(0, _PHASE, Settled(0, edges, 0), sliced=False).edges
 
-    def _between(self, source: int, target: int) -> NDArray[np.int64]:
+    def _between(self, source: int, target: int) -> NDArray[np.uint32]:
         """Return the edges of all shortest paths that the rank knows, as positions of both ends."""
         sides, distance = self._memory.labelled(), self._search(source, target, ends=False)
         found = [np.empty((2, 0), np.int64)]
         if distance > 0:
             found += [self._marks(sides, 0, source), self._marks(sides, 1, target)[::-1]]
         sides.forget(self._first_id, sent=self._exchange.p > 1)
-        return self._stripe.vertex(np.concatenate(found, axis=1))
+        return self._stripe.vertex(np.concatenate(found, axis=1)).astype(np.uint32)
 
     def _marks(self, sides: Sides, which: int, vertex: int) -> NDArray[np.int64]:
         """Return a side's edges on shortest paths, as internal ids, the end that is nearer to the vertex first."""
