@@ -8,6 +8,7 @@ from typing import Any
 
 import dask
 import distributed
+import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -339,6 +340,44 @@ def test_edges_without_columns(client: distributed.Client) -> None:
     frame = pd.DataFrame({"source": [1, 2], "target": [2, 3], "mixed": [1, "a"]})
     with pytest.raises(EdgeInputError, match="column 'mixed'"):
         dbfs.load(frame, edge_columns="mixed", client=client)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_a_view_is_a_graph_like_any_other(client: distributed.Client, order: str) -> None:
+    generator = np.random.default_rng(4)
+    m = 260
+    table = pa.table(
+        {
+            "source": generator.integers(0, 50, m),
+            "target": generator.integers(0, 50, m),
+            "open": generator.random(m) < 0.6,
+        }
+    )
+    kept = np.flatnonzero(generator.random(50) < 0.8)
+    options: dict[str, Any] = {"order": order, "keep_edges": True, "ranks": 3, "client": client}
+    with (
+        dbfs.load(table, edge_columns="open", **options) as graph,
+        graph.where(edges=pc.field("open"), vertices=kept) as view,
+    ):
+        passing = table.filter(table["open"]).to_pandas()
+        passing = passing[passing["source"].isin(kept) & passing["target"].isin(kept)]
+        expected = nx.from_pandas_edgelist(passing)
+        expected.add_nodes_from(kept.tolist())
+        sources = kept[:4].tolist()
+        distances = dict(nx.all_pairs_shortest_path_length(expected))
+        for engine in ("resident", "taskgraph"):
+            for source in sources:
+                result = view.bfs(source, engine=engine, validate=True, predecessors=True)
+                assert result.to_dict() == distances[source]
+        batch = view.bfs_batch(sources, keep="distances").distances()
+        alone = [view.bfs(source, direction="bottom-up").distances() for source in sources]
+        np.testing.assert_array_equal(batch.T.astype(np.int8), alone)
+        closeness = view.closeness_centrality().to_pandas().set_index("vertex").iloc[:, 0].to_dict()
+        assert closeness == pytest.approx(nx.closeness_centrality(expected))
+        assert sorted(view.components().sizes) == sorted(map(len, nx.connected_components(expected)))
+        part = view.subgraph(sources).to_networkx()
+        assert sorted(map(sorted, part.edges())) == sorted(map(sorted, expected.subgraph(sources).edges()))
+        assert sorted(view.neighbors(sources[0])) == sorted(expected[sources[0]])
 
 
 @pytest.mark.parametrize("directed", [False, True])
