@@ -337,7 +337,8 @@ def load(
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
-        edge_columns: for a table: names of columns whose values the ranks keep with the edges, for ``Graph.where``.
+        edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
+            of a matrix: the ranks keep these values with the edges, for ``Graph.where``.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
             edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or

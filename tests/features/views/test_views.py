@@ -246,6 +246,16 @@ def test_files_whose_values_change_their_type(client: distributed.Client, tmp_pa
         (tmp_path / "set" / f"{part}.csv").write_text(f"source,target,year\n1,2,{value}\n")
     with pytest.raises(EdgeInputError, match="'year' holds int64 in .* and double in"):
         dbfs.load(tmp_path / "set", edge_columns="year", client=client, format="csv")
+    (tmp_path / "names.ncol").write_text("ann bob 2.5\nbob cat\t1\ncat ann 3\n")
+    (tmp_path / "places.csv").write_text("ann,bob,2.5\nbob,cat,1\ncat,ann,3\n")
+    for name, column in (("names.ncol", "weight"), ("places.csv", "2")):
+        told = {"header": False} if column == "2" else {}
+        edges = dbfs.from_file(tmp_path / name, **told)
+        with dbfs.load(edges, edge_columns=column, client=client, ranks=2) as graph:
+            assert graph.edge_columns == {column: pa.float64()}
+            with graph.where(edges=pc.field(column) > 2) as view:
+                assert view.bfs("ann").to_dict() == {"ann": 0, "bob": 1, "cat": 1}
+                assert view.input_edges == 2
     (tmp_path / "list.txt").write_text("1 2\n2 3\n")
     with pytest.raises(InvalidOptionError, match="edge_columns="):
         dbfs.load(tmp_path / "list.txt", edge_columns="year", client=client)
@@ -378,6 +388,34 @@ def test_a_view_is_a_graph_like_any_other(client: distributed.Client, order: str
         part = view.subgraph(sources).to_networkx()
         assert sorted(map(sorted, part.edges())) == sorted(map(sorted, expected.subgraph(sources).edges()))
         assert sorted(view.neighbors(sources[0])) == sorted(expected[sources[0]])
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph])
+def test_attributes_of_networkx(client: distributed.Client, kind: type[nx.Graph[Any]]) -> None:
+    generator = np.random.default_rng(12)
+    made = kind()
+    made.add_nodes_from(range(20))
+    for source, target in generator.integers(0, 20, (60, 2)).tolist():
+        made.add_edge(source, target, **({"km": source * target % 7} if source % 3 else {"kind": "x"}))
+    with dbfs.load(made, edge_columns=["km", "kind"], client=client, ranks=2) as graph:
+        assert graph.edge_columns == {"km": pa.int64(), "kind": pa.string()}
+        for condition, passes in (
+            (pc.field("km") > 2, lambda data: data.get("km", 0) > 2),
+            (pc.field("kind") == "x", lambda data: "kind" in data),
+        ):
+            passing = kind(made)
+            passing.remove_edges_from([edge for edge in made.edges if not passes(made.edges[edge])])
+            with graph.where(edges=condition) as view:
+                assert view.input_edges == passing.number_of_edges()
+                for source in range(5):
+                    assert view.bfs(source, validate=True).to_dict() == nx.single_source_shortest_path_length(
+                        passing, source
+                    )
+    with pytest.raises(EdgeInputError, match="no column 'kms'; did you mean 'km'"):
+        dbfs.load(made, edge_columns="kms", client=client)
+    made.add_edge(1, 2, km="far")
+    with pytest.raises(EdgeInputError, match="attribute 'km' can't be kept"):
+        dbfs.load(made, edge_columns="km", client=client)
 
 
 @pytest.mark.parametrize("directed", [False, True])
