@@ -1,7 +1,7 @@
 """Records of graphs and runs that clients and the scheduler exchange."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -70,7 +70,17 @@ class Beside(ABC):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """What it is, as in "it has {in_words}"."""
+        """What a graph with this data does, as in "it has attributes"."""
+
+    @property
+    @abstractmethod
+    def edge_columns(self) -> Sequence[str]:
+        """Names of columns of values of the edges."""
+
+    @property
+    @abstractmethod
+    def edge_keys(self) -> tuple[Hashable, ...]:
+        """By rank, Dask keys of objects whose ``out`` is an Arrow table: the columns, as the partition's edges lie."""
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,20 @@ class KeptAttributes(Beside):
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        return (*self.attribute_keys, *self.vertex_keys)
+        return (*self.edge_keys, *self.vertex_keys)
 
     @property
     def in_words(self) -> str:
         return f"is a view of {self.view_of}" if self.view_of else "has attributes"
+
+    @property
+    def edge_keys(self) -> tuple[Hashable, ...]:
+        return self.attribute_keys
+
+    @property
+    def edge_columns(self) -> Sequence[str]:
+        names: list[str] = self.columns.names
+        return names
 
     @property
     def columns(self) -> pa.Schema:

@@ -390,6 +390,57 @@ def test_a_view_is_a_graph_like_any_other(client: distributed.Client, order: str
         assert sorted(view.neighbors(sources[0])) == sorted(expected[sources[0]])
 
 
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_subgraphs_with_columns(client: distributed.Client, directed: bool, order: str) -> None:
+    generator = np.random.default_rng(2)
+    m = 200
+    table = pa.table(
+        {
+            "source": generator.integers(0, 20, m),
+            "target": generator.integers(0, 20, m),
+            "km": generator.integers(0, 9, m),
+            "kind": pa.array([None if value == 2 else f"k{value}" for value in generator.integers(0, 3, m)]),
+        }
+    )
+    options: dict[str, Any] = {"order": order, "directed": directed, "client": client, "ranks": 3}
+    with dbfs.load(table, edge_columns=["km", "kind"], **options) as graph:
+        some = [7, 3, 0, 11, 12, 5]
+        place = {one: at for at, one in enumerate(some)}
+        expected = sorted(
+            (source, target, km, kind or "")
+            if directed or place[source] <= place[target]
+            else (target, source, km, kind or "")
+            for source, target, km, kind in zip(*(table[name].to_pylist() for name in table.schema.names), strict=True)
+            if {source, target} <= set(some)
+        )
+        part = graph.subgraph(some, columns=["km", "kind"])
+        found = part.to_arrow()
+        assert found.schema.names == ["source", "target", "km", "kind"]
+        rows = [*zip(*(found[name].to_pylist() for name in found.schema.names), strict=True)]
+        assert sorted((*row[:3], row[3] or "") for row in rows) == expected
+        # Parallel edges ascend by their values, whatever rank they come from.
+        keys = [(place[source], place[target], km) for source, target, km, _ in rows]
+        assert keys == sorted(keys)
+        multi = part.to_networkx()
+        assert multi.is_multigraph()
+        assert multi.is_directed() is directed
+        assert sorted(data["km"] for *_, data in multi.edges(data=True)) == sorted(row[2] for row in rows)
+        with dbfs.load(part, edge_columns="km", client=client, ranks=2) as again:
+            assert again.input_edges == len(expected)
+            with again.where(edges=pc.field("km") > 4) as view:
+                assert view.input_edges == sum(row[2] > 4 for row in rows)
+        near = graph.khop(3, 1).subgraph(columns="km")
+        assert near.to_arrow().schema.names == ["source", "target", "km"]
+        assert graph.subgraph(some).edges == len({row[:2] for row in rows})
+        for columns, words in (("kms", "no column 'kms'"), (["km", "x"], "no column 'x'")):
+            with pytest.raises(InvalidOptionError, match=words):
+                graph.subgraph(some, columns=columns)
+    with dbfs.load(table.select(["source", "target"]), client=client) as plain:
+        with pytest.raises(InvalidOptionError, match="no column 'km'"):
+            plain.subgraph(some, columns="km")
+
+
 @pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph])
 def test_attributes_of_networkx(client: distributed.Client, kind: type[nx.Graph[Any]]) -> None:
     generator = np.random.default_rng(12)
