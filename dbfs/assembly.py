@@ -255,7 +255,7 @@ class AsyncGraph(
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
     ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``where``,
-    ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``views``, ``save`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
     ``bfs_stream`` returns an asynchronous iterator. ``await graph.contains(id)`` stands for ``id in graph``. ``async
     with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given as ``progress``
     are called in another thread.

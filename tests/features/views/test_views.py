@@ -587,6 +587,11 @@ def test_a_view_outlives_its_graph_and_does_not_change(client: distributed.Clien
             base.where(edges=pc.field("kind") == "road")
         assert_distances(view, TABLE.filter(pc.field("kind") == "road"), directed=False)
         assert dbfs.open("roads", client=client).edge_columns == view.edge_columns
+        inner = view.where(edges=pc.field("year") > 1, name="later")
+        assert [(status.name, status.m) for status in view.views()] == [("later", inner.m)]
+        assert inner.views() == []
+        inner.unload()
+        assert view.views() == []
         with pytest.raises(NameTakenError):
             view.where(edges=pc.field("year") > 1, name="roads")
         for change in (
