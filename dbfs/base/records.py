@@ -1,7 +1,7 @@
 """Records of graphs and runs that clients and the scheduler exchange."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -70,7 +70,22 @@ class Beside(ABC):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """What it is, as in "it has {in_words}"."""
+        """What a graph with this data does, as in "it has attributes"."""
+
+    @property
+    @abstractmethod
+    def view_of(self) -> str:
+        """Id of the graph that the graph was made of by a filter; empty if it was loaded."""
+
+    @property
+    @abstractmethod
+    def edge_columns(self) -> Sequence[str]:
+        """Names of columns of values of the edges."""
+
+    @property
+    @abstractmethod
+    def edge_keys(self) -> tuple[Hashable, ...]:
+        """By rank, Dask keys of objects whose ``out`` is an Arrow table: the columns, as the partition's edges lie."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +243,7 @@ class GraphStatus:
         free_pages: pages without a row, on all ranks; 0 unless updates changed the graph.
         changes_per_second: edges and vertices that updates inserted and deleted in each of the last ten seconds.
         not_ready: its workers that are late or paused, by rank.
+        view_of: id of the graph that it is a view of; empty if it is none.
     """
 
     name: str
@@ -244,6 +260,7 @@ class GraphStatus:
     free_pages: int = 0
     changes_per_second: float = 0.0
     not_ready: tuple[WorkerStatus, ...] = ()
+    view_of: str = ""
 
 
 @dataclass(frozen=True)
