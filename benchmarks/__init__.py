@@ -23,6 +23,7 @@ COMMANDS = {
     "levels": "levels",
     "memory": "memory",
     "networkx": "networkx",
+    "paths": "paths",
     "scale-model": "scale_model",
     "scaling": "plans",
     "updates": "updates",

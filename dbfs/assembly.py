@@ -281,7 +281,8 @@ class AsyncGraph(
     ``average_shortest_path_length``, ``wiener_index``, ``neighbourhood_function``, ``distance_matrix``, ``landmarks``,
     ``sample_sources``, ``vertex``, ``vertices_of``, ``id_of``, ``ids_of``, ``ids``, ``refresh``, ``insert_edges``,
     ``delete_edges``, ``insert_vertices``, ``delete_vertices``, ``compact``, ``freeze``, ``thaw``, ``watch``, ``where``,
-    ``save``, ``rebalance``, ``state`` and ``unload`` take the arguments of ``Graph``'s methods, and return awaitables.
+    ``views``, ``save``, ``rebalance``, ``state`` and ``unload`` take the arguments of ``Graph``'s methods, and return
+    awaitables.
     ``bfs_stream`` and ``paths`` return asynchronous iterators. ``await graph.contains(id)`` stands for ``id in
     graph``. ``async with graph:`` unloads the graph at the end. A call that is cancelled ends its run. Functions given
     as ``progress`` are called in another thread.
@@ -365,7 +366,8 @@ def load(
             that are tuples. Columns of well-known names (``source`` and ``target``, ``src`` and ``dst``, ``from`` and
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
-        edge_columns: for a table: names of columns whose values the ranks keep with the edges, for ``Graph.where``.
+        edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
+            of a matrix: the ranks keep these values with the edges, for ``Graph.where``.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
             edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or

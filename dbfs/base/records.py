@@ -70,7 +70,22 @@ class Beside(ABC):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """What it is, as in "it has {in_words}"."""
+        """What a graph with this data does, as in "it has attributes"."""
+
+    @property
+    @abstractmethod
+    def view_of(self) -> str:
+        """Id of the graph that the graph was made of by a filter; empty if it was loaded."""
+
+    @property
+    @abstractmethod
+    def edge_columns(self) -> Sequence[str]:
+        """Names of columns of values of the edges."""
+
+    @property
+    @abstractmethod
+    def edge_keys(self) -> tuple[Hashable, ...]:
+        """By rank, Dask keys of objects whose ``out`` is an Arrow table: the columns, as the partition's edges lie."""
 
     @property
     @abstractmethod
@@ -252,6 +267,7 @@ class GraphStatus:
         changes_per_second: edges and vertices that updates inserted and deleted in each of the last ten seconds.
         not_ready: its workers that are late or paused, by rank.
         returning: how lost ranks come back, and how far that is, in words; empty if none is lost, or none comes back.
+        view_of: id of the graph that it is a view of; empty if it is none.
     """
 
     name: str
@@ -269,6 +285,7 @@ class GraphStatus:
     changes_per_second: float = 0.0
     not_ready: tuple[WorkerStatus, ...] = ()
     returning: str = ""
+    view_of: str = ""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def edge_list(
         return open_table(edges, **of_tables, directed=directed, strings=strings, attributes=attributes)
     if is_graph(edges):
         _refuse("a graph", of_files, of_tables, of_ids)
-        return open_graph(edges, directed=directed)
+        return open_graph(edges, directed=directed, attributes=attributes)
     if _is_array_of_ends(edges):
         # The mask of an array stays, since a masked id is missing.
         array = edges if isinstance(edges, np.ma.MaskedArray) else np.asarray(edges)

@@ -307,6 +307,8 @@ class DeletedVertices:
 
     def refuse(self, vertices: Sequence[int] | NDArray[np.int64], what: str) -> None:
         """Raise ``InvalidVertexError`` if one of some vertices was deleted; ``what`` is a vertex's name in messages."""
+        if not self._graph.deleted:
+            return
         gone = np.intersect1d(np.asarray(vertices, np.int64), self._gone())
         if gone.size:
             raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} {self._words}")

@@ -142,6 +142,7 @@ class GraphEntry:
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,
             not_ready=not_ready,
+            view_of="" if self.record.beside is None else self.record.beside.view_of,
         )
 
 

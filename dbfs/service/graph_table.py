@@ -73,11 +73,16 @@ class GraphTable:
 
     def latest(self, graph_id: str) -> GraphEntry:
         """Return a graph as it was built last, by any of the ids that it had; errors as for ``get``."""
-        while graph_id in self._moved:
-            graph_id = self._moved[graph_id]
+        graph_id = self.latest_id(graph_id)
         if graph_id not in self._graphs:
             raise GraphNotFoundError("the graph was unloaded; load it again")
         return self._graphs[graph_id]
+
+    def latest_id(self, graph_id: str) -> str:
+        """Return the id under which a graph was built last, by any of the ids that it had."""
+        while graph_id in self._moved:
+            graph_id = self._moved[graph_id]
+        return graph_id
 
     def named(self, name: str) -> GraphEntry:
         """Return the graph of a name.

@@ -11,6 +11,7 @@ import itertools
 import pickle
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import distributed
@@ -172,7 +173,9 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
 
     @ListGraphs.handler
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
-        return [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
+        found = [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
+        # A view stands while the graph that it was made of is spread anew.
+        return [replace(status, view_of=self._table.latest_id(status.view_of)) for status in found]
 
     @ListWorkers.handler
     async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:  # noqa: ARG002

@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
+from typing import Any
 
 import distributed
 from starlette.applications import Starlette
@@ -99,6 +100,50 @@ class Served:
         return self._graph
 
 
+class Pairs:
+    """Searches together for the distances that requests ask for while others are searched for.
+
+    A call of ``pair_distances`` takes hardly longer than one of ``distance``, so many requests at once wait little.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[dbfs.AsyncGraph, Any, asyncio.Future[int]]] = []
+        self._searching: asyncio.Task[None] | None = None
+
+    async def distance(self, graph: dbfs.AsyncGraph, pair: Any) -> int:
+        """Return the distance of a pair of ids, -1 without a path; errors as of ``Graph.distance``."""
+        found = asyncio.get_running_loop().create_future()
+        self._waiting.append((graph, pair, found))
+        if self._searching is None or self._searching.done():
+            self._searching = asyncio.create_task(self._search())
+        return await found
+
+    async def _search(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting, []
+            graph = some[-1][0]
+            try:
+                distances = await graph.pair_distances([pair for _, pair, _ in some], deadline=SECONDS)
+            except Exception as error:
+                # One wrong id must not fail the requests of others.
+                answers = (
+                    [error]
+                    if len(some) == 1
+                    else await asyncio.gather(
+                        *(graph.distance(*pair, deadline=SECONDS) for _, pair, _ in some), return_exceptions=True
+                    )
+                )
+            else:
+                answers = distances.tolist()
+            for (_, _, found), answer in zip(some, answers, strict=True):
+                if found.done():
+                    continue
+                if isinstance(answer, BaseException):
+                    found.set_exception(answer)
+                else:
+                    found.set_result(answer)
+
+
 def create_app(scheduler: str, name: str) -> Starlette:
     """Return the application; ``scheduler`` is the scheduler's address, ``name`` the name of a graph.
 
@@ -107,7 +152,7 @@ def create_app(scheduler: str, name: str) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.served = Served(scheduler, name)
+        app.state.served, app.state.pairs = Served(scheduler, name), Pairs()
         yield
         await app.state.served.close()
 
@@ -162,7 +207,8 @@ async def describe(request: Request) -> JSONResponse:
 
 async def distance(request: Request) -> JSONResponse:
     """``/distance?from=3&to=8``: edges on a shortest route; null if there is no route."""
-    found = await graph_of(request).distance(named(request, "from"), named(request, "to"), deadline=SECONDS)
+    pair = named(request, "from"), named(request, "to")
+    found = await request.app.state.pairs.distance(graph_of(request), pair)
     return JSONResponse({"distance": None if found < 0 else found})
 
 

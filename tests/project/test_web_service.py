@@ -64,6 +64,11 @@ def test_answers_and_errors(app: ModuleType, client: distributed.Client) -> None
             assert await get("/distance?from=3&to=8") == (200, {"distance": 5})
             assert await get("/route?from=3&to=1") == (200, {"route": [3, 2, 1]})
             assert await get("/neighbourhood?of=3&within=2") == (200, {"count": 5, "vertices": [1, 2, 3, 4, 5]})
+            # One of several requests at once names an id that is not there.
+            ends = ((3, 8), (29, 0), (3, 30), (5, 5))
+            answers = await asyncio.gather(*(get(f"/distance?from={u}&to={v}") for u, v in ends))
+            assert [status for status, _ in answers] == [200, 200, 404, 200]
+            assert [answer.get("distance") for _, answer in answers] == [5, 29, None, 0]
             status, error = await get("/distance?from=3&to=30")
             assert (status, error["error"]) == (404, "InvalidVertexError")
             assert "vertices are 0..29" in error["message"]

@@ -6,7 +6,6 @@ Importing needs no Numba and no GPU.
 from typing import TYPE_CHECKING, Final
 
 from dbfs_workers.features.living.worker import Updates
-from dbfs_workers.features.paths.worker import PathOrders
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
 from dbfs_workers.features.weights.worker import WeightReads
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 FEATURES: Final[tuple[type[WorkerFeature], ...]] = (
     Updates,
-    PathOrders,
     EdgeReads,
     Verdicts,
     WeightReads,

@@ -33,7 +33,7 @@ from dbfs.edges.readers.source import Source
 from dbfs.edges.tables.attributes import require_columns
 from dbfs.edges.tables.ends import Columns, Ends, has_known_ends
 from dbfs.edges.tables.ids import Place, edges_of, joined_ids
-from dbfs.errors import EdgeInputError, InvalidOptionError, TruncatedFileError
+from dbfs.errors import EdgeInputError, TruncatedFileError
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.pieces import IdEdges
 from dbfs_workers.building.reading import Reading
@@ -57,7 +57,7 @@ class CsvLayout:
         comments: starts of comment lines. None if the caller names none: a line that begins as comments do elsewhere
             may then be an edge or a comment, and is refused.
         no_ids: strings that are no ids.
-        names: names of all columns; none if the file names none.
+        names: names of all columns by which values are kept: those of the file, or their places.
     """
 
     separator: str
@@ -327,13 +327,12 @@ class CsvFile(TextFile):
 
     def keeping(self, columns: Sequence[str]) -> Self:
         """See ``EdgeList``. The first rows say which types the columns hold."""
-        if self.columns is None or not self.columns.names:
-            raise InvalidOptionError(f"{self.name}: edge_columns= names columns, and this file has no names of columns")
-        require_columns(columns, self.columns.names, self.columns.ends, self.name)
+        assert self.columns is not None
+        of = replace(self.columns, names=self.layout.names)
+        require_columns(columns, of.names, of.ends, self.name)
         first = self.cut(self.largest_piece(1 << 62, 1 << 62))[0]
         assert isinstance(first, CsvPiece)
-        table = first.first_values(columns, _TYPED_ROWS)
-        return keeping(self, self.columns, _typed(table), columns)
+        return keeping(self, of, _typed(first.first_values(columns, _TYPED_ROWS)), columns)
 
 
 def _typed(table: Any) -> Any:
@@ -364,6 +363,8 @@ def _typed(table: Any) -> Any:
     return pa.schema(fields)
 
 
+# Names of the columns of NCOL's files, which have none, by their number.
+_PLACES: Final = {3: ("0", "1", "weight")}
 # Rows, at least, that decide the types of values.
 _TYPED_ROWS: Final = 10_000
 
@@ -418,7 +419,7 @@ def open_csv(head: Head, options: ReadOptions, *, blanks: bool = False) -> TextF
         tuple("string" for _ in columns.ends.columns),
         None if options.comment is None else options.marks,
         NoIds.of(options),
-        columns.names,
+        _PLACES.get(len(names), tuple(names)) if blanks else tuple(names),
     )
     hidden = [line for line in heading.comments(head) if header is not None or _may_be_row(line.text, unknown)]
     lines = [*hidden, first, *itertools.islice(heading.rest, _SAMPLE_ROWS - 1)]

@@ -6,7 +6,7 @@ edges stay vertices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from dbfs.edges.arrays import from_arrays
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.tables.attributes import TableAttributes, require_there
 from dbfs.edges.tables.pairs import SINGLE, open_pairs, with_lone
 from dbfs.errors import EdgeInputError, InvalidOptionError
 
@@ -26,19 +27,20 @@ def is_graph(edges: Any) -> bool:
     return _opener(edges) is not None
 
 
-def open_graph(graph: Any, *, directed: bool | None) -> EdgeList:
+def open_graph(graph: Any, *, directed: bool | None, attributes: Sequence[str] = ()) -> EdgeList:
     """Make an edge list of a graph of another library.
 
     The ids are NetworkX's nodes; igraph's names if its vertices have names, else its indices; the indices of rustworkx
     and NetworKit. Parallel edges and self-loops stay.
 
     Args:
-        graph: the graph. Attributes of its nodes and edges are not read.
+        graph: the graph. Attributes of its nodes are not read.
         directed: None as the graph says; False to cross the edges of a directed graph both ways.
+        attributes: names of attributes of the edges of NetworkX's graphs that are kept; null where an edge has none.
 
     Raises:
         EdgeInputError: the nodes are not all integers, all strings, or all tuples of these; or igraph's names are not
-            distinct strings.
+            distinct strings. Or no edge has an attribute, or Arrow has no type of its values.
         InvalidOptionError: ``directed=True``, and the graph is undirected.
     """
     opener = _opener(graph)
@@ -49,7 +51,25 @@ def open_graph(graph: Any, *, directed: bool | None) -> EdgeList:
         raise InvalidOptionError(
             f"directed=True, but the {type(graph).__name__} is undirected: its edges have no order"
         )
-    return edges
+    # NetworkX's own functions on dbfs wrap its graphs.
+    original = getattr(graph, "original", graph)
+    return _with_attributes(edges, original, attributes) if attributes and opener in _OF_NETWORKX else edges
+
+
+def _with_attributes(edges: EdgeList, graph: Any, attributes: Sequence[str]) -> EdgeList:
+    """Return the edges of a graph of NetworkX with some of their attributes."""
+    import pyarrow as pa
+
+    rows = [data for *_, data in graph.edges(data=True)]
+    require_there(attributes, [*dict.fromkeys(name for row in rows for name in row)], edges.name)
+    columns = {}
+    for name in attributes:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except (pa.ArrowException, OverflowError) as error:
+            raise EdgeInputError(f"{edges.name}: attribute {name!r} can't be kept: {error}") from None
+    values = tuple(value for value in edges.values if value not in attributes)
+    return replace(edges, values=values, attributes=TableAttributes.of(pa.table(columns), edges.name))
 
 
 def _opener(graph: Any) -> Callable[[Any, bool], EdgeList] | None:
@@ -168,3 +188,6 @@ _OPENERS: dict[tuple[str, str], Callable[[Any, bool], EdgeList]] = {
     ("networkit", "Graph"): _networkit,
 }
 """By module and name of a class: what makes an edge list of a graph; the second argument asks for undirected edges."""
+
+_OF_NETWORKX = (_networkx, _backend_graph)
+"""Those of graphs whose edges may have attributes."""

@@ -18,7 +18,7 @@ from dbfs.cluster.deadline import bounded
 from dbfs.errors import InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
 from dbfs.features.batches.landmarks import Landmarks
 from dbfs.features.batches.measures import VertexMeasure
-from dbfs.features.paths.search import between, counts_of_paths, distances_of, first_path
+from dbfs.features.paths.search import between, counts_of_paths, distances_of
 from dbfs.graph.graph import Graph, R
 from dbfs.graph.traversing import require_one_version
 
@@ -79,7 +79,9 @@ class PathsGraph(Graph[R]):
 
         Arguments and errors as for ``distance``.
         """
-        return self.python_ids(first_path(self, *self._pair(source, target))[0])
+        pair = self._pair(source, target)
+        found = between(self, *pair)
+        return self.python_ids(found.vertices[next(found.paths(pair[0]), [])].tolist())
 
     @bounded()
     def paths(
@@ -103,10 +105,10 @@ class PathsGraph(Graph[R]):
         """
         most = None if limit is None else whole_count(limit, "limit")
         pair = self._pair(source, target)
-        found, _ = between(self, *pair)
+        found = between(self, *pair)
         # Looked up at once, since the graph may be unloaded when the paths are taken.
-        ids = dict(zip(found.vertices.tolist(), self.python_ids(found.vertices.tolist()), strict=True))
-        return islice(([ids[vertex] for vertex in path] for path in found.paths(pair[0])), most)
+        ids = self.ids_of(found.vertices)
+        return islice((ids[np.array(path)].tolist() for path in found.paths(pair[0])), most)
 
     @bounded()
     def pair_distances(

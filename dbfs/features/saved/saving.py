@@ -48,7 +48,10 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
             "graph can't keep: load the graph with their edges to save it"
         )
     if record.beside is not None and record.beside.keys:
-        raise InvalidOptionError(f"{record.name} {record.beside.in_words}, which a saved graph can't keep")
+        raise InvalidOptionError(
+            f"{record.name} {record.beside.in_words}, which a saved graph can't keep: save the table of its edges, and "
+            "load that with its columns"
+        )
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
         raise InvalidOptionError(

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from dbfs.base.calls import part_of, public
 from dbfs.base.integers import whole_count
 from dbfs.base.memory import require_room
-from dbfs.cluster.deadline import bounded
+from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.gang import Ref
 from dbfs.cluster.own_process import StaysHere
 from dbfs.edges.tables.about import of_graph
-from dbfs.errors import MissingPackageError
+from dbfs.edges.tables.attributes import column_names
+from dbfs.edges.tables.ends import ColumnNames, listed
+from dbfs.errors import InvalidOptionError, MissingPackageError
 from dbfs.graph.graph import Graph, R
 from dbfs.graph.html import Card
 from dbfs.graph.result import BFSResult
@@ -23,8 +26,11 @@ from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Tabular
 from dbfs.graph.traversing import require_one_version, stream, traverse
 from dbfs.service.asking import ask_ranks
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import GetGraph
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.subgraphs.messages import SelectEdges
+from dbfs_workers.features.subgraphs.reads import rows_between
 from dbfs_workers.ids.label_table import label_table, places_of, whole_table
 from dbfs_workers.ids.sequence import value_of
 
@@ -45,7 +51,8 @@ class Subgraph(Tabular):
     """Some vertices of a graph and edges between them. Needs no cluster.
 
     The edges are those of a simple graph: duplicates count once, and so does an undirected edge. Self-loops are kept.
-    ``dbfs.load`` takes a subgraph, with its direction and with vertices without edges.
+    With columns each of several parallel edges is an edge of its own, with its own values. ``dbfs.load`` takes a
+    subgraph, with its direction and with vertices without edges.
 
     Attributes:
         name: the graph's name.
@@ -53,6 +60,7 @@ class Subgraph(Tabular):
         vertices: the vertices' ids, as of ``Graph.ids_of``.
         sources, targets: int64, the index of each edge's ends in ``vertices``; ascending by source, then by target. The
             source of an undirected edge is the end that comes first in ``vertices``.
+        columns: an Arrow table of values of each edge; None without any.
     """
 
     _holds_edges: ClassVar[bool] = True
@@ -62,6 +70,7 @@ class Subgraph(Tabular):
     vertices: CallerIds = field(repr=False)
     sources: NDArray[np.int64] = field(repr=False)
     targets: NDArray[np.int64] = field(repr=False)
+    columns: pa.Table | None = field(default=None, repr=False)
 
     @property
     def n(self) -> int:
@@ -74,7 +83,7 @@ class Subgraph(Tabular):
         return self.sources.size
 
     def to_arrow(self) -> pa.Table:
-        """Return the edges as an Arrow table with the columns ``source`` and ``target``, which have ids.
+        """Return the edges as an Arrow table: the columns ``source`` and ``target``, which have ids, and ``columns``.
 
         The metadata of its schema say which vertices have no edge, and whether edges are directed. ``dbfs.load`` takes
         the same graph from the table, and from a Parquet or Arrow file of it. In pandas they are the frame's ``attrs``.
@@ -86,7 +95,11 @@ class Subgraph(Tabular):
         return of.put_on(self._rows(slice(None)))
 
     def _rows(self, rows: slice) -> pa.Table:
-        return whole_table(source=self.vertices[self.sources[rows]], target=self.vertices[self.targets[rows]])
+        made = whole_table(source=self.vertices[self.sources[rows]], target=self.vertices[self.targets[rows]])
+        if self.columns is not None:
+            for name in self.columns.schema.names:
+                made = made.append_column(name, self.columns[rows][name])
+        return made
 
     def _card(self) -> Card:
         kind = "directed" if self.directed else "undirected"
@@ -113,7 +126,10 @@ class Subgraph(Tabular):
         return made
 
     def to_networkx(self) -> networkx.Graph[Any]:
-        """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids.
+        """Return a NetworkX ``DiGraph`` or ``Graph`` whose nodes are the ids; ``columns`` are the edges' attributes.
+
+        With parallel edges, which columns tell apart, it is a ``MultiDiGraph`` or ``MultiGraph``. A null is no
+        attribute.
 
         Raises:
             MissingPackageError: NetworkX is not installed.
@@ -123,10 +139,15 @@ class Subgraph(Tabular):
         except ImportError as error:
             raise MissingPackageError("to_networkx needs NetworkX: pip install networkx") from error
         nodes = self.vertices.tolist()
-        made = networkx.DiGraph() if self.directed else networkx.Graph()
+        repeats = (np.diff(self.sources) == 0) & (np.diff(self.targets) == 0)
+        kinds = (networkx.MultiDiGraph, networkx.MultiGraph) if repeats.any() else (networkx.DiGraph, networkx.Graph)
+        made = kinds[0 if self.directed else 1]()
         made.add_nodes_from(nodes)
-        ends = zip(self.sources.tolist(), self.targets.tolist(), strict=True)
-        made.add_edges_from((nodes[source], nodes[target]) for source, target in ends)
+        rows: list[dict[str, Any]] = [{}] * self.edges if self.columns is None else self.columns.to_pylist()
+        made.add_edges_from(
+            (nodes[source], nodes[target], {name: value for name, value in row.items() if value is not None})
+            for source, target, row in zip(self.sources.tolist(), self.targets.tolist(), rows, strict=True)
+        )
         return made
 
     def __repr__(self) -> str:
@@ -135,26 +156,68 @@ class Subgraph(Tabular):
         return f"<dbfs.Subgraph of {self.name}: {words}>"
 
 
-def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds) -> Subgraph:
+def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds, columns: ColumnNames = None) -> Subgraph:
     """Return the subgraph of some vertices. The ranks select its edges.
 
     Args:
         vertices: int64 vertices, each once.
         ids: their ids.
+        columns: names of columns of the edges; None for no column, and for duplicates once.
 
     Errors as for ``Graph.subgraph``.
     """
     internal = graph.stripe.internal(np.array(graph.numbering.positions(vertices.tolist()), np.int64))
     ascending = np.argsort(internal)
     chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
-    messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
-    doing = f"cutting a subgraph out of {graph.name}"
-    parts = ask_ranks(graph.gang, messages, doing, graph.record)
-    sources, targets = np.concatenate([*parts.values()], axis=1).astype(np.uint64)
+    names, doing = column_names(columns, "columns"), f"cutting a subgraph out of {graph.name}"
+    table = None
+    if names:
+        *parts, table = _with_columns(graph, chosen, index, [*names], doing)
+    else:
+        messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
+        parts = [*ask_ranks(graph.gang, messages, doing, graph.record).values()]
+    sources, targets = np.concatenate(parts, axis=1).astype(np.uint64)
     # NumPy sorts plain integers several times as fast as pairs. A square of 2^32 needs 64 bits.
     n = np.uint64(max(1, vertices.size))
-    sources, targets = np.divmod(np.sort(sources * n + targets), n)
-    return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64))
+    keys = sources * n + targets
+    if table is None:
+        keys = np.sort(keys)
+    else:
+        # Stable: parallel edges come from one row, in which they ascend by their values.
+        order = np.argsort(keys, kind="stable")
+        keys, table = keys[order], table.take(order)
+    sources, targets = np.divmod(keys, n)
+    return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64), table)
+
+
+def _with_columns(
+    graph: StripedGraph, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str], doing: str
+) -> tuple[Any, ...]:
+    """Return the edges between chosen vertices of each rank, and a table of the columns of all of them.
+
+    Raises:
+        InvalidOptionError: the graph does not keep one of the columns, or its name is that of an end.
+        Other errors as for ``Graph.subgraph``.
+    """
+    import pyarrow as pa
+
+    kept = graph.record.beside
+    there = () if kept is None else kept.edge_columns
+    wrong = next((name for name in names if name not in there or name in ("source", "target")), None)
+    if wrong is not None or kept is None:
+        why = f"has no column {wrong!r} of its edges" if wrong not in there else f"names its ends too by {wrong!r}"
+        raise InvalidOptionError(f"{graph.name} {why}. Its columns: {listed(list(there))}")
+    # Dask waits for data that is gone: the graph may have been unloaded, or built again.
+    ServiceClient.of(graph.gang.client).call(GetGraph(graph.record.graph_id))
+    keys = zip(graph.partition_keys, kept.edge_keys, strict=True)
+    arguments = [(Ref(partition), Ref(key), chosen, index, names) for partition, key in keys]
+    found = graph.gang.on_each_rank("rows-between", rows_between, arguments, of_call(), doing)
+    table = pa.concat_tables([rows for _, rows in found])
+    plain = [
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    return (*(ends for ends, _ in found), pa.table(plain, names))
 
 
 @public
@@ -182,9 +245,9 @@ class Neighbourhood(StaysHere, Tabular):
         numbers, distances, _ = result.reader().labels_between(0, result.depth, predecessors=False)
         return cls(result.graph, numbers, distances)
 
-    def subgraph(self) -> Subgraph:
-        """Return the vertices with all edges between them. Errors as for ``Graph.subgraph``."""
-        return cut_out(self.graph, self._numbers, self.vertices)
+    def subgraph(self, *, columns: ColumnNames = None) -> Subgraph:
+        """Return the vertices with all edges between them. ``columns`` and errors are as for ``Graph.subgraph``."""
+        return cut_out(self.graph, self._numbers, self.vertices, columns)
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table with the columns ``vertex`` (the id) and ``distance`` (int32)."""
@@ -312,15 +375,25 @@ class SubgraphsGraph(Graph[R]):
         return found
 
     @bounded()
-    def subgraph(self, ids: Any, *, deadline: float | str | None = None) -> Subgraph:
+    def subgraph(self, ids: Any, *, columns: ColumnNames = None, deadline: float | str | None = None) -> Subgraph:
         """Return some vertices with all edges between them, as a table, a SciPy matrix or a NetworkX graph.
 
         The workers select the edges, and only these travel. The vertices stay in the order of ``ids``; an id that
-        occurs again is left out. ``deadline`` is as for ``bfs``. Errors as for ``bfs``.
+        occurs again is left out.
+
+        Args:
+            ids: the ids.
+            columns: names of columns of ``load(edge_columns=)``, whose values come with the edges. Each of several
+                parallel edges then has a row of its own.
+            deadline: as for ``bfs``.
+
+        Raises:
+            InvalidOptionError: the graph does not keep a column, or a column is called ``source`` or ``target``.
+            Other errors as for ``bfs``.
         """
         named = np.array(self.vertices_named(ids, "id", present=True), np.int64)
         vertices = named[np.sort(np.unique(named, return_index=True)[1])]
-        return cut_out(self, vertices, self.ids_of(vertices))
+        return cut_out(self, vertices, self.ids_of(vertices), columns)
 
 
 @part_of("BFSResult")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dbfs.cluster.awaiting import awaited
+from dbfs.cluster.awaiting import awaited, unchanged
 from dbfs.features.views.graph import ViewsGraph
 from dbfs.graph.asynchronous import AsyncGraph
 
@@ -17,6 +17,7 @@ class AsyncViewsGraph(AsyncGraph):
 
     synchronous: ViewsGraph[Any]
 
+    views = awaited(ViewsGraph.views, unchanged)
     where = awaited(ViewsGraph.where, lambda view: view.view())
 
     @property

@@ -39,7 +39,7 @@ class KeptAttributes(Beside):
         nbytes: by rank, bytes of the attributes.
         vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
         vertex_schema: the schema of these.
-        view_of: the name of the graph that this one is a view of; empty if it is none.
+        base, base_name: id and name of the graph that this one is a view of; empty if it is none.
     """
 
     attribute_keys: tuple[Hashable, ...]
@@ -47,16 +47,17 @@ class KeptAttributes(Beside):
     nbytes: tuple[int, ...]
     vertex_keys: tuple[Hashable, ...] = ()
     vertex_schema: bytes = b""
-    view_of: str = ""
+    base: str = ""
+    base_name: str = ""
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        return (*self.attribute_keys, *self.vertex_keys)
+        return (*self.edge_keys, *self.vertex_keys)
 
     @property
     def why_not(self) -> str:
-        if self.view_of:
-            return f"it is a view of {self.view_of}; once that graph is whole, where() makes the view again"
+        if self.base:
+            return f"it is a view of {self.base_name}; once that graph is whole, where() makes the view again"
         return _OF_VERTICES if self.vertex_keys else ""
 
     def keys_of(self, rank: int) -> tuple[Hashable, ...]:
@@ -71,7 +72,20 @@ class KeptAttributes(Beside):
 
     @property
     def in_words(self) -> str:
-        return f"is a view of {self.view_of}" if self.view_of else "has attributes"
+        return f"is a view of {self.base_name}" if self.base else "has attributes"
+
+    @property
+    def view_of(self) -> str:
+        return self.base
+
+    @property
+    def edge_keys(self) -> tuple[Hashable, ...]:
+        return self.attribute_keys
+
+    @property
+    def edge_columns(self) -> Sequence[str]:
+        names: list[str] = self.columns.names
+        return names
 
     @property
     def columns(self) -> pa.Schema:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dbfs.base.calls import part_of
+from dbfs.base.records import GraphStatus
 from dbfs.cluster.deadline import bounded
 from dbfs.features.views.attributes import kept_of
 from dbfs.features.views.view import make_view
 from dbfs.graph.graph import Graph, R
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import GetGraph, ListGraphs
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,6 +32,18 @@ class ViewsGraph(Graph[R]):
     def vertex_columns(self) -> dict[str, pa.DataType]:
         """The columns whose values the ranks keep with the vertices, with their Arrow types; empty without any."""
         return _types(kept_of(self.record).vertex_columns)
+
+    @bounded()
+    def views(self) -> list[GraphStatus]:
+        """Return the views of this graph that are in the cluster, of any client, oldest first: name, edges, bytes.
+
+        A view of a view is listed by that view. Errors as for ``refresh``.
+        """
+        self.require_loaded()
+        service = ServiceClient.of(self.gang.client)
+        service.call(GetGraph(self.record.graph_id))
+        listed = service.call(ListGraphs())
+        return [status for status in listed if status.view_of == self.record.graph_id]
 
     @bounded("build-deadline")
     def where(

@@ -90,7 +90,7 @@ class _Making:
         p, kept = self._graph.gang.p, self._kept
         plan = TaskGraph()
         partitions = [Ref(key) for key in self._record.partition_keys]
-        attributes: list[Ref | None] = [Ref(key) for key in kept.attribute_keys] or [None] * p
+        attributes: list[Ref | None] = [Ref(key) for key in kept.edge_keys] or [None] * p
         shared = None if bits is None else self._sent(bits)
         found = [
             plan.add(rank, self._key("passing", rank), tasks.passing, partitions[rank], of_rank, condition, shared)
@@ -105,16 +105,17 @@ class _Making:
         for rank in range(p):
             views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, partitions[rank], found[rank]))
             infos.append(plan.add(rank, self._key("info", rank), describe, views[-1]))
-            if kept.attribute_keys:
+            if kept.edge_keys:
                 key = self._key("attributes", rank)
                 tables.append(plan.add(rank, key, tasks.compacted_attributes, attributes[rank], found[rank]))
                 sizes.append(plan.add(rank, self._key("bytes", rank), attribute_tasks.describe, tables[-1]))
         told = self._gathered(plan, [ref.key for ref in (*infos, *sizes)], [ref.key for ref in (*views, *tables)])
         keys: list[tuple[Hashable, ...]] = [tuple(ref.key for ref in refs) for refs in (views, tables)]
+        of_base: dict[str, Any] = {"base": self._record.graph_id, "base_name": self._record.name}
         return {
             "partition_keys": keys[0],
             "infos": self._counted(told[:p]),
-            "beside": replaced(kept, attribute_keys=keys[1], nbytes=tuple(told[p:]), view_of=self._record.name),
+            "beside": replaced(kept, **of_base, attribute_keys=keys[1], nbytes=tuple(told[p:])),
             "build_seconds": time.perf_counter() - self._start,
         }
 

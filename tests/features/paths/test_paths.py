@@ -20,6 +20,7 @@ from dbfs.errors import (
     InvalidVertexTypeError,
     TooManyPathsError,
 )
+from tests.support.graphs import GRAPHS
 
 Edges = tuple[int, list[tuple[int, int]]]
 
@@ -52,12 +53,30 @@ def assert_paths(graph: Graph, right: "nx.Graph[int]", pairs: list[tuple[int, in
     np.testing.assert_array_equal(graph.pair_distances(pairs), np.array(expected, np.int32))
 
 
-@pytest.mark.parametrize("exchange", ["shared_memory", "tcp"])
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("name", ["path", "self-loops and duplicates", "fewer vertices than ranks", "two components"])
+def test_some_graphs(client: distributed.Client, name: str) -> None:
+    n, src, dst = GRAPHS[name]()
+    right = networkx_of(n, [*zip(src.tolist(), dst.tolist(), strict=True)], directed=False)
+    with dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=False), client=client, ranks=2) as graph:
+        assert_paths(graph, right, [(0, n - 1), (n // 2, 0), (n // 3, n // 3)])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("ranks", "exchange", "layout"),
+    [(1, "shared_memory", "1d"), (3, "tcp", "1d"), (4, "auto", "1d"), (2, "auto", "2d")],
+)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, directed=st.booleans(), in_edges=st.booleans(), order=st.sampled_from(["given", "degree"]))
 def test_any_graph(
-    client: distributed.Client, exchange: str, ranks: int, edges: Edges, directed: bool, in_edges: bool, order: str
+    client: distributed.Client,
+    ranks: int,
+    exchange: str,
+    layout: str,
+    edges: Edges,
+    directed: bool,
+    in_edges: bool,
+    order: str,
 ) -> None:
     n, pairs = edges
     src, dst = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -69,6 +88,7 @@ def test_any_graph(
             ranks=ranks,
             in_edges=directed and in_edges,
             order=order,
+            layout=layout,
         ) as graph,
     ):
         chosen = np.random.default_rng(n).integers(0, n, (4, 2)).tolist()
@@ -86,6 +106,7 @@ def path_counts(right: "nx.Graph[int]", source: int) -> list[int]:
     return [counts[vertex] for vertex in sorted(right)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["1d", "2d"])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, directed=st.booleans(), order=st.sampled_from(["given", "degree"]), ranks=st.integers(1, 4))
@@ -109,6 +130,7 @@ def diamonds(count: int) -> list[tuple[int, int]]:
     return [(3 * k + u, 3 * k + v) for k in range(count) for u, v in ((0, 1), (0, 2), (1, 3), (2, 3))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("ranks", "layout"), [(1, "1d"), (3, "1d"), (2, "2d")])
 def test_too_many_paths(client: distributed.Client, ranks: int, layout: str) -> None:
     with dbfs.load(diamonds(62), client=client, ranks=ranks, layout=layout) as graph:
@@ -164,6 +186,7 @@ def test_bad_input(client: distributed.Client) -> None:
         assert graph.pair_distances(np.array([[0, 4], [4, 4]])).tolist() == [4, 0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_living_graph(client: distributed.Client, ranks: int) -> None:
     with dbfs.load("path:n=30", client=client, ranks=ranks, mutable=True, room=5) as graph:
@@ -183,6 +206,7 @@ def test_a_living_graph(client: distributed.Client, ranks: int) -> None:
         assert graph.path(0, 28) == [0, 1, new, 29, 28]
 
 
+@pytest.mark.full
 def test_a_search_that_is_cancelled_leaves_the_next_one_right(client: distributed.Client) -> None:
     """A deadline that has passed ends a search in its middle, whose vertices the next one must not find."""
     with dbfs.load("grid2d:side=700", client=client, ranks=1) as graph:
@@ -193,6 +217,7 @@ def test_a_search_that_is_cancelled_leaves_the_next_one_right(client: distribute
         assert len(graph.path(0, 700 * 700 - 1)) == 1399
 
 
+@pytest.mark.full
 def test_rows_that_fill_bins(client: distributed.Client) -> None:
     """Hubs have more neighbours than a bin has entries, so that the ranks take a level in rounds."""
     hubs, leaves = 40, 6000
@@ -208,6 +233,19 @@ def test_rows_that_fill_bins(client: distributed.Client) -> None:
         assert graph.count_paths(first).values[[hubs, 1, last]].tolist() == [1, leaves, leaves]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_more_edges_than_there_is_room_for_at_first(client: distributed.Client, ranks: int) -> None:
+    side = 80
+    with dbfs.load(f"grid2d:side={side}", client=client, ranks=ranks) as graph:
+        last = side * side - 1
+        along = [*range(side), *range(2 * side - 1, last + 1, side)]
+        assert graph.path(0, last) == along
+        # From the last corner the smallest neighbour lies in the row below.
+        assert graph.path(last, 0) == [*range(last, side - 2, -side), *range(side - 2, -1, -1)]
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("order", ["given", "degree"])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, directed=st.booleans(), seed=st.integers(0, 9))
@@ -227,6 +265,7 @@ def test_a_path_is_the_same_whatever_the_order_of_edges_the_ranks_and_the_run(
     assert all(paths == found[0] for paths in found)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("published", [False, True])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, directed=st.booleans(), order=st.sampled_from(["given", "degree"]), ranks=st.integers(1, 4))
@@ -248,6 +287,7 @@ def test_paths_of_a_result(
         assert result.paths_to([]).to_arrow().num_rows == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_long_paths_of_a_result(client: distributed.Client, ranks: int) -> None:
     with dbfs.load("path:n=1300", client=client, ranks=ranks) as graph:

@@ -56,7 +56,8 @@ def file_of(folder: Path) -> Path:
 
 def columns_of(graph: Graph) -> list[Any]:
     """Return what views and weights show of a graph's columns, in ids."""
-    found: list[Any] = [graph.sssp("v01", "year").to_dict()]
+    found: list[Any] = [graph.subgraph(["v01", "v02", "v03", "v04"], columns=["year", "kind"]).to_arrow().to_pylist()]
+    found.append(graph.sssp("v01", "year").to_dict())
     for condition in (pc.field("year") < 9, pc.field("kind") == "rail"):
         with graph.where(edges=condition) as view:
             found += [view.m, view.bfs("v01", validate=True).to_dict(), view.sssp("v01", "year").to_dict()]
@@ -186,6 +187,7 @@ def test_a_view_stands_while_its_base_is_spread_anew(mortal: distributed.Client,
     with dbfs.load(file_of(tmp_path), client=mortal, edge_columns="kind", order="degree") as graph:
         view = graph.where(edges="kind = 'rail'")
         graph.rebalance(ranks=2)
+        assert [status.name for status in graph.views()] == [view.name]
         assert view.bfs("v01", validate=True).to_dict() == of_rail()
         with pytest.raises(InvalidOptionError, match="is a view of"):
             view.rebalance(ranks=2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import dask
 import distributed
+import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -245,6 +246,16 @@ def test_files_whose_values_change_their_type(client: distributed.Client, tmp_pa
         (tmp_path / "set" / f"{part}.csv").write_text(f"source,target,year\n1,2,{value}\n")
     with pytest.raises(EdgeInputError, match="'year' holds int64 in .* and double in"):
         dbfs.load(tmp_path / "set", edge_columns="year", client=client, format="csv")
+    (tmp_path / "names.ncol").write_text("ann bob 2.5\nbob cat\t1\ncat ann 3\n")
+    (tmp_path / "places.csv").write_text("ann,bob,2.5\nbob,cat,1\ncat,ann,3\n")
+    for name, column in (("names.ncol", "weight"), ("places.csv", "2")):
+        told = {"header": False} if column == "2" else {}
+        edges = dbfs.from_file(tmp_path / name, **told)
+        with dbfs.load(edges, edge_columns=column, client=client, ranks=2) as graph:
+            assert graph.edge_columns == {column: pa.float64()}
+            with graph.where(edges=pc.field(column) > 2) as view:
+                assert view.bfs("ann").to_dict() == {"ann": 0, "bob": 1, "cat": 1}
+                assert view.input_edges == 2
     (tmp_path / "list.txt").write_text("1 2\n2 3\n")
     with pytest.raises(InvalidOptionError, match="edge_columns="):
         dbfs.load(tmp_path / "list.txt", edge_columns="year", client=client)
@@ -339,6 +350,123 @@ def test_edges_without_columns(client: distributed.Client) -> None:
     frame = pd.DataFrame({"source": [1, 2], "target": [2, 3], "mixed": [1, "a"]})
     with pytest.raises(EdgeInputError, match="column 'mixed'"):
         dbfs.load(frame, edge_columns="mixed", client=client)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+def test_a_view_is_a_graph_like_any_other(client: distributed.Client, order: str) -> None:
+    generator = np.random.default_rng(4)
+    m = 260
+    table = pa.table(
+        {
+            "source": generator.integers(0, 50, m),
+            "target": generator.integers(0, 50, m),
+            "open": generator.random(m) < 0.6,
+        }
+    )
+    kept = np.flatnonzero(generator.random(50) < 0.8)
+    options: dict[str, Any] = {"order": order, "keep_edges": True, "ranks": 3, "client": client}
+    with (
+        dbfs.load(table, edge_columns="open", **options) as graph,
+        graph.where(edges=pc.field("open"), vertices=kept) as view,
+    ):
+        passing = table.filter(table["open"]).to_pandas()
+        passing = passing[passing["source"].isin(kept) & passing["target"].isin(kept)]
+        expected = nx.from_pandas_edgelist(passing)
+        expected.add_nodes_from(kept.tolist())
+        sources = kept[:4].tolist()
+        distances = dict(nx.all_pairs_shortest_path_length(expected))
+        for engine in ("resident", "taskgraph"):
+            for source in sources:
+                result = view.bfs(source, engine=engine, validate=True, predecessors=True)
+                assert result.to_dict() == distances[source]
+        batch = view.bfs_batch(sources, keep="distances").distances()
+        alone = [view.bfs(source, direction="bottom-up").distances() for source in sources]
+        np.testing.assert_array_equal(batch.T.astype(np.int8), alone)
+        closeness = view.closeness_centrality().to_pandas().set_index("vertex").iloc[:, 0].to_dict()
+        assert closeness == pytest.approx(nx.closeness_centrality(expected))
+        assert sorted(view.components().sizes) == sorted(map(len, nx.connected_components(expected)))
+        part = view.subgraph(sources).to_networkx()
+        assert sorted(map(sorted, part.edges())) == sorted(map(sorted, expected.subgraph(sources).edges()))
+        assert sorted(view.neighbors(sources[0])) == sorted(expected[sources[0]])
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_subgraphs_with_columns(client: distributed.Client, directed: bool, order: str) -> None:
+    generator = np.random.default_rng(2)
+    m = 200
+    table = pa.table(
+        {
+            "source": generator.integers(0, 20, m),
+            "target": generator.integers(0, 20, m),
+            "km": generator.integers(0, 9, m),
+            "kind": pa.array([None if value == 2 else f"k{value}" for value in generator.integers(0, 3, m)]),
+        }
+    )
+    options: dict[str, Any] = {"order": order, "directed": directed, "client": client, "ranks": 3}
+    with dbfs.load(table, edge_columns=["km", "kind"], **options) as graph:
+        some = [7, 3, 0, 11, 12, 5]
+        place = {one: at for at, one in enumerate(some)}
+        expected = sorted(
+            (source, target, km, kind or "")
+            if directed or place[source] <= place[target]
+            else (target, source, km, kind or "")
+            for source, target, km, kind in zip(*(table[name].to_pylist() for name in table.schema.names), strict=True)
+            if {source, target} <= set(some)
+        )
+        part = graph.subgraph(some, columns=["km", "kind"])
+        found = part.to_arrow()
+        assert found.schema.names == ["source", "target", "km", "kind"]
+        rows = [*zip(*(found[name].to_pylist() for name in found.schema.names), strict=True)]
+        assert sorted((*row[:3], row[3] or "") for row in rows) == expected
+        # Parallel edges ascend by their values, whatever rank they come from.
+        keys = [(place[source], place[target], km) for source, target, km, _ in rows]
+        assert keys == sorted(keys)
+        multi = part.to_networkx()
+        assert multi.is_multigraph()
+        assert multi.is_directed() is directed
+        assert sorted(data["km"] for *_, data in multi.edges(data=True)) == sorted(row[2] for row in rows)
+        with dbfs.load(part, edge_columns="km", client=client, ranks=2) as again:
+            assert again.input_edges == len(expected)
+            with again.where(edges=pc.field("km") > 4) as view:
+                assert view.input_edges == sum(row[2] > 4 for row in rows)
+        near = graph.khop(3, 1).subgraph(columns="km")
+        assert near.to_arrow().schema.names == ["source", "target", "km"]
+        assert graph.subgraph(some).edges == len({row[:2] for row in rows})
+        for columns, words in (("kms", "no column 'kms'"), (["km", "x"], "no column 'x'")):
+            with pytest.raises(InvalidOptionError, match=words):
+                graph.subgraph(some, columns=columns)
+    with dbfs.load(table.select(["source", "target"]), client=client) as plain:
+        with pytest.raises(InvalidOptionError, match="no column 'km'"):
+            plain.subgraph(some, columns="km")
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph])
+def test_attributes_of_networkx(client: distributed.Client, kind: type[nx.Graph[Any]]) -> None:
+    generator = np.random.default_rng(12)
+    made = kind()
+    made.add_nodes_from(range(20))
+    for source, target in generator.integers(0, 20, (60, 2)).tolist():
+        made.add_edge(source, target, **({"km": source * target % 7} if source % 3 else {"kind": "x"}))
+    with dbfs.load(made, edge_columns=["km", "kind"], client=client, ranks=2) as graph:
+        assert graph.edge_columns == {"km": pa.int64(), "kind": pa.string()}
+        for condition, passes in (
+            (pc.field("km") > 2, lambda data: data.get("km", 0) > 2),
+            (pc.field("kind") == "x", lambda data: "kind" in data),
+        ):
+            passing = kind(made)
+            passing.remove_edges_from([edge for edge in made.edges if not passes(made.edges[edge])])
+            with graph.where(edges=condition) as view:
+                assert view.input_edges == passing.number_of_edges()
+                for source in range(5):
+                    assert view.bfs(source, validate=True).to_dict() == nx.single_source_shortest_path_length(
+                        passing, source
+                    )
+    with pytest.raises(EdgeInputError, match="no column 'kms'; did you mean 'km'"):
+        dbfs.load(made, edge_columns="kms", client=client)
+    made.add_edge(1, 2, km="far")
+    with pytest.raises(EdgeInputError, match="attribute 'km' can't be kept"):
+        dbfs.load(made, edge_columns="km", client=client)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -459,6 +587,11 @@ def test_a_view_outlives_its_graph_and_does_not_change(client: distributed.Clien
             base.where(edges=pc.field("kind") == "road")
         assert_distances(view, TABLE.filter(pc.field("kind") == "road"), directed=False)
         assert dbfs.open("roads", client=client).edge_columns == view.edge_columns
+        inner = view.where(edges=pc.field("year") > 1, name="later")
+        assert [(status.name, status.m) for status in view.views()] == [("later", inner.m)]
+        assert inner.views() == []
+        inner.unload()
+        assert view.views() == []
         with pytest.raises(NameTakenError):
             view.where(edges=pc.field("year") > 1, name="roads")
         for change in (

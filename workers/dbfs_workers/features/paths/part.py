@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from dbfs_workers.base.errors import StaleRunError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.paths.purpose import COUNTS, DISTANCES, PairSearch
 from dbfs_workers.search.levels.traversals import traverse_each
@@ -12,21 +11,13 @@ from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dbfs_workers.features.paths.search import PathMemory
 
 
 class LoopPaths(MemberPart):
-    """The searches between two vertices of a member: see ``MemberPart``.
-
-    Attributes:
-        order: uint32[n], the id at each position of a graph ordered by degree, once ``worker.PathOrders`` has set it.
-    """
+    """The searches between two vertices of a member: see ``MemberPart``."""
 
     purpose = PairSearch
-    order: "NDArray[np.uint32] | None" = None
 
     def __init__(self, runner: LoopRunner) -> None:
         self._runner = runner
@@ -34,7 +25,6 @@ class LoopPaths(MemberPart):
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:  # noqa: ARG002
         from dbfs_workers.base import compiling
-        from dbfs_workers.base.jit import read_only
         from dbfs_workers.features.paths.kernels import NEEDED
 
         compiling.prepare(NEEDED)
@@ -46,10 +36,6 @@ class LoopPaths(MemberPart):
         if self._memory is None:
             self._memory = PathMemory(partition.stripe)
         memory = self._memory
-        if self.order is not None:
-            memory.order = read_only(self.order)
-        if purpose.ordered and self.order is None:
-            raise StaleRunError(f"rank {partition.rank} has no order of the vertices' ids; open the graph again")
         many = purpose.wants == DISTANCES and len(specs[0].sources) > 2 and partition.stripe.p == 1
         team = runner.scratch_of(partition).team if many else None
         kind = CountRun if purpose.wants == COUNTS else PairRun
@@ -67,4 +53,4 @@ class LoopPaths(MemberPart):
             raise
 
     def free(self) -> None:
-        self._memory = self.order = None
+        self._memory = None

@@ -11,16 +11,12 @@ from dbfs_workers.search.partition.labels import RankLabels
 from dbfs_workers.search.partition.stripe import WORD_BITS
 
 DISTANCES: Final = "distances"
-PATH: Final = "path"
 BETWEEN: Final = "between"
 COUNTS: Final = "counts"
 
-OF_ALL_RANKS: Final = frozenset({DISTANCES, PATH})
-"""What every rank finds alike. Rank 0 alone answers."""
-
 # Bytes of a row for a side: a place in its queue, and a distance. What else a row takes, by what is wanted.
 _SIDE: Final = 4 + 4
-_MORE: Final = {DISTANCES: 0, PATH: 8, BETWEEN: 8 + 16, COUNTS: 8}
+_MORE: Final = {DISTANCES: 0, BETWEEN: 5 + 16, COUNTS: 8}
 
 
 @dataclass(frozen=True)
@@ -28,14 +24,12 @@ class PairSearch(Purpose):
     """A run of searches by the ranks, from the sources of its specs.
 
     Attributes:
-        wants: ``DISTANCES`` of any number of pairs, a source and a target beside each other; of one pair the ``PATH``,
-            or the vertices ``BETWEEN`` the two on shortest paths; or the ``COUNTS`` of shortest paths from one source.
-        ordered: whether the ranks need the order by degree of the graph: see ``worker``.
+        wants: ``DISTANCES`` of any number of pairs, a source and a target beside each other; the edges ``BETWEEN`` one
+            such pair on shortest paths; or the ``COUNTS`` of shortest paths from one source.
         in_floats: whether paths are counted in float64.
     """
 
     wants: str
-    ordered: bool = False
     in_floats: bool = False
 
     def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
@@ -48,8 +42,7 @@ class PairAnswer(RankLabels):
     """What a rank has found out: it travels with the report, and is no label.
 
     Args:
-        answer: int32[pairs] distances; int64 positions of a path; int64[2, vertices] positions and distances from the
-            source; int64 or float64 [rows] counts.
+        answer: int32[pairs] distances; uint32[2, edges] positions of the ends of edges; int64 or float64[rows] counts.
     """
 
     def __init__(self, answer: NDArray[Any]) -> None:

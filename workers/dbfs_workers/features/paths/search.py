@@ -17,20 +17,22 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.paths.kernels import search as kernels
 from dbfs_workers.features.paths.kernels import trail as trails
-from dbfs_workers.features.paths.purpose import BETWEEN, DISTANCES, OF_ALL_RANKS, PairAnswer, PairSearch
+from dbfs_workers.features.paths.purpose import DISTANCES, PairAnswer, PairSearch
 from dbfs_workers.search.cpu.kernels.phases import Bins, contract
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.partition.kernels.rows import kernel_rows
 from dbfs_workers.search.partition.partition import Partition, require_present
-from dbfs_workers.search.partition.stripe import NO_VERTEX, WORD_BITS, Stripe
+from dbfs_workers.search.partition.stripe import WORD_BITS, Stripe
 from dbfs_workers.search.reports import COUNT_FIELDS, TIME_FIELDS, CountedLevels, RankRun
 from dbfs_workers.search.reports.counts import Largest, Total
-from dbfs_workers.search.reports.crossings import Most, Nothing, of_ranks
+from dbfs_workers.search.reports.crossings import Most, Nothing
 
 # Nanoseconds after which a call of a kernel ends, so that the rank looks for an abort and the deadline.
 _LONGEST: Final = 4_000_000
 # Fewest pairs that several threads share.
 _LEAST_PAIRS: Final = 8
+# Room for edges of paths at first.
+_LEAST_EDGES: Final = 1 << 12
 _PHASE: Final = "search from both ends"
 _NO_LABELS: Final = np.empty(0, np.int32)
 _NONE: Final = np.empty(0, np.uint32)
@@ -59,18 +61,6 @@ class Settled(NamedTuple):
     vertices: Total
     edges: Total
     met: Largest
-
-
-class Best(NamedTuple):
-    """The crossing with each rank's best next vertex of a path.
-
-    Attributes:
-        vertex: the vertex, -1 for none.
-        internal: its internal id.
-    """
-
-    vertex: Total
-    internal: Total
 
 
 class Sides:
@@ -103,9 +93,6 @@ class PathMemory:
 
     Args:
         stripe: the graph's stripe.
-
-    Attributes:
-        order: uint32[n], the id at each position of a graph ordered by degree; empty without the order.
     """
 
     def __init__(self, stripe: Stripe) -> None:
@@ -113,7 +100,6 @@ class PathMemory:
         self._sides: list[Sides] = []
         self._labelled: Sides | None = None
         self._trail: trails.Trail | None = None
-        self.order = read_only(_NONE)
 
     def sides(self, thread: int) -> Sides:
         """Return the sides of a thread, without distances."""
@@ -127,13 +113,16 @@ class PathMemory:
             self._labelled = Sides(self._stripe, labelled=True)
         return self._labelled
 
-    def trail(self) -> trails.Trail:
-        """Return the marks, of which there are none."""
+    def trail(self, edges: int = _LEAST_EDGES) -> trails.Trail:
+        """Return the marks, with room for so many edges at least; those that are there stay."""
         if self._trail is None:
-            rows = self._stripe.n_local
-            after, marked = np.full(rows, NO_VERTEX, np.uint32), np.empty(rows, np.uint32)
-            self._trail = trails.Trail(after, marked, self.order, np.zeros(1, np.int64))
-        return self._trail._replace(order=self.order)
+            marks, marked = np.zeros(self._stripe.n_local, np.uint8), np.empty(self._stripe.n_local, np.uint32)
+            self._trail = trails.Trail(marks, marked, _NONE, _NONE, np.zeros(trails.PLACES, np.int64))
+        if self._trail.rows.size < edges:
+            room = max(edges, 2 * self._trail.rows.size)
+            rows, others = (np.append(each, np.empty(room - each.size, np.uint32)) for each in self._trail[2:4])
+            self._trail = self._trail._replace(rows=rows, others=others)
+        return self._trail
 
 
 class RankSearch(ABC):
@@ -186,7 +175,8 @@ class RankSearch(ABC):
 
     def result(self) -> RankRun:
         """Return the answer, and no labels."""
-        answers = self._exchange.rank == 0 or self._purpose.wants not in OF_ALL_RANKS
+        # All ranks find the same distances.
+        answers = self._exchange.rank == 0 or self._purpose.wants != DISTANCES
         return RankRun(
             labels=PairAnswer(self._answer if answers else self._answer[:0]),
             levels=CountedLevels.of(np.empty((0, len(COUNT_FIELDS)), np.int64), np.empty((0, len(TIME_FIELDS)))),
@@ -265,7 +255,7 @@ class PairRun(RankSearch):
     def _found(self) -> NDArray[Any]:
         pairs = np.array(self._spec.sources).reshape(-1, 2).tolist()
         if self._purpose.wants != DISTANCES:
-            return self._of_one_pair(*pairs[0])
+            return self._between(*pairs[0])
         if self._exchange.p == 1:
             return self._alone()
         found = np.zeros(len(pairs), np.int32)
@@ -336,105 +326,36 @@ class PairRun(RankSearch):
         edges = int(fronts["edges"][which])
         return self._exchange.cross(0, _PHASE, Settled(0, edges, 0), sliced=False).edges
 
-    def _of_one_pair(self, source: int, target: int) -> NDArray[np.int64]:
-        """Return the path between two vertices, or the vertices between them, as positions; nothing without a path."""
-        sides, trail = self._memory.labelled(), self._memory.trail()
-        distance = self._search(source, target, ends=False)
-        if distance < 0:
-            answer = np.empty((2, 0) if self._purpose.wants == BETWEEN else 0, np.int64)
-        elif self._purpose.wants == BETWEEN:
-            answer = self._between(sides, trail, distance)
-        else:
-            self._marks(sides, trail, 0)
-            answer = self._stripe.vertex(self._path(sides, trail, source, distance))
-        trails.forget_marks(trail)
+    def _between(self, source: int, target: int) -> NDArray[np.uint32]:
+        """Return the edges of all shortest paths that the rank knows, as positions of both ends."""
+        sides, distance = self._memory.labelled(), self._search(source, target, ends=False)
+        found = [np.empty((2, 0), np.int64)]
+        if distance > 0:
+            found += [self._marks(sides, 0, source), self._marks(sides, 1, target)[::-1]]
         sides.forget(self._first_id, sent=self._exchange.p > 1)
-        return answer
+        return self._stripe.vertex(np.concatenate(found, axis=1)).astype(np.uint32)
 
-    def _between(self, sides: Sides, trail: trails.Trail, distance: int) -> NDArray[np.int64]:
-        """Return the rank's vertices on shortest paths, as positions, and their distances from the source."""
-        near, levels = self._marks(sides, trail, 0)
-        trails.forget_marks(trail)
-        far, left = self._marks(sides, trail, 1)
-        # The vertices in which the sides met have marks of both.
-        inner = left < sides.fronts["depth"][1]
-        rows, levels = np.append(near, far[inner]), np.append(levels, distance - left[inner])
-        return np.stack([self._stripe.vertex(rows + self._first_id), levels])
-
-    def _marks(self, sides: Sides, trail: trails.Trail, which: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Mark a side's vertices on shortest paths; return the rows, int64, and their distances from its end."""
-        fronts, side, other = sides.fronts, sides.both[which], sides.both[1 - which]
+    def _marks(self, sides: Sides, which: int, vertex: int) -> NDArray[np.int64]:
+        """Return a side's edges on shortest paths, as internal ids, the end that is nearer to the vertex first."""
+        fronts, side, alone, trail = sides.fronts[which], sides.both[which], self._exchange.p == 1, self._memory.trail()
         # The marks go the other way than the side's search went.
-        rows = self._backward if which == 0 else self._forward
-        begin, end, depth = (int(fronts[name][which]) for name in ("begin", "end", "depth"))
-        trails.mark_meetings(side, other, begin, end, trail, self._first_id)
-        if self._exchange.p == 1:
-            begin = trails.mark_all(rows, side.distances, trail, depth, self._bins())
-        else:
-            begin = 0
-            for wanted in range(depth - 1, 0, -1):
-                end = int(trail.ends[0])
-
-                def step(resume: NDArray[np.int64], begin: int = begin, end: int = end, wanted: int = wanted) -> bool:
-                    trails.mark_level(
-                        *(rows, side.distances, trail, begin, end, resume, wanted, self._bins(), self._first_id)
-                    )
-                    return bool(resume[0] < end - begin)
-
-                for binned, parents in self._rounds(step):
-                    trails.take_marks(binned, parents, side.distances, trail, wanted, self._stripe.p)
-                begin = end
-        if depth:
-            # All marks of level 1 lead to the end, whose long list need not be searched for.
-            best = np.full(2, -1, np.int64)
-            trails.best_marked(trail, begin, self._stripe.p, self._first_id, best)
-            after, row = self._best(best), self._row(self._stripe.internal(self._spec.sources[which]))
-            if row >= 0:
-                trails.mark_end(trail, row, after)
-        marked = trail.marked[: trail.ends[0]].astype(np.int64)
-        return marked, side.distances[marked].astype(np.int64)
-
-    def _path(self, sides: Sides, trail: trails.Trail, source: int, distance: int) -> NDArray[np.int64]:
-        """Return the internal ids of the path whose vertices have the smallest ids, compared from the source on."""
-        path = np.empty(distance + 1, np.int64)
-        path[0] = self._stripe.internal(source)
-        depth, far, alone = int(sides.fronts["depth"][0]), sides.both[1], self._exchange.p == 1
-        for at in range(depth):
-            path[at + 1] = trail.after[path[at]] if alone else self._after(trail, int(path[at]))
-        if alone:
-            trails.descend(self._forward, far.distances, trail.order, path, depth, distance)
-            return path
-        for at in range(depth, distance):
-            path[at + 1] = self._next(far.distances, trail, int(path[at]), distance - at - 1)
-        return path
-
-    def _row(self, internal: int) -> int:
-        """Return the row of a vertex; -1 for one of another rank."""
-        row = internal - self._first_id
-        return row if 0 <= row < self._stripe.n_local else -1
-
-    def _after(self, trail: trails.Trail, internal: int) -> int:
-        """Have the owner of a vertex tell the one after it."""
-        row = self._row(internal)
-        own = Best(0, 0 if row < 0 else int(trail.after[row]))
-        return self._exchange.cross(self.level, "path", own, sliced=False).internal
-
-    def _next(self, distances: NDArray[np.int32], trail: trails.Trail, internal: int, wanted: int) -> int:
-        """Return the neighbour of a vertex with the smallest id among those at a distance from the target."""
-        best, row = np.full(2, -1, np.int64), self._row(internal)
-        rows = np.array([row] if row >= 0 else [], np.uint32)
-
-        def step(resume: NDArray[np.int64]) -> bool:
-            trails.best_neighbour(
-                *(self._forward, rows, distances, trail.order, resume, wanted, self._bins(), self._first_id, best)
-            )
-            return bool(resume[0] < rows.size)
-
-        for binned, _ in self._rounds(step):
-            trails.take_best(binned, distances, trail.order, wanted, self._stripe.p, self._first_id, best)
-        return self._best(best)
-
-    def _best(self, best: NDArray[np.int64]) -> int:
-        """Return the internal id of the best of all ranks' vertices, int64[2] each; -1 stands for none."""
-        self._exchange.cross(self.level, "path", Best(*best.tolist()), sliced=False)
-        return min(each for each in of_ranks(Best, self._exchange.gathered) if each.vertex >= 0).internal
+        rows, places = (self._backward, self._forward)[which], trail.places
+        trails.mark_meetings(side, sides.both[1 - which], int(fronts["begin"]), int(fronts["end"]), trail)
+        places[trails.WANTED] = fronts["depth"] - 1
+        while places[trails.WANTED] > 0:
+            trails.mark_levels(rows, side.distances, trail, self._bins(), self._first_id, alone)
+            more = bool(places[trails.FIRST] < places[trails.END] - places[trails.BEGIN])
+            more = self._exchange.cross(self.level, "paths", Most(more), sliced=False).most > 0
+            for binned, others in self._exchange.incoming():
+                trail = self._memory.trail(int(places[trails.EDGES]) + binned.size)
+                trails.take_marks(binned, others, side.distances, trail)
+            if places[trails.EDGES] == trail.rows.size:
+                trail = self._memory.trail(2 * trail.rows.size)
+            if not alone and not more:
+                trails.next_level(trail)
+        edges, last = slice(int(places[trails.EDGES])), slice(int(places[trails.BEGIN]), int(places[trails.END]))
+        ends = trail.marked[last] if fronts["depth"] else trail.marked[:0]
+        first_id, near = np.uint32(self._first_id), np.full(ends.size, self._stripe.internal(vertex))
+        found = np.append(trail.rows[edges] + first_id, near), np.append(trail.others[edges], ends + first_id)
+        trails.forget_marks(trail)
+        return np.stack(found).astype(np.int64)

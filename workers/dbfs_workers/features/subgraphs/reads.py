@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,27 @@ def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArr
         uint32[2, edges]: indices of the edges' sources and targets in the caller's list. Of an undirected graph, the
         edges whose source comes first there, and self-loops: each edge comes from one of its two rows.
     """
+    return _between(partition, chosen, index, repeats=False)[0]
+
+
+def rows_between(
+    partition: Partition, attributes: Any, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str]
+) -> tuple[NDArray[np.uint32], Any]:
+    """Return the edges between chosen vertices, those that repeat another too, and an Arrow table of their columns.
+
+    Args:
+        attributes: what has the columns of the rank's edges: see ``Beside.edge_keys``.
+        chosen, index: as of ``edges_between``, also for the edges that are returned.
+        names: the columns.
+    """
+    ends, edges = _between(partition, chosen, index, repeats=True)
+    return ends, attributes.out.select(names).take(edges)
+
+
+def _between(
+    partition: Partition, chosen: NDArray[np.uint32], index: NDArray[np.uint32], *, repeats: bool
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the edges between chosen vertices, and the place of each of them among the rank's edges."""
     stripe = partition.stripe
     first_id = partition.rank * stripe.n_local
     begin, end = np.searchsorted(chosen, [first_id, first_id + stripe.n_local])
@@ -55,19 +76,24 @@ def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArr
     # By internal id, the vertex's index plus 1. Pages of this array that are never read take no memory.
     place = np.zeros(stripe.p * stripe.n_local, np.uint32)
     place[chosen] = index + np.uint32(1)
-    found = [np.empty((2, 0), np.uint32)]
-    for which, columns in _blocks(partition, rows):
+    found, places = [np.empty((2, 0), np.uint32)], [np.empty(0, np.int64)]
+    for which, edges, columns in _blocks(partition, rows):
         target = place[columns]
         kept = target > 0
-        # Edges that repeat another follow it in their row.
-        kept[1:] &= (columns[1:] != columns[:-1]) | (which[1:] != which[:-1])
-        ends = np.stack([own_index[which[kept]], target[kept] - np.uint32(1)])
-        found.append(ends if partition.directed else ends[:, ends[0] <= ends[1]])
-    return np.concatenate(found, axis=1)
+        if not repeats:
+            # Edges that repeat another follow it in their row.
+            kept[1:] &= (columns[1:] != columns[:-1]) | (which[1:] != which[:-1])
+        if not partition.directed:
+            kept &= own_index[which] < target
+        found.append(np.stack([own_index[which[kept]], target[kept] - np.uint32(1)]))
+        places.append(edges[kept])
+    return np.concatenate(found, axis=1), np.concatenate(places)
 
 
-def _blocks(partition: Partition, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32]]]:
-    """Yield the edges of some rows in blocks: for each edge the index of its row in ``rows``, and its column."""
+def _blocks(
+    partition: Partition, rows: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]]:
+    """Yield the edges of some rows in blocks: the index of its row in ``rows``, its place, and its column of each."""
     xp = array_module(partition.columns)
     there = xp.asarray(rows)
     starts: NDArray[np.int64] = on_host(partition.row_offsets[there])
@@ -79,5 +105,5 @@ def _blocks(partition: Partition, rows: NDArray[np.int64]) -> Iterator[tuple[NDA
         last = max(first + 1, int(np.searchsorted(ends, before + BLOCK_EDGES, side="right")))
         which = np.repeat(np.arange(first, last), lengths[first:last])
         edges = np.arange(which.size) + (starts + before - (ends - lengths))[which]
-        yield which, on_host(partition.columns[xp.asarray(edges)])
+        yield which, edges, on_host(partition.columns[xp.asarray(edges)])
         first = last

@@ -1,72 +1,67 @@
-"""Kernels of the path that a search from both ends leaves: the vertices on shortest paths, and the first path of all.
+"""Kernels of what a search from both ends leaves: the vertices and edges of all shortest paths.
 
 From the vertices in which the sides have met, *marks* go from level to level towards an end. A vertex with a mark is on
-a shortest path. On the near side a mark also keeps the best vertex after it, the one with the smallest id. So the path
-with the smallest ids, compared from the source on, is read off without a search, and no rank decides which one it is.
+a shortest path, and so is each edge over which a mark has come. Level 1 is the last one: all of its marks lead to the
+end, whose list may be long.
 """
 
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import types
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from dbfs_workers.base.jit import INT64, READ_INT32, READ_UINT32, UINT32, int64, kernel, named, void
+from dbfs_workers.base.jit import INT64, READ_INT32, READ_UINT32, UINT8, UINT32, int64, kernel, named, void
 from dbfs_workers.features.paths.kernels.search import SIDE
 from dbfs_workers.search.cpu.kernels.phases import BINS
 from dbfs_workers.search.cpu.kernels.walk import walk
 from dbfs_workers.search.partition.kernels.rows import ROWS
-from dbfs_workers.search.partition.stripe import NO_VERTEX
+
+MARKED, EDGES, BEGIN, END, FIRST, SKIPPED, WANTED = range(7)
+PLACES: Final = 7
+"""Places of a trail: rows with marks and edges so far; the rows of the last level; where the walk over them goes on;
+and the distance of the next level."""
 
 
 class Trail(NamedTuple):
     """The marks on one side, on one rank.
 
     Attributes:
-        after: uint32[n_local], the internal id of the best vertex after a row with a mark; ``NO_VERTEX`` for no mark.
+        marks: uint8[n_local], 1 for each row with a mark.
         marked: uint32[n_local], the rows with marks, in the order in which they got them.
-        order: uint32[n], the id at each position of a graph that is ordered by degree; else empty.
-        ends: int64[1], the number of rows with marks.
+        rows, others: uint32, the edges: a row, and the internal id of the vertex from which its mark came.
+        places: int64[PLACES].
     """
 
-    after: NDArray[np.uint32]
+    marks: NDArray[np.uint8]
     marked: NDArray[np.uint32]
-    order: NDArray[np.uint32]
-    ends: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    others: NDArray[np.uint32]
+    places: NDArray[np.int64]
 
 
-TRAIL: Final = named(Trail, UINT32, UINT32, READ_UINT32, INT64)
-
-
-@register_jitable
-def vertex_of(u, p, width, order):
-    """Return the vertex of an internal id."""
-    owner = np.int64(u) // width
-    position = (np.int64(u) - owner * width) * p + owner
-    return np.int64(order[position]) if order.size else position
+TRAIL: Final = named(Trail, UINT8, UINT32, UINT32, UINT32, INT64)
 
 
 @register_jitable
-def mark(trail, p, row, u):
-    """Give a row a mark, with the better of its own vertex after it and another one."""
-    before = trail.after[row]
-    if before == NO_VERTEX:
-        trail.marked[trail.ends[0]] = row
-        trail.ends[0] += 1
-    width = trail.after.size
-    if before == NO_VERTEX or vertex_of(u, p, width, trail.order) < vertex_of(before, p, width, trail.order):
-        trail.after[row] = u
+def mark(trail, row):
+    """Give a row a mark."""
+    if trail.marks[row] == 0:
+        trail.marks[row] = 1
+        trail.marked[trail.places[MARKED]] = row
+        trail.places[MARKED] += 1
 
 
 @register_jitable
-def bin_up(bins, owner, row, parent):
-    """Append a row and an internal id to the bin of an owner; return whether there was room."""
-    room = bins.rows.size // bins.ends.size
-    at = bins.ends[owner]
-    if at == room:
+def mark_from(trail, row, u):
+    """Give a row a mark that comes from a vertex; return whether there was room for the edge."""
+    at = trail.places[EDGES]
+    if at == trail.rows.size:
         return False
-    bins.rows[owner * room + at], bins.parents[owner * room + at] = row, parent
-    bins.ends[owner] = at + 1
+    trail.rows[at], trail.others[at] = row, u
+    trail.places[EDGES] = at + 1
+    mark(trail, row)
     return True
 
 
@@ -74,136 +69,64 @@ def bin_up(bins, owner, row, parent):
 def go_back(to, counts, row, u):
     """Mark a neighbour of this rank at a distance, and bin one of another rank: a visit of ``walk``."""
     trail, distances, wanted, bins, first, width = to
-    v = first + row
     local = u - first
     if local < width:
-        if distances[local] == wanted:
-            mark(trail, bins.ends.size, local, v)
-        return True, counts
+        return distances[local] != wanted or mark_from(trail, local, first + row), counts
     owner = np.int64(u // width)
-    return bin_up(bins, owner, u - np.uint32(owner) * width, v), counts
+    room = bins.rows.size // bins.ends.size
+    at = bins.ends[owner]
+    if at == room:
+        return False, counts
+    bins.rows[owner * room + at], bins.parents[owner * room + at] = u - np.uint32(owner) * width, first + row
+    bins.ends[owner] = at + 1
+    return True, counts
 
 
-@kernel(void, SIDE, SIDE, int64, int64, TRAIL, int64)
-def mark_meetings(side, other, begin, end, trail, first_id):
-    """Mark the rows of a frontier that the other side has as well, each as the one after itself."""
+@kernel(void, SIDE, SIDE, int64, int64, TRAIL)
+def mark_meetings(side, other, begin, end, trail):
+    """Mark the rows of a frontier that the other side has as well."""
     for row in side.queue[begin:end]:
         if other.distances[row] >= 0:
-            mark(trail, 1, row, np.uint32(first_id + row))
+            mark(trail, row)
+    trail.places[END] = trail.places[MARKED]
 
 
-@kernel(void, ROWS, READ_INT32, TRAIL, int64, int64, INT64, int64, BINS, int64)
-def mark_level(rows, distances, trail, begin, end, resume, wanted, bins, first_id):
-    """Mark the neighbours at a distance of some rows with marks.
+@kernel(void, ROWS, READ_INT32, TRAIL, BINS, int64, types.boolean)
+def mark_levels(rows, distances, trail, bins, first_id, alone):
+    """Mark the neighbours of the last level at the next distance, from where the walk stopped.
 
-    Args:
-        rows: the edges to follow.
-        distances: of the side.
-        trail: the marks; updated.
-        begin, end: the rows' places in ``marked``.
-        resume: int64[2], where the walk goes on; updated, as by ``top_down``.
-        wanted: the distance.
-        bins, first_id: as of ``expand``.
+    A rank alone goes on down to level 1. The walk stops where a bin is full, or the room for edges.
     """
-    frontier, width = trail.marked[begin:end], rows.starts.size
-    to = trail, distances, wanted, bins, np.uint32(first_id), np.uint32(width)
-    resume[0], resume[1], _, _ = walk(rows, frontier, resume[0], resume[1], go_back, to, 0)
+    places, width = trail.places, rows.starts.size
+    while places[WANTED] > 0:
+        frontier = trail.marked[places[BEGIN] : places[END]]
+        to = trail, distances, places[WANTED], bins, np.uint32(first_id), np.uint32(width)
+        places[FIRST], places[SKIPPED], _, _ = walk(rows, frontier, places[FIRST], places[SKIPPED], go_back, to, 0)
+        if not alone or places[FIRST] < frontier.size:
+            return
+        next_level(trail)
 
 
-@kernel(void, READ_UINT32, READ_UINT32, READ_INT32, TRAIL, int64, int64)
-def take_marks(rows, parents, distances, trail, wanted, p):
-    """Mark the rows of a bin at a distance."""
+@kernel(void, TRAIL)
+def next_level(trail):
+    """Go on with the rows that the last level has marked."""
+    places = trail.places
+    places[BEGIN], places[END] = places[END], places[MARKED]
+    places[FIRST] = places[SKIPPED] = 0
+    places[WANTED] -= 1
+
+
+@kernel(void, READ_UINT32, READ_UINT32, READ_INT32, TRAIL)
+def take_marks(rows, others, distances, trail):
+    """Mark the rows of a bin at the next distance. There is room for the edges."""
     for i in range(rows.size):
-        if distances[rows[i]] == wanted:
-            mark(trail, p, rows[i], parents[i])
-
-
-@kernel(int64, ROWS, READ_INT32, TRAIL, int64, BINS)
-def mark_all(rows, distances, trail, depth, bins):
-    """Mark all levels from below a depth down to 1 on a rank alone; return where the marks of level 1 begin."""
-    begin, end = 0, trail.ends[0]
-    while depth > 1:
-        depth -= 1
-        to = trail, distances, depth, bins, np.uint32(0), np.uint32(rows.starts.size)
-        walk(rows, trail.marked[begin:end], 0, 0, go_back, to, 0)
-        begin, end = end, trail.ends[0]
-    return begin
-
-
-@kernel(void, TRAIL, int64, int64, int64, INT64)
-def best_marked(trail, begin, p, first_id, best):
-    """Find the row with the smallest id among those marked from a place on: see ``best_neighbour``."""
-    for row in trail.marked[begin : trail.ends[0]]:
-        u = np.int64(first_id) + row
-        vertex = vertex_of(u, p, trail.after.size, trail.order)
-        if best[0] < 0 or vertex < best[0]:
-            best[0], best[1] = vertex, u
-
-
-@kernel(void, TRAIL, int64, int64)
-def mark_end(trail, row, u):
-    """Mark the end of a side, given the best vertex after it."""
-    mark(trail, 1, row, np.uint32(u))
+        if distances[rows[i]] == trail.places[WANTED]:
+            mark_from(trail, rows[i], others[i])
 
 
 @kernel(void, TRAIL)
 def forget_marks(trail):
     """Take all marks away."""
-    for row in trail.marked[: trail.ends[0]]:
-        trail.after[row] = NO_VERTEX
-    trail.ends[0] = 0
-
-
-@register_jitable
-def compare(to, best, row, u):  # noqa: ARG001
-    """Keep the best neighbour of this rank at a distance, and bin one of another rank: a visit of ``walk``.
-
-    ``best`` is its vertex and its internal id; -1 for none.
-    """
-    order, distances, wanted, bins, first, width = to
-    local = u - first
-    if local >= width:
-        owner = np.int64(u // width)
-        return bin_up(bins, owner, u - np.uint32(owner) * width, u), best
-    if distances[local] == wanted:
-        vertex = vertex_of(u, bins.ends.size, width, order)
-        if best[0] < 0 or vertex < best[0]:
-            best = vertex, np.int64(u)
-    return True, best
-
-
-@kernel(void, ROWS, READ_UINT32, READ_INT32, READ_UINT32, INT64, int64, BINS, int64, INT64)
-def best_neighbour(rows, row, distances, order, resume, wanted, bins, first_id, best):
-    """Find the neighbour of a row (uint32[1]) with the smallest id among those at a distance.
-
-    ``best``, int64[2], has the vertex and the internal id of the best one so far, -1 for none; updated. Other arguments
-    as of ``mark_level``.
-    """
-    width = rows.starts.size
-    to = order, distances, wanted, bins, np.uint32(first_id), np.uint32(width)
-    resume[0], resume[1], _, (best[0], best[1]) = walk(rows, row, resume[0], resume[1], compare, to, (best[0], best[1]))
-
-
-@kernel(void, READ_UINT32, READ_INT32, READ_UINT32, int64, int64, int64, INT64)
-def take_best(rows, distances, order, wanted, p, first_id, best):
-    """Compare the rows of a bin as well: see ``best_neighbour``."""
-    for row in rows:
-        if distances[row] == wanted:
-            u = np.int64(first_id) + row
-            vertex = vertex_of(u, p, distances.size, order)
-            if best[0] < 0 or vertex < best[0]:
-                best[0], best[1] = vertex, u
-
-
-@kernel(void, ROWS, READ_INT32, READ_UINT32, INT64, int64, int64)
-def descend(rows, distances, order, path, at, stop):
-    """Complete a path on a rank alone, from the place ``at`` on, over vertices ever nearer to the far end."""
-    while at < stop:
-        row, best = path[at], np.int64(-1)
-        for k in range(rows.starts[row], rows.ends[row]):
-            u = rows.columns[k]
-            if distances[u] == stop - at - 1:
-                vertex = vertex_of(u, 1, distances.size, order)
-                if best < 0 or vertex < best:
-                    best, path[at + 1] = vertex, np.int64(u)
-        at += 1
+    for row in trail.marked[: trail.places[MARKED]]:
+        trail.marks[row] = 0
+    trail.places[:] = 0
