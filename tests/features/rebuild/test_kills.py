@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import distributed
@@ -133,26 +132,6 @@ def test_a_restart_of_all_workers(mortal: distributed.Client) -> None:
         with pytest.raises(LabelsLostError):
             result.distances()
         assert [status.name for status in dbfs.graphs(client=mortal)] == ["web"]
-
-
-def test_the_disk_of_a_checkpoint_is_full(mortal: distributed.Client, tmp_path: Path) -> None:
-    """A limit on the size of files stands in for it."""
-
-    def limit(size: int) -> None:
-        import resource
-        import signal as signals
-
-        signals.signal(signals.SIGXFSZ, signals.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-    mortal.run(limit, 1 << 12)
-    try:
-        with pytest.raises(dbfs.errors.OutputError):
-            dbfs.load("kronecker:scale=12", client=mortal, checkpoint=tmp_path / "kept")
-        assert dbfs.graphs(client=mortal) == []
-        assert not (tmp_path / "kept").exists()
-    finally:
-        mortal.run(limit, -1)
 
 
 def test_many_kills_one_after_another(mortal: distributed.Client) -> None:

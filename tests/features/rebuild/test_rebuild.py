@@ -1,10 +1,12 @@
 """Graphs that lost workers come back: whole, right, under their names, for all their clients."""
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import dask
 import distributed
@@ -30,6 +32,7 @@ from dbfs.errors import (
 from dbfs.features.rebuild import rebuilding
 from dbfs.features.rebuild.messages import BeginRebuild, EndRebuild, GiveUpRebuild, RebuildTask
 from dbfs.service.client import ServiceClient
+from dbfs_workers.base import folder as folder_module
 from tests.support import oracle
 from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
 from tests.support.waiting import eventually
@@ -455,6 +458,26 @@ def test_a_checkpoint_of_another_graph_or_of_none(mortal: distributed.Client, tm
     with pytest.raises((OutputError, dbfs.errors.FormatError)):
         dbfs.load("path:n=9", client=mortal, checkpoint=tmp_path / "file")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_the_disk_of_a_checkpoint_is_full(
+    mortal: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    sync, synced = folder_module._sync, list[None]()
+
+    def full(raw: IO[bytes]) -> None:
+        synced.append(None)
+        if len(synced) > files:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(raw)
+
+    monkeypatch.setattr(folder_module, "_sync", full)
+    with pytest.raises(OutputError, match="No space left"):
+        dbfs.load(ENDS, client=mortal, name="web", checkpoint=tmp_path / "kept")
+    assert len(synced) > files
+    assert dbfs.graphs(client=mortal) == []
+    assert not list((tmp_path / "kept").glob("*"))
 
 
 def test_a_checkpoint_that_is_gone_or_damaged(mortal: distributed.Client, tmp_path: Path) -> None:
