@@ -23,7 +23,7 @@ FAULTS = (
     ),
     Fault(
         "dbfs/features/batches/batch.py",
-        "            require_one_version(graph, outcomes[0].version, outcomes[-1].version)\n",
+        "        require_one_version(graph, outcomes[0].version, outcomes[-1].version)\n",
         "",
         ("tests/features/batches/test_batch.py::test_a_batch_is_of_one_version",),
     ),

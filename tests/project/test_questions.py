@@ -35,6 +35,7 @@ ANSWERS = {
     'dbfs.load(table).where(vertices=["a", "b", "c"]).bfs("a").to_dict()': {"a": 0, "b": 1, "c": 1},
     'graph.neighbors("a")': ["b", "c", "e"],
     "graph.components().count": 1,
+    'dbfs.load("kronecker:scale=12").rebalance(ranks=2)': None,
     "graph.diameter()": 2,
     '"a" in graph': True,
     'nx.is_bipartite(g, backend="dbfs")': False,

@@ -195,6 +195,7 @@ def test_a_view_stands_while_its_base_is_spread_anew(mortal: distributed.Client,
         lose(mortal, lone)
         with pytest.raises(GraphLostError, match="is a view of"):
             view.bfs("v01")
+        view.unload()
         with graph.where(edges="kind = 'rail'") as again:
             assert again.bfs("v01").to_dict() == of_rail()
         assert graph.state().rebuilt == 1

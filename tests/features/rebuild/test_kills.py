@@ -4,10 +4,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import distributed
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dbfs
@@ -153,3 +156,27 @@ def test_a_run_under_way_of_another_graph_goes_on(mortal: distributed.Client) ->
         kill(mortal, next(at for at in graph.gang.addresses if at not in other.gang.addresses))
         assert_right(graph)
         assert running.join() is None
+
+
+def test_a_view_and_weights_of_a_killed_worker(mortal: distributed.Client, tmp_path: Path) -> None:
+    """A path with a column of ones: the distances by weight are those of a traversal."""
+    n, path = 3000, tmp_path / "path.parquet"
+    ends = {"source": np.arange(n - 1), "target": np.arange(1, n), "one": np.ones(n - 1, int)}
+    pq.write_table(pa.table(ends), path)
+    killed = threading.Event()
+
+    def kill_soon(progress: RunProgress) -> None:
+        if progress.level >= 3 and not killed.is_set():
+            killed.set()
+            kill(mortal, graph.gang.addresses[1])
+
+    with dbfs.load(path, client=mortal, edge_columns="one", name="web") as graph:
+        view = graph.where(without=[n - 1])
+        found = graph.sssp(0, "one", progress=kill_soon)
+        assert killed.is_set()
+        assert (found.attempts, found.distances().tolist()) == (2, list(range(n)))
+        with pytest.raises(GraphLostError, match="is a view of web"):
+            view.bfs(0)
+        view.unload()
+        with graph.where(without=[n - 1]) as again:
+            assert again.bfs(0, validate=True).depth == n - 2
