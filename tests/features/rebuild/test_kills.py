@@ -153,3 +153,14 @@ def test_a_run_under_way_of_another_graph_goes_on(mortal: distributed.Client) ->
         kill(mortal, next(at for at in graph.gang.addresses if at not in other.gang.addresses))
         assert_right(graph)
         assert running.join() is None
+
+
+@pytest.mark.gpu
+def test_a_graph_on_gpus_comes_back() -> None:
+    """All of its ranks are built again."""
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as gpus:
+        with dbfs.load("kronecker:scale=12", client=gpus, backend="cuda") as graph:
+            kill(gpus, graph.gang.addresses[-1])
+            assert_right(graph)
+            assert graph.state().rebuilt == 1
+        eventually(lambda: nothing_is_left(gpus))
