@@ -26,6 +26,7 @@ CALLS = {call.strip(" `"): about for _, call, about in (row for row in ROWS if l
 # A ring of five with a chord, and its answers, found by hand.
 EDGES = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "a"), ("a", "c")]
 ANSWERS = {
+    'dbfs.load("kronecker:scale=12").rebalance(ranks=2)': None,
     'graph.bfs("a", targets="b", predecessors=True).path_to("b")': ["a", "b"],
     'int(graph.distance_matrix("a", "b")[0, 0])': 1,
     'list(nx.all_shortest_paths(g, "a", "b", backend="dbfs"))': [["a", "b"]],
