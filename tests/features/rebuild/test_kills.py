@@ -180,3 +180,14 @@ def test_a_view_and_weights_of_a_killed_worker(mortal: distributed.Client, tmp_p
         view.unload()
         with graph.where(without=[n - 1]) as again:
             assert again.bfs(0, validate=True).depth == n - 2
+
+
+@pytest.mark.gpu
+def test_a_graph_on_gpus_comes_back() -> None:
+    """All of its ranks are built again."""
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as gpus:
+        with dbfs.load("kronecker:scale=12", client=gpus, backend="cuda") as graph:
+            kill(gpus, graph.gang.addresses[-1])
+            assert_right(graph)
+            assert graph.state().rebuilt == 1
+        eventually(lambda: nothing_is_left(gpus))
