@@ -23,6 +23,7 @@ COMMANDS = {
     "levels": "levels",
     "memory": "memory",
     "networkx": "networkx",
+    "peers": "peers",
     "scale-model": "scale_model",
     "scaling": "plans",
     "updates": "updates",
