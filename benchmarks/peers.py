@@ -309,13 +309,18 @@ class PeerTime:
     show_default=True,
     help="Logarithm of the vertices of a Kronecker graph with 16 edges each; may be repeated.",
 )
-@options.choices("--peer", (), "Only this library, where it is installed", tuple(PEERS))
+@click.option("--peer", multiple=True, type=click.Choice(tuple(PEERS)), help="Only this library; may be repeated.")
 @options.choices("--order", ORDERS, "Numbering of the vertices", ORDERS)
 @options.choices("--ids", IDS, "Kind of the ids", IDS)
 @options.count("--limit", 1800, "Seconds that a peer may take for a graph.")
 @options.json
 def peers(
-    scales: tuple[int, ...], peer: tuple[str, ...], order: tuple[str, ...], ids: tuple[str, ...], limit: int, file: str
+    scales: tuple[int, ...],
+    peer: tuple[str, ...],
+    order: tuple[str, ...],
+    ids: tuple[str, ...],
+    limit: int,
+    file: str | None,
 ) -> None:
     """Measure dbfs beside other libraries, from a Parquet file to the answers.
 
