@@ -30,20 +30,20 @@ class KeptAttributes(Beside):
     """The attributes of a graph's edges and vertices.
 
     Attributes:
-        attribute_keys: by rank, Dask keys of the ``RankAttributes``; empty if the edges have none.
+        edge_keys: by rank, Dask keys of the ``RankAttributes``; empty if the edges have none.
         schema: the Arrow schema of the columns, as Arrow's bytes; empty if there are none.
         nbytes: by rank, bytes of the attributes.
         vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
         vertex_schema: the schema of these.
-        base, base_name: id and name of the graph that this one is a view of; empty if it is none.
+        view_of, base_name: id and name of the graph that this one is a view of; empty if it is none.
     """
 
-    attribute_keys: tuple[Hashable, ...]
+    edge_keys: tuple[Hashable, ...]
     schema: bytes
     nbytes: tuple[int, ...]
     vertex_keys: tuple[Hashable, ...] = ()
     vertex_schema: bytes = b""
-    base: str = ""
+    view_of: str = ""
     base_name: str = ""
 
     @property
@@ -52,15 +52,7 @@ class KeptAttributes(Beside):
 
     @property
     def in_words(self) -> str:
-        return f"is a view of {self.base_name}" if self.base else "has attributes"
-
-    @property
-    def view_of(self) -> str:
-        return self.base
-
-    @property
-    def edge_keys(self) -> tuple[Hashable, ...]:
-        return self.attribute_keys
+        return f"is a view of {self.base_name}" if self.view_of else "has attributes"
 
     @property
     def edge_columns(self) -> Sequence[str]:
