@@ -11,7 +11,8 @@ from scipy.sparse.csgraph import dijkstra as scipy_dijkstra
 from dbfs_workers.base.errors import DistanceOverflowError
 from dbfs_workers.features.weights.purpose import Weighted
 from tests.support import graphs
-from tests.support.weights import arcs, assert_right, assert_tree, expected, labels, runs, weighted_graphs
+from tests.support.gang import PATIENCE, partitions, spec, started
+from tests.support.weights import arcs, assert_right, assert_tree, by_column, expected, labels, runs, weighted_graphs
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -117,6 +118,27 @@ def test_threads_that_meet_at_the_same_vertices_keep_a_tree(weights: str, p: int
         assert_right(
             (n, src, dst), drawn[weights], [n - 1], p, directed=False, threads=4, purpose=Weighted("w", delta=10**9)
         )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hosts", [(0, 0, 0), (0, 1, 0), (0, 1, 2)], ids=str)
+def test_ranks_that_are_processes_of_several_hosts(hosts: tuple[int, ...]) -> None:
+    arrays = graphs.random(500, 2500, 19)
+    weights = np.random.default_rng(19).integers(0, 30, 2500)
+    of, parts = arcs(arrays, weights, directed=False), partitions(*arrays, 3, directed=False)
+    with started(3, hosts=hosts) as gang:
+        gang.load(parts)
+        for source in (4, 77):
+            one = [spec(source, predecessors=True, direction="top-down", purpose=Weighted("w"))]
+            number = gang.next_number()
+            calls = [
+                gang.call(rank, "weigh", one, number, PATIENCE, by_column(part, of, weights.dtype))
+                for rank, part in enumerate(parts)
+            ]
+            distances, parents = labels([call.result()[0] for call in calls], 500)
+            np.testing.assert_array_equal(distances, expected(500, of, [source], weights.dtype))
+            assert parents is not None
+            assert_tree(of, [source], distances, parents)
 
 
 def test_ranks_without_predecessors_have_the_same_distances() -> None:

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.assembly import Graph
-from dbfs.errors import DistanceOverflowError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.errors import (
+    DeadlineExceededError,
+    DistanceOverflowError,
+    InvalidOptionError,
+    InvalidOptionTypeError,
+    InvalidVertexError,
+)
 from dbfs.features.weights.graph import WeightsGraph
+from dbfs_workers.features.weights.storage import WeightScratch
 from tests.support import graphs
 from tests.support.weights import arcs, assert_tree, expected, hold
 
@@ -203,6 +210,44 @@ def test_a_graph_that_has_no_columns_or_another_layout(client: distributed.Clien
         held([0], [1], {"w": [1]}, n=2, ranks=2)
         with pytest.raises(InvalidOptionError, match='layout="1d"'):
             graph.sssp(0, "w")
+
+
+@pytest.mark.full
+def test_threads_of_a_cluster_share_large_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, m = 30_000, 120_000
+    _, src, dst = graphs.random(n, m, 23)
+    weights = np.random.default_rng(23).integers(0, 9, m)
+    shared: list[int] = []
+    share = WeightScratch.share
+
+    def counted(self: WeightScratch, row: Any) -> None:
+        share(self, row)
+        shared.append(row.frontier)
+
+    monkeypatch.setattr(WeightScratch, "share", counted)
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 3, "processes": False, "backend": "cpu"}
+    with (
+        dbfs.connect(dashboard_address=None, **options) as own,
+        dbfs.load(dbfs.from_arrays(src, dst, n=n), client=own) as graph,
+    ):
+        keys = hold(graph, src, dst, {"w": pa.array(weights)})
+        monkeypatch.setattr(WeightsGraph, "_column_keys", staticmethod(lambda graph: keys))
+        result = graph.sssp(0, "w", predecessors=True)
+        of = arcs((n, src, dst), weights, directed=False)
+        distances = result.distances()
+        np.testing.assert_array_equal(distances, expected(n, of, [0], weights.dtype))
+        assert_tree(of, [0], distances, result.predecessors())
+        assert sum(shared) > n // 4
+        assert sum(report.frontier for report in result.reports) >= result.reached
+
+
+def test_a_run_by_weight_ends_at_its_deadline_and_the_graph_goes_on(held: Held) -> None:
+    """A path, on which each vertex is a bucket of its own."""
+    n = 60_000
+    graph = held(np.arange(n - 1), np.arange(1, n), {"w": np.ones(n - 1, np.int64)}, n=n, ranks=2)
+    with pytest.raises(DeadlineExceededError):
+        graph.sssp(0, "w", delta=0, deadline=0.5)
+    assert graph.sssp(0, "w", max_distance=10).reached == 11
 
 
 def test_bfs_is_as_before_beside_runs_by_weight(held: Held) -> None:
