@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
 
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref, TaskGraph, release
 from dbfs.errors import ValidationError
-from dbfs.graph.striped import StripedGraph
+from dbfs.graph.result import BFSResult
 from dbfs_workers.features.weights import checks as tasks
 
-if TYPE_CHECKING:
-    from dbfs.features.weights.result import SSSPResult
 
-
-def check(result: SSSPResult, graph: StripedGraph) -> None:
-    """Check a result; errors as of ``SSSPResult.validate``."""
+def check(result: BFSResult, weight: str, columns: Sequence[Hashable]) -> None:
+    """Check a result by the column ``weight``; ``columns`` as of ``prepare``, errors as of ``SSSPResult.validate``."""
+    graph = result.graph
     graph.require_version(result.version, result)
     published, plan, token = result.published_labels(), TaskGraph(), uuid.uuid4().hex
     parents = published.predecessors
@@ -31,11 +29,11 @@ def check(result: SSSPResult, graph: StripedGraph) -> None:
             tasks.check_edges,
             Ref(partition),
             Ref(attributes),
-            result.weight,
+            weight,
             *labels,
             result.farthest,
         )
-        for rank, (partition, attributes) in enumerate(zip(graph.partition_keys, result.columns, strict=True))
+        for rank, (partition, attributes) in enumerate(zip(graph.partition_keys, columns, strict=True))
     ]
     last = (f"check-weighted-tree-{token}", 0)
     sources = graph.numbering.positions(result.source_vertices)

@@ -90,7 +90,7 @@ class SSSPResult(BFSResult):
             InvalidOptionError: the graph was changed since.
             ResultReleasedError, WorkerLostError, DeadlineExceededError: see ``distances``.
         """
-        check(self, self.graph)
+        check(self, self.weight, self.columns)
 
     def vertices_between(self, least: Number, most: Number) -> NDArray[np.int64]:
         return self.reader().labels_between(least, most, predecessors=False)[0]
