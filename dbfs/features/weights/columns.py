@@ -31,8 +31,8 @@ def prepare(graph: StripedGraph, column: str, held: Sequence[Hashable]) -> None:
         for rank, (partition, attributes) in enumerate(zip(graph.partition_keys, held, strict=True))
     }
     answers = ask_ranks(graph.gang, messages, f"preparing the weights {column!r} of {graph.name}", graph.name)
-    facts = [answer.value() for answer in answers.values()]
-    if wrong := next((fact.wrong for fact in facts if fact.wrong is not None), None):
+    wrong = next((found for answer in answers.values() if (found := answer.value()) is not None), None)
+    if wrong is not None:
         source, target = graph.python_ids(graph.numbering.vertices_at([wrong.source, wrong.target]))
         raise InvalidOptionError(
             f"{graph.name}: column {column!r} has {wrong.value} at the edge from {source!r} to {target!r}; "
