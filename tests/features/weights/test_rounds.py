@@ -80,6 +80,24 @@ def test_targets_end_the_traversal_and_what_is_labelled_is_final(p: int) -> None
     assert_tree(arcs(path, weights, directed=False), [0], distances, parents)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("p", [1, 3])
+def test_distances_that_are_not_final_are_not_labelled(p: int, threads: int) -> None:
+    """The edges from the source are long ways to all others, which fall as the search goes on."""
+    n = 300
+    src = np.append(np.zeros(n - 1, np.int64), np.arange(n - 1))
+    dst = np.append(np.arange(1, n), np.arange(1, n))
+    weights = np.append(np.full(n - 1, 10_000), np.full(n - 1, 2))
+    options: dict[str, Any] = {"purpose": Weighted("w", delta=4), "targets": (50,), "threads": threads}
+    made = [one[0] for one in runs((n, src, dst), weights, [[0]], p, directed=True, **options)]
+    distances, parents = labels(made, n)
+    labelled = distances >= 0
+    assert 50 < labelled.sum() < 60
+    np.testing.assert_array_equal(distances[labelled], 2 * np.flatnonzero(labelled))
+    assert parents is not None
+    assert ((parents >= 0) == labelled).all()
+
+
 @pytest.mark.parametrize("p", [1, 3])
 def test_an_unreachable_target_ends_nothing(p: int) -> None:
     arrays = graphs.GRAPHS["two components"]()
