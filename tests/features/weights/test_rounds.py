@@ -132,10 +132,9 @@ def test_threads_that_meet_at_the_same_vertices_keep_a_tree(weights: str, p: int
         "few": generator.integers(0, 3, m).astype(np.float64),
         "vanishing": np.where(generator.random(m) < 0.5, 2.0**53, generator.random(m)),
     }
-    for _ in range(3):
-        assert_right(
-            (n, src, dst), drawn[weights], [n - 1], p, directed=False, threads=4, purpose=Weighted("w", delta=10**9)
-        )
+    assert_right(
+        (n, src, dst), drawn[weights], [n - 1], p, directed=False, threads=4, purpose=Weighted("w", delta=10**9)
+    )
 
 
 @pytest.mark.full
@@ -157,6 +156,21 @@ def test_ranks_that_are_processes_of_several_hosts(hosts: tuple[int, ...]) -> No
             np.testing.assert_array_equal(distances, expected(500, of, [source], weights.dtype))
             assert parents is not None
             assert_tree(of, [source], distances, parents)
+
+
+@pytest.mark.full
+def test_threads_that_lower_the_same_vertices_at_once_leave_distance_and_parent_together() -> None:
+    """Each of 256 vertices, in the order in which threads take them, has a shorter way to each of 200 hubs."""
+    middles, hubs = np.arange(1, 257), np.arange(257, 457)
+    src = np.append(np.zeros(256, np.int64), np.repeat(middles, 200))
+    dst = np.append(middles, np.tile(hubs, 256))
+    weights = np.append(np.zeros(256, np.int64), np.repeat(1000 - middles, 200))
+    made = runs((457, src, dst), weights, [[0]] * 60, directed=True, threads=4, purpose=Weighted("w", delta=10**6))
+    for one in made[0]:
+        distances, parents = labels([one], 457)
+        assert parents is not None
+        assert set(distances[hubs].tolist()) == {1000 - 256}
+        assert set(parents[hubs].tolist()) == {256}
 
 
 def test_ranks_without_predecessors_have_the_same_distances() -> None:
