@@ -23,7 +23,7 @@ from dbfs.errors import (
     InvalidVertexError,
 )
 from dbfs.features.weights.graph import WeightsGraph
-from dbfs_workers.features.weights import checks
+from dbfs_workers.features.weights import checks, part
 from dbfs_workers.features.weights.storage import WeightScratch
 from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs
@@ -230,6 +230,8 @@ def test_threads_of_a_cluster_share_large_rounds(monkeypatch: pytest.MonkeyPatch
         shared.append(row.frontier)
 
     monkeypatch.setattr(WeightScratch, "share", counted)
+    # A rank has no more threads than the machine has cores.
+    monkeypatch.setattr(part, "LEAST_THREADS", 2)
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 3, "processes": False, "backend": "cpu"}
     with (
         dbfs.connect(dashboard_address=None, **options) as own,
