@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def _no_columns(graph: StripedGraph) -> Sequence[Hashable]:
 class WeightsGraph(Graph[R]):
     """Shortest paths by weight."""
 
-    # Where the ranks have the columns: a ``columns.Keys``.
+    # Returns by rank the Dask key of what has the columns of the rank's edges: its ``out`` is an Arrow table.
     _column_keys = staticmethod(_no_columns)
 
     @bounded()
@@ -75,10 +76,11 @@ class WeightsGraph(Graph[R]):
         most = None if max_distance is None else number(max_distance, "max_distance")
         width = None if delta is None else number(delta, "delta")
         self.require_loaded()
-        prepare(self, weight, self._column_keys)
+        columns = self._column_keys(self)
+        prepare(self, weight, columns)
         return traverse(
             self,
-            SSSPResult,
+            functools.partial(SSSPResult, columns),
             [sources],
             targets=wanted,
             predecessors=predecessors,
