@@ -85,7 +85,7 @@ def edge_column_keys(graph: StripedGraph) -> tuple[Hashable, ...]:
     Raises:
         InvalidOptionError: the edges have no columns.
     """
-    keys = kept_of(graph.record).attribute_keys
+    keys = kept_of(graph.record).edge_keys
     if not keys:
         raise InvalidOptionError(
             f"the edges of {graph.name} have no columns: load the table with edge_columns=, which names those to keep"
