@@ -24,6 +24,7 @@ COMMANDS = {
     "memory": "memory",
     "networkx": "networkx",
     "paths": "paths",
+    "peers": "peers",
     "scale-model": "scale_model",
     "scaling": "plans",
     "updates": "updates",

@@ -55,7 +55,7 @@ def main(feature: str, *, quick: bool) -> int:
         house = House(root, feature)
         house.take_away()
         if "validation" in house.features:
-            for file in root / "tests" / "test_parity.py", root / "tests" / "support" / "parity.py":
+            for file in root / "tests" / "graph" / "test_parity.py", root / "tests" / "support" / "parity.py":
                 file.write_text(re.sub(r", validate=\w+", "", file.read_text()))
         print(f"without {', '.join(sorted(house.features))}:", flush=True)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "workers")])}

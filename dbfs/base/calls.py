@@ -22,8 +22,8 @@ C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _WEIGHTS = (
-    "a distance of dbfs is a number of edges, whatever they weigh; scipy.sparse.csgraph.dijkstra and NetworkX's "
-    "dijkstra_path add up weights"
+    "a distance is a number of edges here; Graph.sssp(source, weight) adds up a column that dbfs.load(edge_columns=) "
+    "kept, as scipy.sparse.csgraph.dijkstra does"
 )
 _DEPTH = "Graph.bfs(source, max_depth=) and Graph.khop(source, k) end at a distance"
 _FILTER = "a call goes through all edges of its graph; Graph.where(edges=, vertices=, without=) makes a graph of some"

@@ -60,7 +60,16 @@ class GraphIds:
 
 
 class Beside(ABC):
-    """What a feature keeps on the ranks beside a graph's partitions. The graph can't be changed then."""
+    """What a feature keeps on the ranks beside a graph's partitions. The graph can't be changed then.
+
+    Attributes:
+        view_of: id of the graph that the graph was made of by a filter; empty if it was loaded.
+        edge_keys: by rank, Dask keys of objects whose ``out`` is an Arrow table of the ``edge_columns``, with a row for
+            each of the partition's edges; empty if there are none.
+    """
+
+    view_of: str
+    edge_keys: tuple[Hashable, ...]
 
     @property
     @abstractmethod
@@ -69,23 +78,13 @@ class Beside(ABC):
 
     @property
     @abstractmethod
-    def in_words(self) -> str:
-        """What a graph with this data does, as in "it has attributes"."""
-
-    @property
-    @abstractmethod
-    def view_of(self) -> str:
-        """Id of the graph that the graph was made of by a filter; empty if it was loaded."""
-
-    @property
-    @abstractmethod
     def edge_columns(self) -> Sequence[str]:
         """Names of columns of values of the edges."""
 
     @property
     @abstractmethod
-    def edge_keys(self) -> tuple[Hashable, ...]:
-        """By rank, Dask keys of objects whose ``out`` is an Arrow table: the columns, as the partition's edges lie."""
+    def in_words(self) -> str:
+        """What a graph with this data does, as in "it has attributes"."""
 
     @property
     @abstractmethod

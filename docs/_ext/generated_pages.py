@@ -8,6 +8,7 @@ has; the site leads such a link to the page made of the file. A link to a file w
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -70,6 +71,7 @@ def write_pages(_: Sphinx) -> None:
     write("configuration.md", configuration((ROOT / "dbfs" / "dbfs.yaml").read_text(encoding="utf-8")))
     write("errors.md", errors())
     write("strategies.md", strategies())
+    write("gallery.md", gallery())
 
 
 def write(page: str, text: str) -> None:
@@ -174,6 +176,27 @@ def strategies() -> str:
         cells = (f"`{each.name}`", where, each.does, each.teaches, options, each.source)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def gallery() -> str:
+    """The gallery: the first picture of each notebook, which leads to the notebook. Writes the pictures."""
+    lines = ["# Gallery", ""]
+    for name, page in COPIED.items():
+        if not name.endswith(".ipynb"):
+            continue
+        cells = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
+        outputs = (output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+        found = next((data["image/png"] for data in outputs if "image/png" in data), None)
+        if found is None:
+            continue
+        picture = GENERATED / "gallery" / f"{Path(name).stem}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        content = base64.b64decode("".join(found))
+        if not picture.exists() or picture.read_bytes() != content:
+            picture.write_bytes(content)
+        title = "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ")
+        lines += [f"## {title}", "", f"[![{title}](gallery/{picture.name})]({page})", ""]
+    return "\n".join(lines)
 
 
 def resolve_short_name(

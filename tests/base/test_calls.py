@@ -87,7 +87,11 @@ def test_every_call_checks_truth_values_texts_and_paths(call: Callable[..., Any]
 
 
 MEANT = {
-    "no weights": (dbfs.load, {"weight": "price"}, "a number of edges, whatever .* scipy.sparse.csgraph.dijkstra"),
+    "no weights": (
+        dbfs.load,
+        {"weight": "price"},
+        "a number of edges here; Graph.sssp.* scipy.sparse.csgraph.dijkstra",
+    ),
     "weights of a measure": (dbfs.Graph.diameter, {"weight": "km"}, "scipy.sparse.csgraph.dijkstra"),
     "cutoff": (dbfs.Graph.bfs, {"cutoff": 3}, "it is max_depth= here"),
     "limit": (dbfs.Graph.bfs, {"limit": 3}, "it is max_depth= here"),

@@ -183,6 +183,17 @@ def test_the_page_of_strategies_has_every_strategy(generated: ModuleType) -> Non
         assert all(text in row for text in (strategy.does, strategy.teaches, strategy.source, *strategy.options))
 
 
+def test_the_gallery_has_a_picture_of_each_notebook_that_has_one(
+    generated: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(generated, "GENERATED", tmp_path)
+    page = generated.gallery()
+    for file in (ROOT / "examples").glob("*.ipynb"):
+        drawn = '"image/png"' in file.read_text(encoding="utf-8")
+        assert (f"](gallery/{file.stem}.png)](notebooks/{file.name})" in page) == drawn, file
+        assert not drawn or (tmp_path / "gallery" / f"{file.stem}.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_links_of_copied_pages_lead_to_pages_or_to_files(generated: ModuleType) -> None:
     text = "[a](../README.md) [b](../cluster.yaml) [c](../tls/README.md#x) [d](https://dask.org)"
     assert generated.relinked(text, "configs/tls/README.md", generated.GENERATED / "clusters" / "tls.md") == (

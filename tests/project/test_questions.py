@@ -40,7 +40,11 @@ ANSWERS = {
     '"a" in graph': True,
     'nx.is_bipartite(g, backend="dbfs")': False,
     'nx.shortest_path(nx.restricted_view(g, ["c"], []), "a", "b", backend="dbfs")': ["a", "b"],
-    'nx.dijkstra_path(w, "a", "b", weight="km")': ["a", "c", "b"],
+    'dbfs.load(table, source="source", target="target", edge_columns="km").sssp("a", "km", predecessors=True).path_to("b")': [  # noqa: E501
+        "a",
+        "c",
+        "b",
+    ],
 }
 
 
@@ -51,7 +55,6 @@ def names(client: distributed.Client, tmp_path_factory: pytest.TempPathFactory) 
     table["open"], table["km"] = table["target"] != "e", [9, 2, 2, 2, 2, 2]
     shared = dbfs.load(table, client=client, name="shared")
     graph = dbfs.load(table, source="source", target="target", client=client, mutable=True)
-    weighted = nx.from_pandas_edgelist(table, edge_attr="km")
     yield {
         "dbfs": dbfs,
         "nx": nx,
@@ -60,7 +63,6 @@ def names(client: distributed.Client, tmp_path_factory: pytest.TempPathFactory) 
         "graph": graph,
         "table": table,
         "g": nx.Graph(EDGES),
-        "w": weighted,
         "matrix": scipy.sparse.csr_array(np.eye(3)),
         "folder": tmp_path_factory.mktemp("saved") / "graph",
     }

@@ -110,6 +110,17 @@ class Worker:
             for run, of, above in zip(runs, labels, parents, strict=True)
         ]
 
+    def weigh(self, specs: list[TraversalSpec], number: int, seconds: float, weights: NDArray[Any]) -> list[Any]:
+        """Traverse by weight."""
+        from dbfs_workers.features.weights.levels import WeightLevels
+        from dbfs_workers.features.weights.storage import WeightScratch
+        from dbfs_workers.search.levels import loop
+        from dbfs_workers.search.levels.traversals import Watch
+
+        scratch = WeightScratch(self.scratch.partition, weights)
+        watch, deadline = Watch(number), time.monotonic() + seconds
+        return loop.traverse(lambda: WeightLevels(scratch, self.end), specs, self.end, watch=watch, deadline=deadline)
+
     def cross(self, number: int, times: int, seconds: float, run_id: str) -> list[Told]:
         self.exchange.begin(run_id, number, time.monotonic() + seconds)
         rank = self.exchange.rank

@@ -208,21 +208,22 @@ class Attributes:
     out: Any
 
 
-def hold(graph: Graph, src: NDArray[np.int64], dst: NDArray[np.int64], columns: dict[str, Any]) -> list[str]:
-    """Keep columns of the edges, which are ids, on the ranks of a graph; return their Dask keys by rank.
+def hold(
+    graph: Graph, src: NDArray[np.int64], dst: NDArray[np.int64], columns: dict[str, Any]
+) -> list[distributed.Future]:
+    """Keep columns of the edges, which are ids, on the ranks of a graph; return them by rank as Dask data.
 
     A column is an Arrow array. The rank takes it by the places of the edges in it.
     """
     src, dst = (np.array(graph.numbering.positions(graph.vertices_of(ends).tolist()), np.int64) for ends in (src, dst))
     of = arcs((graph.n, src, dst), np.arange(src.size), directed=graph.directed)
 
-    def keep(dask_worker: distributed.Worker, partition: Any, key: str) -> None:
-        part = dask_worker.data[partition]
-        places = by_column(part, of, np.dtype(np.int64))
-        table = pa.table({name: column.take(pa.array(places)) for name, column in columns.items()})
-        dask_worker.data[key] = Attributes(table)
+    def places(dask_worker: distributed.Worker, partition: Any) -> NDArray[np.int64]:
+        return by_column(dask_worker.data[partition], of, np.dtype(np.int64))
 
-    keys = [f"columns-{graph.record.graph_id}-{rank}" for rank in range(graph.ranks)]
-    for rank, (partition, key) in enumerate(zip(graph.partition_keys, keys, strict=True)):
-        graph.gang.client.run(keep, partition=partition, key=key, workers=[graph.gang.addresses[rank]])
-    return keys
+    futures, client = [], graph.gang.client
+    for partition, address in zip(graph.partition_keys, graph.gang.addresses, strict=True):
+        (found,) = client.run(places, partition=partition, workers=[address]).values()
+        table = pa.table({name: column.take(pa.array(found)) for name, column in columns.items()})
+        futures.append(client.scatter(Attributes(table), workers=[address], hash=False))
+    return futures

@@ -74,8 +74,8 @@ class PathsGraph(Graph[R]):
 
         Of several shortest paths it is the first in the order of vertices, compared from the source on: the same
         whatever the order of the edges, the number of ranks and the run. ``paths`` has the others.
-        The search is that of ``distance``. Without in-edges of a directed graph, on GPUs and in a 2-D partition the
-        edges between the vertices that may lie on a path travel to the client.
+        The search is that of ``distance``, and the edges of all shortest paths travel to the client. Without in-edges
+        of a directed graph, on GPUs and in a 2-D partition more do: the edges between vertices that may lie on a path.
 
         Arguments and errors as for ``distance``.
         """

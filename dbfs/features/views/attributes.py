@@ -34,20 +34,20 @@ class KeptAttributes(Beside):
     """The attributes of a graph's edges and vertices.
 
     Attributes:
-        attribute_keys: by rank, Dask keys of the ``RankAttributes``; empty if the edges have none.
+        edge_keys: by rank, Dask keys of the ``RankAttributes``; empty if the edges have none.
         schema: the Arrow schema of the columns, as Arrow's bytes; empty if there are none.
         nbytes: by rank, bytes of the attributes.
         vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
         vertex_schema: the schema of these.
-        base, base_name: id and name of the graph that this one is a view of; empty if it is none.
+        view_of, base_name: id and name of the graph that this one is a view of; empty if it is none.
     """
 
-    attribute_keys: tuple[Hashable, ...]
+    edge_keys: tuple[Hashable, ...]
     schema: bytes
     nbytes: tuple[int, ...]
     vertex_keys: tuple[Hashable, ...] = ()
     vertex_schema: bytes = b""
-    base: str = ""
+    view_of: str = ""
     base_name: str = ""
 
     @property
@@ -56,31 +56,23 @@ class KeptAttributes(Beside):
 
     @property
     def why_not(self) -> str:
-        if self.base:
+        if self.view_of:
             return f"it is a view of {self.base_name}; once that graph is whole, where() makes the view again"
         return _OF_VERTICES if self.vertex_keys else ""
 
     def keys_of(self, rank: int) -> tuple[Hashable, ...]:
-        return tuple(keys[rank] for keys in (self.attribute_keys, self.vertex_keys) if keys)
+        return tuple(keys[rank] for keys in (self.edge_keys, self.vertex_keys) if keys)
 
     def renamed(self, new: Mapping[Hashable, Hashable]) -> KeptAttributes:
-        edges, vertices = (tuple(new.get(key, key) for key in keys) for keys in (self.attribute_keys, self.vertex_keys))
-        return replace(self, attribute_keys=edges, vertex_keys=vertices)
+        edges, vertices = (tuple(new.get(key, key) for key in keys) for keys in (self.edge_keys, self.vertex_keys))
+        return replace(self, edge_keys=edges, vertex_keys=vertices)
 
     def is_like(self, other: Beside | None) -> bool:
         return isinstance(other, KeptAttributes) and self.columns.equals(other.columns)
 
     @property
     def in_words(self) -> str:
-        return f"is a view of {self.base_name}" if self.base else "has attributes"
-
-    @property
-    def view_of(self) -> str:
-        return self.base
-
-    @property
-    def edge_keys(self) -> tuple[Hashable, ...]:
-        return self.attribute_keys
+        return f"is a view of {self.base_name}" if self.view_of else "has attributes"
 
     @property
     def edge_columns(self) -> Sequence[str]:
@@ -113,7 +105,7 @@ def edge_column_keys(graph: StripedGraph) -> tuple[Hashable, ...]:
     Raises:
         InvalidOptionError: the edges have no columns.
     """
-    keys = kept_of(graph.record).attribute_keys
+    keys = kept_of(graph.record).edge_keys
     if not keys:
         raise InvalidOptionError(
             f"the edges of {graph.name} have no columns: load the table with edge_columns=, which names those to keep"

@@ -57,7 +57,6 @@ def make_view(
                 name=shown if name is None else name,
                 named=name is not None,
                 client=graph.gang.client.id,
-                exchange=record.exchange,
                 input_edge_keys=(),
                 created=time.time(),
                 read_seconds=0.0,
@@ -111,11 +110,11 @@ class _Making:
                 sizes.append(plan.add(rank, self._key("bytes", rank), attribute_tasks.describe, tables[-1]))
         told = self._gathered(plan, [ref.key for ref in (*infos, *sizes)], [ref.key for ref in (*views, *tables)])
         keys: list[tuple[Hashable, ...]] = [tuple(ref.key for ref in refs) for refs in (views, tables)]
-        of_base: dict[str, Any] = {"base": self._record.graph_id, "base_name": self._record.name}
+        of_base: dict[str, Any] = {"view_of": self._record.graph_id, "base_name": self._record.name}
         return {
             "partition_keys": keys[0],
             "infos": self._counted(told[:p]),
-            "beside": replaced(kept, **of_base, attribute_keys=keys[1], nbytes=tuple(told[p:])),
+            "beside": replaced(kept, **of_base, edge_keys=keys[1], nbytes=tuple(told[p:])),
             "build_seconds": time.perf_counter() - self._start,
         }
 

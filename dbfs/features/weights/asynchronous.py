@@ -16,6 +16,7 @@ class AsyncSSSPResult(AsyncBFSResult):
         self.weight = result.weight
 
     within = awaited(SSSPResult.within, unchanged)
+    validate = awaited(SSSPResult.validate, unchanged)
 
 
 class AsyncWeightsGraph(AsyncGraph):

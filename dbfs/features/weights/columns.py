@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from dbfs.service.asking import ask_ranks
 from dbfs_workers.features.weights.messages import PrepareWeights
 from dbfs_workers.features.weights.purpose import Number
 
-Keys = Callable[[StripedGraph], Sequence[Hashable]]
-"""Returns by rank the Dask key of what has the columns of the rank's edges: its ``out`` is an Arrow table."""
 
+def prepare(graph: StripedGraph, column: str, held: Sequence[Hashable]) -> None:
+    """Have all ranks make a column ready.
 
-def prepare(graph: StripedGraph, column: str, keys: Keys) -> np.dtype[Any]:
-    """Have all ranks make a column ready; return the type of distances by it.
+    Args:
+        held: by rank, the Dask key of what has the columns.
 
     Raises:
         InvalidOptionError: there is no such column, or an edge has a negative weight, NaN or none; the message names
@@ -26,20 +26,18 @@ def prepare(graph: StripedGraph, column: str, keys: Keys) -> np.dtype[Any]:
         InvalidOptionTypeError: the column has no numbers.
     """
     record = graph.record
-    held = keys(graph)
     messages = {
         rank: PrepareWeights(record.graph_id, partition, attributes, column)
         for rank, (partition, attributes) in enumerate(zip(graph.partition_keys, held, strict=True))
     }
     answers = ask_ranks(graph.gang, messages, f"preparing the weights {column!r} of {graph.name}", record)
-    facts = [answer.value() for answer in answers.values()]
-    if wrong := next((fact.wrong for fact in facts if fact.wrong is not None), None):
+    wrong = next((found for answer in answers.values() if (found := answer.value()) is not None), None)
+    if wrong is not None:
         source, target = graph.python_ids(graph.numbering.vertices_at([wrong.source, wrong.target]))
         raise InvalidOptionError(
             f"{graph.name}: column {column!r} has {wrong.value} at the edge from {source!r} to {target!r}; "
             "shortest paths need a weight of at least 0 at every edge"
         )
-    return np.dtype(facts[0].dtype)
 
 
 def number(value: Any, what: str) -> Number:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ def _no_columns(graph: StripedGraph) -> Sequence[Hashable]:
 class WeightsGraph(Graph[R]):
     """Shortest paths by weight."""
 
-    # Where the ranks have the columns: a ``columns.Keys``.
+    # Returns by rank the Dask key of what has the columns of the rank's edges: its ``out`` is an Arrow table.
     _column_keys = staticmethod(_no_columns)
 
     @bounded()
@@ -76,9 +75,16 @@ class WeightsGraph(Graph[R]):
         most = None if max_distance is None else number(max_distance, "max_distance")
         width = None if delta is None else number(delta, "delta")
         self.require_loaded()
+
+        def ready() -> None:
+            prepare(self, weight, self._column_keys(self))
+
+        def made(graph: StripedGraph, *run: Any) -> SSSPResult:
+            return SSSPResult(self._column_keys(graph), graph, *run)
+
         return traverse(
             self,
-            SSSPResult,
+            made,
             [sources],
             targets=wanted,
             predecessors=predecessors,
@@ -86,5 +92,5 @@ class WeightsGraph(Graph[R]):
             engine=next(iter(self.engines)),
             purpose=Weighted(weight, most, width),
             progress=progress,
-            ready=functools.partial(prepare, self, weight, self._column_keys),
+            ready=ready,
         )[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from dbfs.base.calls import public
 from dbfs.base.units import format_rate, format_seconds
 from dbfs.cluster.deadline import bounded
 from dbfs.engines import Outcome
+from dbfs.features.weights.checks import check
 from dbfs.features.weights.columns import number
 from dbfs.features.weights.reader import WeightedReader
 from dbfs.graph.html import Card
@@ -40,12 +42,16 @@ class SSSPResult(BFSResult):
     """
 
     counts_edges = False
+    _inner = BFSResult._inner | {"columns"}
 
-    def __init__(self, graph: StripedGraph, spec: TraversalSpec, engine: str, outcome: Outcome) -> None:
+    def __init__(
+        self, columns: Sequence[Hashable], graph: StripedGraph, spec: TraversalSpec, engine: str, outcome: Outcome
+    ) -> None:
         largest = np.concatenate(outcome.by_source).max()
         super().__init__(graph, spec, engine, replace(outcome, depth=largest.item()))
         self.distance_type = largest.dtype
         self.weight = weighted(spec).column
+        self.columns = columns
 
     @property
     def farthest(self) -> Number | None:  # type: ignore[override]
@@ -71,6 +77,20 @@ class SSSPResult(BFSResult):
         """Return the ids at a distance, ascending, as ``Graph.ids_of`` does. Errors as for ``within``."""
         only = number(distance, "distance")
         return self.graph.ids_of(self.vertices_between(only, only))
+
+    @bounded()
+    def validate(self) -> None:
+        """Check the labels on the workers, by Graph500's rules for its third kernel (specification 2.0).
+
+        No edge makes a shorter path, an edge gives each distance, and the predecessors are a tree from the sources. The
+        labels become Dask data; the rank that checks the tree takes those of all ranks, as each does for its edges.
+
+        Raises:
+            ValidationError: names the rule and vertices that show the fault.
+            InvalidOptionError: the graph was changed since.
+            ResultReleasedError, WorkerLostError, DeadlineExceededError: see ``distances``.
+        """
+        check(self, self.weight, self.columns)
 
     def vertices_between(self, least: Number, most: Number) -> NDArray[np.int64]:
         return self.reader().labels_between(least, most, predecessors=False)[0]

@@ -111,8 +111,10 @@ def test_weights_begin_again(mortal: distributed.Client, tmp_path: Path, monkeyp
         again = graph.sssp("v01", "year")
         assert not victims
         assert (again.attempts, again.to_dict()) == (2, expected)
-        with pytest.raises(LabelsLostError, match="built again since"):
-            unread.distances()
+        again.validate()
+        for call in (unread.distances, unread.validate):
+            with pytest.raises(LabelsLostError, match="built again since"):
+                call()
 
 
 def test_paths_begin_again(mortal: distributed.Client) -> None:

@@ -11,7 +11,8 @@ from scipy.sparse.csgraph import dijkstra as scipy_dijkstra
 from dbfs_workers.base.errors import DistanceOverflowError
 from dbfs_workers.features.weights.purpose import Weighted
 from tests.support import graphs
-from tests.support.weights import arcs, assert_right, assert_tree, expected, labels, runs, weighted_graphs
+from tests.support.gang import PATIENCE, partitions, spec, started
+from tests.support.weights import arcs, assert_right, assert_tree, by_column, expected, labels, runs, weighted_graphs
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -79,6 +80,24 @@ def test_targets_end_the_traversal_and_what_is_labelled_is_final(p: int) -> None
     assert_tree(arcs(path, weights, directed=False), [0], distances, parents)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("p", [1, 3])
+def test_distances_that_are_not_final_are_not_labelled(p: int, threads: int) -> None:
+    """The edges from the source are long ways to all others, which fall as the search goes on."""
+    n = 300
+    src = np.append(np.zeros(n - 1, np.int64), np.arange(n - 1))
+    dst = np.append(np.arange(1, n), np.arange(1, n))
+    weights = np.append(np.full(n - 1, 10_000), np.full(n - 1, 2))
+    options: dict[str, Any] = {"purpose": Weighted("w", delta=4), "targets": (50,), "threads": threads}
+    made = [one[0] for one in runs((n, src, dst), weights, [[0]], p, directed=True, **options)]
+    distances, parents = labels(made, n)
+    labelled = distances >= 0
+    assert 50 < labelled.sum() < 60
+    np.testing.assert_array_equal(distances[labelled], 2 * np.flatnonzero(labelled))
+    assert parents is not None
+    assert ((parents >= 0) == labelled).all()
+
+
 @pytest.mark.parametrize("p", [1, 3])
 def test_an_unreachable_target_ends_nothing(p: int) -> None:
     arrays = graphs.GRAPHS["two components"]()
@@ -113,10 +132,45 @@ def test_threads_that_meet_at_the_same_vertices_keep_a_tree(weights: str, p: int
         "few": generator.integers(0, 3, m).astype(np.float64),
         "vanishing": np.where(generator.random(m) < 0.5, 2.0**53, generator.random(m)),
     }
-    for _ in range(3):
-        assert_right(
-            (n, src, dst), drawn[weights], [n - 1], p, directed=False, threads=4, purpose=Weighted("w", delta=10**9)
-        )
+    assert_right(
+        (n, src, dst), drawn[weights], [n - 1], p, directed=False, threads=4, purpose=Weighted("w", delta=10**9)
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hosts", [(0, 0, 0), (0, 1, 0), (0, 1, 2)], ids=str)
+def test_ranks_that_are_processes_of_several_hosts(hosts: tuple[int, ...]) -> None:
+    arrays = graphs.random(500, 2500, 19)
+    weights = np.random.default_rng(19).integers(0, 30, 2500)
+    of, parts = arcs(arrays, weights, directed=False), partitions(*arrays, 3, directed=False)
+    with started(3, hosts=hosts) as gang:
+        gang.load(parts)
+        for source in (4, 77):
+            one = [spec(source, predecessors=True, direction="top-down", purpose=Weighted("w"))]
+            number = gang.next_number()
+            calls = [
+                gang.call(rank, "weigh", one, number, PATIENCE, by_column(part, of, weights.dtype))
+                for rank, part in enumerate(parts)
+            ]
+            distances, parents = labels([call.result()[0] for call in calls], 500)
+            np.testing.assert_array_equal(distances, expected(500, of, [source], weights.dtype))
+            assert parents is not None
+            assert_tree(of, [source], distances, parents)
+
+
+@pytest.mark.full
+def test_threads_that_lower_the_same_vertices_at_once_leave_distance_and_parent_together() -> None:
+    """Each of 256 vertices, in the order in which threads take them, has a shorter way to each of 200 hubs."""
+    middles, hubs = np.arange(1, 257), np.arange(257, 457)
+    src = np.append(np.zeros(256, np.int64), np.repeat(middles, 200))
+    dst = np.append(middles, np.tile(hubs, 256))
+    weights = np.append(np.zeros(256, np.int64), np.repeat(1000 - middles, 200))
+    made = runs((457, src, dst), weights, [[0]] * 60, directed=True, threads=4, purpose=Weighted("w", delta=10**6))
+    for one in made[0]:
+        distances, parents = labels([one], 457)
+        assert parents is not None
+        assert set(distances[hubs].tolist()) == {1000 - 256}
+        assert set(parents[hubs].tolist()) == {256}
 
 
 def test_ranks_without_predecessors_have_the_same_distances() -> None:

@@ -15,9 +15,19 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.assembly import Graph
-from dbfs.errors import DistanceOverflowError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.errors import (
+    DeadlineExceededError,
+    DistanceOverflowError,
+    InvalidOptionError,
+    InvalidOptionTypeError,
+    InvalidVertexError,
+)
+from dbfs_workers.features.weights import checks, part
+from dbfs_workers.features.weights.storage import WeightScratch
+from dbfs_workers.search.partition.stripe import Stripe
 from tests.support import graphs
-from tests.support.weights import arcs, assert_tree, expected, hold
+from tests.support.gang import partitions
+from tests.support.weights import Attributes, arcs, assert_tree, by_column, expected, hold
 
 N, M = 200, 600
 
@@ -28,6 +38,7 @@ Held = Callable[..., Graph]
 def held(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     """Return a function that loads a graph whose edges have columns."""
     loaded: list[Graph] = []
+    kept: list[distributed.Future] = []
 
     def load(src: Any, dst: Any, columns: dict[str, Any], *, n: int | None = N, **options: Any) -> Graph:
         options = {"ranks": 3, "client": client} | options
@@ -35,7 +46,8 @@ def held(client: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> Iterato
         edges = (src, dst) if n is None else dbfs.from_arrays(src, dst, n=n, directed=directed)
         graph = dbfs.load(edges, **options, directed=directed if n is None else None)
         loaded.append(graph)
-        keys = hold(graph, src, dst, {name: pa.array(column) for name, column in columns.items()})
+        kept.extend(hold(graph, src, dst, {name: pa.array(column) for name, column in columns.items()}))
+        keys = [future.key for future in kept[-graph.ranks :]]
         monkeypatch.setattr(Graph, "_column_keys", staticmethod(lambda graph: keys))
         return graph
 
@@ -204,9 +216,106 @@ def test_a_graph_that_has_no_columns_or_another_layout(client: distributed.Clien
             graph.sssp(0, "w")
 
 
+@pytest.mark.full
+def test_threads_of_a_cluster_share_large_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, m = 30_000, 120_000
+    _, src, dst = graphs.random(n, m, 23)
+    weights = np.random.default_rng(23).integers(0, 9, m)
+    shared: list[int] = []
+    share = WeightScratch.share
+
+    def counted(self: WeightScratch, row: Any) -> None:
+        share(self, row)
+        shared.append(row.frontier)
+
+    monkeypatch.setattr(WeightScratch, "share", counted)
+    # A rank has no more threads than the machine has cores.
+    monkeypatch.setattr(part, "LEAST_THREADS", 2)
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 3, "processes": False, "backend": "cpu"}
+    with (
+        dbfs.connect(dashboard_address=None, **options) as own,
+        dbfs.load(dbfs.from_arrays(src, dst, n=n), client=own) as graph,
+    ):
+        (kept,) = hold(graph, src, dst, {"w": pa.array(weights)})
+        monkeypatch.setattr(Graph, "_column_keys", staticmethod(lambda graph: [kept.key]))
+        result = graph.sssp(0, "w", predecessors=True)
+        of = arcs((n, src, dst), weights, directed=False)
+        distances = result.distances()
+        np.testing.assert_array_equal(distances, expected(n, of, [0], weights.dtype))
+        assert_tree(of, [0], distances, result.predecessors())
+        assert sum(shared) > n // 4
+        assert sum(report.frontier for report in result.reports) >= result.reached
+
+
+def test_a_run_by_weight_ends_at_its_deadline_and_the_graph_goes_on(held: Held) -> None:
+    """A path, on which each vertex is a bucket of its own."""
+    n = 60_000
+    graph = held(np.arange(n - 1), np.arange(1, n), {"w": np.ones(n - 1, np.int64)}, n=n, ranks=2)
+    with pytest.raises(DeadlineExceededError):
+        graph.sssp(0, "w", delta=0, deadline=0.5)
+    assert graph.sssp(0, "w", max_distance=10).reached == 11
+
+
 def test_bfs_is_as_before_beside_runs_by_weight(held: Held) -> None:
     src, dst = edges()
     graph = held(src, dst, {"w": np.ones(M, np.int64)})
     before = graph.bfs(3).distances()
     np.testing.assert_array_equal(graph.sssp(3, "w").distances(), before)
     np.testing.assert_array_equal(graph.bfs(3).distances(), before)
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_right_results_pass_validation(held: Held, dtype: str, order: str) -> None:
+    src, dst = edges()
+    weights = np.random.default_rng(7).integers(0, 5, M).astype(dtype)
+    graph = held(src, dst, {"w": weights}, order=order, directed=order == "given")
+    for options in ({"predecessors": True}, {"max_distance": 4}, {"targets": 9, "predecessors": True, "delta": 1}):
+        graph.sssp([2, 70], "w", **options).validate()
+
+
+def spoilt(labels: tuple[Any, Any], vertex: int, *, distance: Any = None, parent: int | None = None) -> tuple[Any, Any]:
+    """Labels by rank with another distance or parent of a vertex."""
+    distances, parents = ([own.copy() for own in label] for label in labels)
+    p = len(distances)
+    if distance is not None:
+        distances[vertex % p][vertex // p] = distance
+    if parent is not None:
+        parents[vertex % p][vertex // p] = parent
+    return distances, parents
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_each_fault_of_labels_is_found(p: int) -> None:
+    """A path 0 - 1 - 2 - 3 with weights 5, 0 and 7, and a lone vertex."""
+    arrays, weights = (5, np.arange(3), np.arange(1, 4)), np.array([5, 0, 7])
+    of, parts, stripe = arcs(arrays, weights, directed=False), partitions(*arrays, p, directed=False), Stripe(5, p)
+    attributes = [Attributes(pa.table({"w": by_column(part, of, weights.dtype)})) for part in parts]
+
+    def faults(labels: tuple[Any, Any], farthest: int | None = None) -> list[str]:
+        found = [
+            checks.check_edges(part, own, "w", *labels, farthest) for part, own in zip(parts, attributes, strict=True)
+        ]
+        return [fault.rule.format(*fault.vertices) for fault in checks.check_tree(stripe, (0,), *labels, found)]
+
+    whole = np.array([0, 5, 5, 12, -1]), np.array([0, 0, 1, 2, -1])
+    right = tuple([label[rank::p] for rank in range(p)] for label in whole)
+    assert not faults(right)  # type: ignore[arg-type]
+    shorter, none = "makes a shorter path", "no edge gives the distance of"
+    for change, words in (
+        ({"vertex": 3, "distance": 13}, shorter),
+        ({"vertex": 3, "distance": -1, "parent": -1}, shorter),
+        ({"vertex": 3, "distance": 11}, f"{none} 3"),
+        ({"vertex": 4, "distance": 3, "parent": 0}, f"{none} 4"),
+        ({"vertex": 3, "parent": 1}, f"{none} 3"),
+        ({"vertex": 0, "parent": 1}, "the source 0 is not its own predecessor"),
+        ({"vertex": 3, "parent": -1}, f"{none} 3"),
+        ({"vertex": 4, "parent": 0}, "4 has a distance without a predecessor, or the reverse"),
+    ):
+        (found,) = faults(spoilt(right, **change))  # type: ignore[arg-type]
+        assert words in found
+    assert not faults(spoilt(right, 3, distance=-1, parent=-1), farthest=11)  # type: ignore[arg-type]
+    assert faults(spoilt(right, 3, distance=-1, parent=-1), farthest=12)  # type: ignore[arg-type]
+    # 1 and 2 are each other's predecessors over the edge of weight 0.
+    (found,) = faults(spoilt(right, 1, parent=2))  # type: ignore[arg-type]
+    assert found in [f"the predecessors of {vertex} do not lead to a source" for vertex in (1, 2)]

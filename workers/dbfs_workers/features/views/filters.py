@@ -44,11 +44,6 @@ class Passing:
     into: NDArray[np.bool] | None
     left_out: NDArray[np.int64]
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Number of edges that pass, and of in-edges."""
-        return int(np.count_nonzero(self.out)), 0 if self.into is None else int(np.count_nonzero(self.into))
-
     def __sizeof__(self) -> int:
         return self.out.nbytes + (0 if self.into is None else self.into.nbytes) + self.left_out.nbytes
 
@@ -98,8 +93,8 @@ def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint
 
 
 def count(found: Passing) -> tuple[int, int]:
-    """Return the numbers of edges that pass, which stay on the worker."""
-    return found.counts
+    """Return the numbers of edges and of in-edges that pass."""
+    return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
 
 
 def compacted(partition: Partition, found: Passing) -> Partition:

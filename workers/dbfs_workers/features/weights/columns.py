@@ -33,21 +33,12 @@ class WrongWeight(NamedTuple):
     value: str
 
 
-class WeightFacts(NamedTuple):
-    """What a rank says of a column.
+def weights_of(
+    column: pa.Array | pa.ChunkedArray, name: str, partition: Partition
+) -> tuple[NDArray[Any], WrongWeight | None]:
+    """Return the weights of a rank's edges, without a copy where the type allows, and the first edge that has none.
 
-    Attributes:
-        dtype: name of the type of distances.
-        wrong: the first edge with a null, NaN, a negative number, or one that int64 does not hold; None if all edges
-            have weights.
-    """
-
-    dtype: str
-    wrong: WrongWeight | None
-
-
-def weights_of(column: pa.Array | pa.ChunkedArray, name: str, partition: Partition) -> tuple[NDArray[Any], WeightFacts]:
-    """Return the weights of a rank's edges, without a copy where the type allows, and what is wrong with them.
+    No weights are nulls, NaN, negative numbers, and integers that int64 does not hold.
 
     Args:
         column: by edge, in the order of ``partition.columns``.
@@ -76,10 +67,9 @@ def weights_of(column: pa.Array | pa.ChunkedArray, name: str, partition: Partiti
     dtype = TYPES.get(given.kind, np.dtype(np.float32) if given.itemsize == 2 else given)
     places = np.flatnonzero(wrong)
     if not places.size:
-        return numbers.astype(dtype, copy=False), WeightFacts(dtype.name, None)
+        return numbers.astype(dtype, copy=False), None
     at, stripe = int(places[0]), partition.stripe
     row = int(np.searchsorted(partition.row_offsets, at, side="right")) - 1
     source = row * stripe.p + partition.rank
     value = "no value" if nulls is not None and nulls[at] else str(numbers[at])
-    edge = WrongWeight(source, int(stripe.vertex(int(partition.columns[at]))), value)
-    return numbers, WeightFacts(dtype.name, edge)
+    return numbers, WrongWeight(source, int(stripe.vertex(int(partition.columns[at]))), value)

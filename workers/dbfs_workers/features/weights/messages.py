@@ -8,15 +8,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dbfs_workers.features.weights.columns import WeightFacts
+from dbfs_workers.features.weights.columns import WrongWeight
 from dbfs_workers.serving.messages import WorkerMessage
 from dbfs_workers.serving.reads.messages import ReadMessage
 from dbfs_workers.serving.rpc import PickledValue
 
 
 @dataclass(frozen=True)
-class PrepareWeights(WorkerMessage[PickledValue[WeightFacts]]):
-    """Make a column ready for runs by it on the rank, if all edges have weights; return what the rank says of it.
+class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
+    """Make a column ready for runs by it on the rank, if all edges have weights; return an edge without one.
 
     Attributes:
         graph_id: the graph.

@@ -9,7 +9,7 @@ from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.weights.kernels import NEEDED, TEAM
-from dbfs_workers.features.weights.purpose import LEAST_SHARED, Weighted, weighted
+from dbfs_workers.features.weights.purpose import LEAST_SHARED, LEAST_THREADS, Weighted, weighted
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.loop import LoopRunner
 from dbfs_workers.search.members.member import Member
@@ -58,7 +58,7 @@ class LoopWeights(MemberPart):
 
     def _levels(self, partition: Partition, weights: NDArray[Any]) -> "WeightLevels":
         # Few graphs have weights, so that the first run compiles.
-        shared = self._runner.threads > 1 and partition.stripe.n_local > LEAST_SHARED
+        shared = self._runner.threads >= LEAST_THREADS and partition.stripe.n_local > LEAST_SHARED
         compiling.prepare((*NEEDED, *(TEAM if shared else ())))
         from dbfs_workers.features.weights.levels import WeightLevels
         from dbfs_workers.features.weights.storage import WeightScratch

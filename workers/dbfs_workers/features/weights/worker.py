@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import InvalidOptionError, ResultReleasedError, StaleRunError
-from dbfs_workers.features.weights.columns import WeightFacts, weights_of
+from dbfs_workers.features.weights.columns import WrongWeight, weights_of
 from dbfs_workers.features.weights.messages import PrepareWeights, ReadWeighted
 from dbfs_workers.search.partition.partition import Partition
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
@@ -27,7 +27,7 @@ class WeightReads(WorkerFeature):
         self._data = view.worker.data
 
     @PrepareWeights.handler
-    async def prepare_weights(self, message: PrepareWeights) -> PickledValue[WeightFacts]:
+    async def prepare_weights(self, message: PrepareWeights) -> PickledValue[WrongWeight | None]:
         # Imported here, because the import of the loop takes the event loop's time.
         from dbfs_workers.features.weights.part import weights_part
 
@@ -38,10 +38,10 @@ class WeightReads(WorkerFeature):
         if name not in table.column_names:
             names = ", ".join(map(repr, table.column_names)) or "none"
             raise InvalidOptionError(f"the graph's edges have no column {name!r}; the columns are: {names}")
-        weights, facts = await asyncio.to_thread(weights_of, table[name], name, partition)
-        if facts.wrong is None:
+        weights, wrong = await asyncio.to_thread(weights_of, table[name], name, partition)
+        if wrong is None:
             part.weights[name] = weights
-        return PickledValue.of(facts)
+        return PickledValue.of(wrong)
 
     @ReadWeighted.handler
     async def read_weighted(self, message: ReadWeighted) -> list[NDArray[Any]]:
