@@ -4,32 +4,55 @@ The scheduler's and the workers' own classes play in one thread, on a clock that
 runs and updates, hold turns, cancel, load, unload and leave; workers are stopped, killed or cut off; messages are late
 and come twice. In each game no two runs use a worker, no run traverses two versions, no update is made twice, no client
 reads a version before one that it was told of, each call ends by its deadline, and nothing is left behind.
+
+The games have a process of their own: the clock and the threads of this one are those of the cluster that tests share.
 """
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.support.simulated import games
+ROOT = Path(__file__).parents[2]
+
+
+def alone(*arguments: str) -> str:
+    """Run Python in a process of its own; return what it printed."""
+    run = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
 
 
 def test_two_hundred_games() -> None:
-    games.play_all(range(200))
+    assert "200 games" in alone("-m", "tests.support.simulated", "0", "200")
 
 
 @pytest.mark.long
 def test_ten_thousand_games() -> None:
-    games.play_all(range(1000, 11_000))
+    assert "10,000 games" in alone("-m", "tests.support.simulated", "1000", "10000")
 
 
 def test_a_game_is_the_same_from_the_same_seed() -> None:
-    stories = [games.told(games.Plan.drawn(253)) for _ in range(2)]
+    story = "from tests.support.simulated import games; print(*games.told(games.Plan.drawn(253)), sep='\\n')"
+    stories = [alone("-c", story) for _ in range(2)]
     assert stories[0] == stories[1]
-    assert len(stories[0]) > 20
+    assert stories[0].count("\n") > 20
 
 
 def test_an_update_that_is_sent_again_while_its_decision_is_on_the_way() -> None:
     """Rank 0 had decided and was stopped. The scheduler, which had not heard of that, sent the batch once more."""
-    plan = games.Plan.drawn(151)
-    entered = [line for line in games.told(plan) if " EnterUpdate(" in line and "batch_id='batch-4'" in line]
-    assert len(entered) > 1
-    assert all("run_id='update-4-0'" in line for line in entered), "the batch was decided twice"
-    assert games.play(plan) is None
+    told = alone("-c", SENT_AGAIN).splitlines()
+    begun, entered = ([line for line in told if f" {kind}(" in line and "-2" in line] for kind in KINDS)
+    assert len([line for line in begun if "run_id='update-2-" in line]) > 1
+    assert all("run_id='update-2-0'" in line for line in entered if "batch_id='batch-2'" in line), "decided twice"
+
+
+KINDS = "BeginTurn", "EnterUpdate"
+# Rank 0 is stopped by the third message after the second update was sent.
+SENT_AGAIN = """
+from tests.support.simulated.games import Plan, Step, play, told
+steps = Step(0, 0.0, "update"), Step(0, 0.1, "update"), Step(-1, 0.05, "trap", 0, 3)
+assert play(Plan(10, steps)) is None
+print(*told(Plan(10, steps)), sep="\\n")
+"""
