@@ -214,11 +214,11 @@ def build(
                 built = edges.as_first_built(_build(edges, gang, options, backend, progress, standing), gang, options)
     else:
         built = _build(edges, gang, options, backend, progress, standing)
-    built_rank = 0 if standing is None else standing.lost[0]
-    read = built.infos[built_rank].input_edges
+    rank = 0 if standing is None else standing.lost[0]
     if standing is not None:
         # The ranks that stand may not have been asked for their imbalance. If reverses were missing before, they are.
-        lacks = edges.completes and edges.paired and read < standing.record.infos[built_rank].input_edges
+        before = standing.record.infos[rank].input_edges
+        lacks = edges.completes and edges.paired and built.infos[rank].input_edges < before
     else:
         lacks = sum(info.imbalance for info in built.infos) % MODULUS != 0
     if not lacks:
@@ -226,7 +226,7 @@ def build(
     release(built.futures)
     missing = find_missing(edges, gang)
     try:
-        completed = replace(edges, m=read + missing.count)
+        completed = replace(edges, m=built.infos[rank].input_edges + missing.count)
         return _build(completed, gang, options, backend, progress, standing, missing.pieces)
     finally:
         release(missing.pieces)

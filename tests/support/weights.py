@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dbfs.assembly import Graph
+from dbfs.service.entries import first_cause
 from dbfs_workers.base import compiling
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
@@ -114,7 +115,12 @@ def runs(
 
     try:
         with mock.patch.object(weight_levels, "LEAST_SHARED", 0), ThreadPoolExecutor(p) as pool:
-            return list(pool.map(traverse, range(p)))
+            made = [pool.submit(traverse, rank) for rank in range(p)]
+        errors = [error for future in made if (error := future.exception()) is not None]
+        if errors:
+            # One rank's failure ends the others' waits.
+            raise first_cause(errors)
+        return [future.result() for future in made]
     finally:
         for end in ends:
             end.close()
