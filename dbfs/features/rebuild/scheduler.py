@@ -281,8 +281,8 @@ class Rebuilds(SchedulerFeature):
             raise GraphLostError(f"{record.name}: {_lost(graph)}, and it can't be built again: {why}")
 
     def _past(self, graph: GraphEntry) -> _Past:
-        if len(self._pasts) > 2 * len(self.view.records.graphs) + 1:
-            known = self.view.records.graphs
+        known = self.view.records.graphs
+        if len(self._pasts) >= len(known):
             self._pasts = {graph_id: past for graph_id, past in self._pasts.items() if graph_id in known}
         beside = graph.record.beside
         past = _Past(why_not=(beside.why_not if beside is not None else "") or _OF_CLIENT)

@@ -120,7 +120,7 @@ def test_threads_of_one_client_traverse_and_update(client: distributed.Client, l
 @pytest.mark.parametrize("half", ["prepare", "finish"])
 @pytest.mark.parametrize("held", [True, False])
 def test_a_rank_killed_in_the_middle_of_an_update(mortal: distributed.Client, half: str, rank: int, held: bool) -> None:
-    graph = dbfs.load("path:n=30", client=mortal, mutable=True)
+    graph = dbfs.load("path:n=30", client=mortal, mutable=True, rebuild="never")
     if held:
         graph.bfs_many([0, 1])
     assert bool(lease(mortal, graph)) == held
