@@ -146,7 +146,6 @@ def test_a_long_batch_lets_another_client_in(client: distributed.Client, other: 
         batch[50].validate()
 
 
-@pytest.mark.full
 def test_ranks_that_answer_several_times_in_a_burst(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, leaves_nothing: None
 ) -> None:

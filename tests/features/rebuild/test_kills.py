@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,8 @@ def mortal() -> Iterator[distributed.Client]:
 
 
 def kill(client: distributed.Client, *addresses: str) -> None:
-    for pid in client.run(os.getpid, workers=list(addresses)).values():
+    # A worker that does not answer any more was killed before.
+    for pid in client.run(os.getpid, workers=list(addresses), on_error="ignore").values():
         os.kill(pid, signal.SIGKILL)
 
 
@@ -138,7 +140,11 @@ def test_a_restart_of_all_workers(mortal: distributed.Client) -> None:
 
 
 def test_many_kills_one_after_another(mortal: distributed.Client) -> None:
-    with dbfs.load("kronecker:scale=12", client=mortal, order="degree", name="web") as graph:
+    with (
+        # The losses of one turn may be noticed one after another, and each is an attempt.
+        dask.config.set({"dbfs.retries": WORKERS}),
+        dbfs.load("kronecker:scale=12", client=mortal, order="degree", name="web") as graph,
+    ):
         others = dbfs.open("web", client=mortal)
         for turn in range(6):
             victims = graph.gang.addresses[turn % WORKERS :: 2]
@@ -160,7 +166,7 @@ def test_a_run_under_way_of_another_graph_goes_on(mortal: distributed.Client) ->
 
 def test_a_view_and_weights_of_a_killed_worker(mortal: distributed.Client, tmp_path: Path) -> None:
     """A path with a column of ones: the distances by weight are those of a traversal."""
-    n, path = 3000, tmp_path / "path.parquet"
+    n, path = 200_000, tmp_path / "path.parquet"
     ends = {"source": np.arange(n - 1), "target": np.arange(1, n), "one": np.ones(n - 1, int)}
     pq.write_table(pa.table(ends), path)
     killed = threading.Event()
