@@ -32,7 +32,7 @@ from dbfs.errors import (
 )
 from dbfs.service import forming, idle, log, run_watch
 from dbfs.service.client_notes import ClientNotes
-from dbfs.service.entries import DirectRun, GraphEntry, QueuedRun, Reservation, RunEntry, TaskRun, values_of
+from dbfs.service.entries import GraphEntry, QueuedRun, Reservation, RunEntry, TaskRun, values_of
 from dbfs.service.feature import GraphChanges, Records, SchedulerFeature, ServiceView
 from dbfs.service.graph_table import GraphTable
 from dbfs.service.history import History
@@ -248,9 +248,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
             if run.run_id == message.run_id:
                 _require_owner(message.client, run.client, f"cancel run {run.run_id}")
                 log.cancel_requested(run)
-                if isinstance(run, DirectRun):
-                    # If the turn ends before the run comes to rank 0, the client queues the run again.
-                    self._refuse_later(run.run_id, run.client)
+                # If the turn ends before rank 0 has made all traversals, the client queues the rest of them.
+                self._refuse_later(run.run_id, run.client)
                 await self._stop(run, "a client called run.cancel() or dbfs cancel")
                 return
         # A run that a client has given up may come after this message.

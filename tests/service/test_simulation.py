@@ -48,6 +48,12 @@ def test_an_update_that_is_sent_again_while_its_decision_is_on_the_way() -> None
     assert all("run_id='update-2-0'" in line for line in entered if "batch_id='batch-2'" in line), "decided twice"
 
 
+def test_a_run_that_is_cancelled_between_two_traversals_is_over() -> None:
+    """Rank 0 ended its burst early, as of a turn that is over, and the client queued the rest of the run."""
+    game = "from tests.support.simulated import games; print(games.play(games.Plan.drawn(2610)))"
+    assert alone("-c", game).strip() == "None"
+
+
 KINDS = "BeginTurn", "EnterUpdate"
 # Rank 0 is stopped by the third message after the second update was sent.
 SENT_AGAIN = """
