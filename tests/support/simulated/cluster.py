@@ -263,7 +263,9 @@ class Client:
             except (OutcomeUnknownError, LateError):
                 continue
             except DeadlineExceededError:
-                self.cluster.gangs.refused.add(token)
+                # Of an update that was sent before, an earlier sending may be made yet.
+                if not number:
+                    self.cluster.gangs.refused.add(token)
                 return
             except DbfsError:
                 return
