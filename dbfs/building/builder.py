@@ -78,6 +78,19 @@ class BuiltGraph:
         order = [] if self.order is None else [self.order]
         return [*self.partitions, *self.id_tables, *order, *self.input_edges, *self.attributes]
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The fields of a ``GraphRecord`` that say what was built, and where it is."""
+        return {
+            "stripe": self.stripe,
+            "partition_keys": tuple(future.key for future in self.partitions),
+            "ids": self.ids,
+            "order_key": None if self.order is None else self.order.key,
+            "input_edge_keys": tuple(future.key for future in self.input_edges),
+            "infos": self.infos,
+            "beside": self.beside,
+        }
+
 
 @dataclass(frozen=True)
 class Standing:

@@ -118,13 +118,7 @@ def load_as(
                 client=client.id,
                 source=listed.name,
                 directed=listed.directed,
-                stripe=built.stripe,
                 addresses=gang.addresses,
-                partition_keys=tuple(future.key for future in built.partitions),
-                ids=built.ids,
-                order_key=None if built.order is None else built.order.key,
-                input_edge_keys=tuple(future.key for future in built.input_edges),
-                infos=built.infos,
                 backend=chosen,
                 exchange=config.choice("exchange", EXCHANGES),
                 layout=options.laid_out(gang.p),
@@ -132,7 +126,7 @@ def load_as(
                 read_seconds=built.read_seconds,
                 build_seconds=built.seconds,
                 mutable=mutable,
-                beside=built.beside,
+                **built.recorded,
             )
             held = built.futures
             try:

@@ -123,15 +123,9 @@ def _built(
         before,
         graph_id=task.rebuild_id,
         client=gang.client.id,
-        stripe=built.stripe,
         addresses=task.addresses,
-        partition_keys=tuple(future.key for future in built.partitions),
-        ids=built.ids,
-        order_key=None if built.order is None else built.order.key,
-        input_edge_keys=tuple(future.key for future in built.input_edges),
-        beside=built.beside,
-        infos=built.infos,
         layout=lineage.options.laid_out(gang.p),
+        **built.recorded,
     )
     return record, built.futures
 
