@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import index
-from typing import ClassVar, SupportsFloat, SupportsIndex
+from typing import ClassVar, Self, SupportsFloat, SupportsIndex
 
 from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.generate.columns import drawing
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.building.pieces import GeneratedPiece
 
@@ -74,3 +75,9 @@ class GeneratedEdges(EdgeList):
         first = self.whole.start
         ranges = even_ranges(self.whole.stop - first, max(1, piece_edges // self.edges_each))
         return [replace(self.whole, start=first + start, stop=first + stop) for start, stop in ranges]
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """Return the edges with columns that are drawn: see ``columns.drawing``."""
+        # Models whose parts list several edges have no parallel ones.
+        one_each = self.edges_each == 1 and self.whole.stop - self.whole.start == self.m
+        return drawing(self, columns, numbered=one_each)
