@@ -194,9 +194,9 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
             ResultReleasedError, LabelsLostError: see ``distances``.
         """
         self._require_predecessors()
-        return self.graph.python_ids(self._vertices_to(self.graph.vertex(target)))
+        return self.graph.python_ids(self.vertices_to(self.graph.vertex(target)))
 
-    def _vertices_to(self, at: int) -> list[int]:
+    def vertices_to(self, at: int) -> list[int]:
         """Return the vertices of a path to a vertex."""
         reader = self.reader()
         if self._path_parents is None:

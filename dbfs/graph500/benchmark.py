@@ -9,8 +9,8 @@ The client's clock measures:
 - a search: the call ``graph.bfs(key, predecessors=True)``, from before the key is visited until every rank has its part
   of the predecessors, 4 bytes per vertex, in its memory. Fetching them is not included;
 - a validation: the call ``dbfs.validate`` on the search's result, against the generated edges;
-- shortest paths: the call ``graph.sssp(key, weight, predecessors=True)``, as a search, with the weights of the reference
-  code; their validation: the call ``SSSPResult.validate``. A graph with weights lies on CPU cores.
+- shortest paths: the call ``graph.sssp(key, weight, predecessors=True)``, as a search, with the weights of the
+  reference code; their validation: the call ``SSSPResult.validate``. A graph with weights lies on CPU cores.
 
 Before the measurement a small graph goes through all steps, so that every rank has loaded its code. Otherwise the first
 calls would include seconds of importing and compiling. The first key is searched once before the measurement, as in the

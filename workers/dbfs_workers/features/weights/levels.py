@@ -94,6 +94,9 @@ class WeightWork(RankWork):
 class WeightLevels(RankLevels[WeightScratch]):
     """The rounds of a rank: see ``RankLevels``. The class is also their stepper."""
 
+    # Rounds after which a call of the kernel ends with a bucket, on a rank that has the whole graph.
+    _least = round_kernels.LEVELS
+
     def __init__(self, scratch: WeightScratch, exchange: Exchange) -> None:
         super().__init__(scratch, exchange, WeightWork())
         self.steppers = {TOP_DOWN: self}
@@ -115,10 +118,11 @@ class WeightLevels(RankLevels[WeightScratch]):
     def run(self, state: State, table: LevelTable) -> None:
         """Run a round, or many on a rank that has the whole graph; see ``Stepper``."""
         scratch, piles = self.scratch, self.scratch.piles
-        search, rows, alone = scratch.search, table.room(round_kernels.LEVELS), self._exchange.p == 1
-        reached, piles.ended = piles.reached, state.ended
-        most = NONE if scratch.team is None else LEAST_SHARED
-        self._rounds(search, scratch.weights, scratch.records, rows, self._begins, self._delta, alone, most)
+        search, weights, alone = scratch.search, scratch.weights, self._exchange.p == 1
+        reached, piles.ended, rows = piles.reached, state.ended, table.room(round_kernels.LEVELS)
+        # The kernels of a team know no limits.
+        most = NONE if scratch.team is None or search.limits.size else LEAST_SHARED
+        self._rounds(search, weights, scratch.records, rows, self._begins, self._delta, alone, most, self._least)
         state.ended = piles.ended
         levels = piles.done
         if alone:
