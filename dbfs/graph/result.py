@@ -47,6 +47,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
     _inner = StaysHere._inner | {
         *("counts_edges", "distance_type", "label_location", "lost", "published_labels", "reader", "vertices_between"),
+        "vertices_to",
     }
 
     # Whether a distance is a number of edges.

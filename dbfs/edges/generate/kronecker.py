@@ -109,7 +109,7 @@ def _doubling_jumps() -> NDArray[np.uint32]:
 
 
 class Graph500Weights:
-    """The draw of ``weight=graph500``: see ``KroneckerPiece.weights``."""
+    """The draw of ``weight=graph500``: see ``KroneckerPiece.lengths``."""
 
     @property
     def kind(self) -> "pa.DataType":
@@ -120,7 +120,7 @@ class Graph500Weights:
     def values(self, piece: Any, raw: NDArray[np.uint64]) -> "pa.Array":  # noqa: ARG002
         import pyarrow as pa
 
-        return pa.array(piece.weights())
+        return pa.array(piece.lengths())
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ class KroneckerPiece(RangePiece):
         numbers = (self.start, self.stop - self.start, self.scale, *_scramble_values(self.seed1, self.seed2))
         return draw_edges(_doubling_jumps(), seed, *numbers)
 
-    def weights(self) -> NDArray[np.float32]:
-        """Draw the weights of the edges, from 0 to 1, bit for bit those of the reference code for kernel 3.
+    def lengths(self) -> NDArray[np.float32]:
+        """Draw the weight of each edge, from 0 to 1, bit for bit those of the reference code for kernel 3.
 
         Each is the value that the random generator draws after its edge, over 2^31 - 1.
         """

@@ -54,8 +54,8 @@ class WeightsGraph(PathsGraph[R]):
             source: id, or several, as of ``bfs``.
             weight: name of a column of the edges: integers or floats of at least 0.
             max_distance: largest distance; vertices farther away stay unreached.
-            targets: an id, or several. The search stops once their distances are final; some vertices farther away
-                stay unreached.
+            targets: an id, or several. The search stops once their distances are final; vertices farther away stay
+                unreached.
             predecessors: also record the vertex before each one on its path.
             delta: the width of a bucket, in the column's unit: distances within one are found together. None for a rule
                 that looks at the mean weight and the mean degree. No value changes the distances.

@@ -81,6 +81,16 @@ class Facts(NamedTuple):
     rows: Total
 
 
+class Farthest(NamedTuple):
+    """The crossing after the last round of a traversal with targets.
+
+    Attributes:
+        key: the key of the farthest one.
+    """
+
+    key: Largest
+
+
 class WeightWork(RankWork):
     """See ``RankWork``. The rounds count targets themselves."""
 
@@ -157,7 +167,11 @@ class WeightLevels(RankLevels[WeightScratch]):
         """
         scratch, labels, dtype = self.scratch, self._work.labels, self.scratch.weights.dtype
         parents = np.empty(0, np.uint32) if labels.predecessors is None else labels.predecessors
-        state.reached, state.edges, past = entry_kernels.finish(scratch.search, scratch.final, parents)
+        final = scratch.final
+        if self._has_targets:
+            farthest = Farthest(int(scratch.search.distances[scratch.target_ids].max(initial=0)))
+            final = min(final, self._exchange.cross(state.level, PHASE, farthest, sliced=False).key)
+        state.reached, state.edges, past = entry_kernels.finish(scratch.search, final, parents)
         labels.distances = distances_of(scratch.search.distances[scratch.own], dtype)
         told = self._exchange.cross(state.level, PHASE, Sum(past), sliced=False)
         state.ended = time.perf_counter_ns()

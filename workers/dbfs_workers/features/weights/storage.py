@@ -143,6 +143,11 @@ class WeightScratch:
         """The ids of the rank's rows."""
         return slice(self.search.first, self.search.first + self.partition.stripe.n_local)
 
+    @property
+    def target_ids(self) -> NDArray[np.int64]:
+        """The ids of the targets that are the rank's."""
+        return self.search.targets.astype(np.int64) + self.search.first
+
     def labels_for(self, spec: TraversalSpec) -> WeightedLabels:
         """Return labels without distances, which ``levels`` makes at the end."""
         stripe = self.partition.stripe
@@ -221,7 +226,7 @@ class WeightScratch:
         Looks at the far pile and the targets. Between two buckets all vertices are there that only ``other`` has final.
         """
         search, unreached = self.search, self.piles.unreached
-        ids = np.append(search.far[: self.piles.far], search.targets).astype(np.int64) + search.first
+        ids = np.append(search.far[: self.piles.far].astype(np.int64) + search.first, self.target_ids)
         here, there = search.distances[ids], other.search.distances[ids]
         both = (here < unreached) & (there < unreached)
         if not both.any():
@@ -236,7 +241,8 @@ class WeightScratch:
         search, piles = self.search, self.piles
         rest = other.search.distances[self.own]
         if self.weights.dtype.kind == "i":
-            room = np.int64(most) - rest
+            # A way of a length that int64 does not hold has no limit.
+            room = np.int64(most) - rest if most < PAST else np.full_like(rest, PAST)
         else:
             with np.errstate(invalid="ignore"):
                 left = (most - self._numbers(rest).astype(np.float64)).astype(self.weights.dtype)
