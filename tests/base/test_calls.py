@@ -90,9 +90,9 @@ MEANT = {
     "no weights": (
         dbfs.load,
         {"weight": "price"},
-        "a number of edges here; Graph.sssp.* scipy.sparse.csgraph.dijkstra",
+        "a number of edges here; Graph.sssp.* path.weight=. .* centralities by weight",
     ),
-    "weights of a measure": (dbfs.Graph.diameter, {"weight": "km"}, "scipy.sparse.csgraph.dijkstra"),
+    "weights of a measure": (dbfs.Graph.diameter, {"weight": "km"}, "centralities by weight there is igraph"),
     "cutoff": (dbfs.Graph.bfs, {"cutoff": 3}, "it is max_depth= here"),
     "limit": (dbfs.Graph.bfs, {"limit": 3}, "it is max_depth= here"),
     "radius": (dbfs.Graph.khop, {"radius": 2}, "it is k= here"),

@@ -12,7 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
 import dbfs
-from dbfs.errors import DistanceOverflowError, InvalidOptionError, InvalidOptionTypeError, InvalidVertexError
+from dbfs.errors import (
+    DistanceOverflowError,
+    InvalidCallError,
+    InvalidOptionError,
+    InvalidOptionTypeError,
+    InvalidVertexError,
+)
 from dbfs_workers.features.weights.purpose import Weighted
 from tests.support import graphs
 from tests.support.weights import arcs, expected, labels, runs, weighted_graphs
@@ -167,3 +173,14 @@ def test_bad_input_names_what_would_be_right(client: distributed.Client) -> None
         assert graph.path(0, 6, weight="w") == []
         assert graph.distance(0, 2, weight="w") == 3
         assert not graph.results
+
+
+def test_measures_by_weight_are_refused_with_what_there_is(client: distributed.Client) -> None:
+    with dbfs.load([(0, 1)], client=client, ranks=1) as graph:
+        for measure in (graph.betweenness_centrality, graph.closeness_centrality, graph.diameter, graph.bfs):
+            with pytest.raises(
+                InvalidCallError, match=r"no option weight=: .*path\(weight=\).* centralities by weight"
+            ):
+                measure(**{"weight": "km"} | ({"source": 0} if measure == graph.bfs else {}))
+        with pytest.raises(InvalidCallError, match="no option weights=: it is weight= here"):
+            graph.path(0, 1, weights="km")  # type: ignore[call-arg]
