@@ -218,7 +218,7 @@ async def _wrong(address: str) -> None:
         graph = await asynchronous.load([(0, 1), (1, 2)], client=client)
         for name, options, words in (
             ("bfs", {"source": 0, "cutoff": 2}, r"Graph.bfs\(\) has no option cutoff=: it is max_depth= here"),
-            ("bfs_many", {"sources": [0], "weight": 2}, r"Graph.bfs_many\(\) has no option weight=: .*dijkstra"),
+            ("bfs_many", {"sources": [0], "weight": 2}, r"Graph.bfs_many\(\) has no option weight=: .*path"),
             ("components", {"dedline": 2}, r"Graph.components\(\) has no option dedline=: the nearest is deadline="),
         ):
             with pytest.raises(InvalidCallError, match=words):
