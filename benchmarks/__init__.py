@@ -27,6 +27,7 @@ COMMANDS = {
     "peers": "peers",
     "scale-model": "scale_model",
     "scaling": "plans",
+    "sssp": "sssp",
     "updates": "updates",
     "views": "views",
 }
