@@ -240,7 +240,7 @@ def test_every_kind_of_file(client: distributed.Client, kind: str, tmp_path: Pat
 
 
 def test_files_whose_values_change_their_type(client: distributed.Client, tmp_path: Path) -> None:
-    rows = [f"{row},{row + 1},{row}" for row in range(300_000)]
+    rows = [f"{row},{row + 1},{row}" for row in range(100_000)]
     for last, word in (("12.5", "12.5"), ("x", "'x'")):
         path = tmp_path / "late.csv"
         path.write_text("\n".join(["source,target,year", *rows, f"1,2,{last}"]))
