@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import distributed
 
 from dbfs.base.calls import public
-from dbfs.base.records import Beside, GraphIds, GraphRecord
+from dbfs.base.records import Beside, GraphIds
 from dbfs.building.attributes import NO_ATTRIBUTES, AttributeKeeper
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
+from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, scheduler_id
 from dbfs.edges.edge_list import DistinctIds, EdgeList
@@ -90,31 +91,6 @@ class BuiltGraph:
             "infos": self.infos,
             "beside": self.beside,
         }
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What is left of a graph that lost ranks, for a build of the lost ranks alone.
-
-    Attributes:
-        record: the graph before the loss, on the workers of the build but for the lost ranks.
-        lost: the ranks to build.
-        ordered: whether a worker has the order by degree, if there is one.
-    """
-
-    record: GraphRecord
-    lost: tuple[int, ...]
-    ordered: bool
-
-    @property
-    def order(self) -> Ref | None:
-        """The order by degree; None without one, or if it is lost."""
-        key = self.record.order_key
-        return None if key is None or not self.ordered else Ref(key)
-
-    def partition(self, rank: int) -> Ref | None:
-        """Return the partition of a rank; None if it is lost."""
-        return None if rank in self.lost else Ref(self.record.partition_keys[rank])
 
 
 @dataclass(frozen=True)

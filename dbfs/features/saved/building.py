@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import distributed
 
 from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker, Standing
+from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
@@ -30,6 +30,7 @@ from dbfs.building.memory import (
     require_fit,
     require_fit_gpus,
 )
+from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of, release, run_on
 from dbfs.edges.readers.source import require_listed, require_readable

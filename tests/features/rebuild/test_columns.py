@@ -163,7 +163,7 @@ def test_what_came_from_a_clients_memory_is_told(mortal: distributed.Client, tmp
             of_memory.sssp("v01", "year")
 
 
-@pytest.mark.parametrize("by", ["columns", "ids"])
+@pytest.mark.parametrize("by", ["columns", pytest.param("ids", marks=pytest.mark.full)])
 def test_a_view_is_lost_and_its_base_comes_back(mortal: distributed.Client, tmp_path: Path, by: str) -> None:
     """They share the tables of ids, and the order. Those of the ranks that stand serve the base."""
     kept, given = {"columns": ("kind", {"edges": "kind = 'rail'"}), "ids": (None, {"without": ["v01"]})}[by]
