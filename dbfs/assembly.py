@@ -443,8 +443,8 @@ def load(
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``checkpoint`` has a graph already, or can't keep updates; or ``mapped`` is given
-            for edges that are no saved graph, or true for a saved graph in a store.
+            another number of ranks; or ``checkpoint`` has a graph already, or can't keep updates; or ``mapped`` is
+            given for edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
         OutputError: ``checkpoint`` can't be written, or its disk is full.
     """
