@@ -68,7 +68,7 @@ def is_as_saved(edges: SavedFiles, ranks: int, options: BuildOptions) -> bool:
     manifest = edges.manifest
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
-    same_rows = len(manifest.ranks) == ranks and not options.room and options.layout == "1d"
+    same_rows = len(manifest.ranks) == ranks and options.room in (0, manifest.room) and options.layout == "1d"
     return same_rows and (options.order == "degree") == ordered and same_layout
 
 

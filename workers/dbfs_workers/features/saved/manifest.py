@@ -24,7 +24,8 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 NAME: Final = "manifest.json"
 FORMAT: Final = "dbfs saved graph"
-VERSION: Final = 1
+VERSION: Final = 2
+"""Latest version of the format: version 2 has room for more vertices. A graph without room is saved as version 1."""
 MOST_BYTES: Final = 2**28
 """Longest manifest that is read; a graph of 100 TB has one of 256 MiB."""
 
@@ -158,6 +159,7 @@ class Manifest:
         order: file of the array ``vertex``, uint32[n], the vertex at each position; None if vertices keep the order
             given.
         ids: the ids of the vertices.
+        room: vertices that updates may add; see ``Stripe``.
     """
 
     source: str
@@ -170,11 +172,12 @@ class Manifest:
     ranks: tuple[SavedRank, ...]
     order: SavedFile | None
     ids: SavedIds
+    room: Natural = 0
 
     @property
     def stripe(self) -> Stripe:
         """How the graph lies on its ranks."""
-        return Stripe(self.n, len(self.ranks))
+        return Stripe(self.n, len(self.ranks), self.room)
 
     @property
     def m(self) -> int:
@@ -227,7 +230,9 @@ def is_ours(name: str) -> bool:
 def to_json(manifest: Manifest) -> bytes:
     """Return a manifest as the text of its file."""
     graph = dataclasses.asdict(manifest)
-    found = {"format": FORMAT, "version": VERSION, "checksum": _checksum(graph), "graph": graph}
+    if not manifest.room:
+        del graph["room"]
+    found = {"format": FORMAT, "version": VERSION if manifest.room else 1, "checksum": _checksum(graph), "graph": graph}
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
@@ -252,13 +257,15 @@ def parse(text: bytes, path: str) -> Manifest:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise FormatError(f'{path} is not the manifest of a saved graph: it lacks "format": "{FORMAT}"')
     version = found.get("version")
-    if version != VERSION:
+    if version not in range(1, VERSION + 1) or isinstance(version, bool):
         newer = isinstance(version, int) and version > VERSION
         what = f"; dbfs of this version reads {VERSION}. Update dbfs" if newer else f"; expected {VERSION}"
         raise FormatError(f"{path} is of version {version!r} of the format{what}")
     graph = found.get("graph")
     if found.get("checksum") != _checksum(graph):
         raise FormatError(f"{path} is damaged: its checksum is not that of its content. Save the graph again")
+    if version == 1 and isinstance(graph, dict):
+        graph = {**graph, "room": 0}
     manifest: Manifest = decoded(Manifest, graph, f"{path}: graph")
     _check(manifest, path)
     return manifest
