@@ -136,12 +136,12 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    WeightsGraph[BFSResult],  # above the paths that it extends
     PathsGraph[BFSResult],
     RebuildGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
-    WeightsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -265,12 +265,12 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncWeightsGraph,
     AsyncPathsGraph,
     AsyncRebuildGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
-    AsyncWeightsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -367,7 +367,9 @@ def load(
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
         edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
-            of a matrix: the ranks keep these values with the edges, for ``Graph.where``.
+            of a matrix: the ranks keep these values with the edges, for ``Graph.where``. A generator draws them by
+            the number of the edge: ``weight=1..255``, ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or
+            ``kind=road|rail``.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
             edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or

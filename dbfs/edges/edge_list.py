@@ -130,8 +130,9 @@ class EdgeList(ABC):
             EdgeInputError: a column is not there, or is one of the ends, or holds values that can't be kept.
         """
         raise InvalidOptionError(
-            f"{self.name}: edge_columns= is for tables in memory, graphs of NetworkX, matrices, Parquet and Arrow "
-            "files, NCOL, and texts with a line of column names, which format='csv' reads; load these edges as a table"
+            f"{self.name}: edge_columns= is for generators, tables in memory, graphs of NetworkX, matrices, Parquet "
+            "and Arrow files, NCOL, and texts with a line of column names, which format='csv' reads; load these edges "
+            "as a table"
         )
 
     def is_small(self, most_edges: int) -> bool:
