@@ -70,6 +70,11 @@ class Attributes(ABC):
 
     schema: "pa.Schema"
 
+    @property
+    def apart(self) -> "EdgeList | None":
+        """Other edges than the edge list's that the attributes are of, to read for them; None for its own."""
+        return None
+
     @abstractmethod
     def cut(self, piece_edges: int) -> Sequence[AttributePiece]:
         """Cut the attributes as ``EdgeList.cut`` cuts the edges."""

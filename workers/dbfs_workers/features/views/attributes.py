@@ -125,11 +125,17 @@ def sort_rows(parts: list[list[DealtRows]], partition: Partition, hub_first: boo
         FormatError: the rows are not those of the partition's edges.
     """
     tables = [_sorted([part[way] for part in parts], partition, hub_first) for way in range(len(parts[0]))]
-    into = None if partition.in_edges is None else partition.in_edges.columns.size
-    sizes, expected = [table.num_rows for table in tables], [partition.m_local, *([] if into is None else [into])]
+    return of_tables(tables[0], tables[1] if len(tables) > 1 else None, partition, name)
+
+
+def of_tables(out: pa.Table, into: pa.Table | None, partition: Partition, name: str) -> RankAttributes:
+    """Return the attributes of a rank's edges, which are in the order of its partition. Errors as for ``sort_rows``."""
+    in_edges = partition.in_edges
+    sizes = [out.num_rows, None if into is None else into.num_rows]
+    expected = [partition.m_local, None if in_edges is None else in_edges.columns.size]
     if sizes != expected:
         raise FormatError(f"{name}: rank {partition.rank} has {expected} edges, and {sizes} rows of attributes")
-    return RankAttributes(*tables, *([None] if len(tables) == 1 else []))
+    return RankAttributes(out, into)
 
 
 def describe(attributes: RankAttributes) -> int:
