@@ -367,9 +367,10 @@ def load(
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
         edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
-            of a matrix: the ranks keep these values with the edges, for ``Graph.where``. A generator draws them by
-            the number of the edge: ``weight=1..255``, ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or
-            ``kind=road|rail``. A saved graph has its own: None takes all of them, and a list some or none.
+            of a matrix and the weights of a ``.gr``, Matrix Market, METIS or NCOL file: the ranks keep these values
+            with the edges, for ``Graph.where``. A generator draws them by the number of the edge: ``weight=1..255``,
+            ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
+            takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
             edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or

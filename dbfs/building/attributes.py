@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dbfs.base.records import Beside
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Key, Ref, TaskGraph
-from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.edge_list import Attributes, EdgeList
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -49,7 +49,7 @@ class AttributeKeeper(ABC):
         self,
         graph: TaskGraph,
         edges: EdgeList,
-        schema: pa.Schema,
+        of: Attributes,
         pieces: Sequence[Ref | GeneratedPiece],
         attributes: Sequence[Ref],
         partitions: Sequence[Ref],
@@ -64,7 +64,7 @@ class AttributeKeeper(ABC):
         Args:
             graph: the tasks of the build.
             edges: the edges that the attributes are of.
-            schema: the schema of the attributes.
+            of: the attributes.
             pieces: the pieces of the edges, or what was read of them; piece i is on rank i % p.
             attributes: the pieces of the attributes, there too.
             partitions: the partitions, by rank.

@@ -438,7 +438,7 @@ class Builder(PartitionMaker):
             if apart is not None:
                 sources = [_task_argument(piece) for piece in self._scatter(apart.cut(piece_edges))]
             refs = [Ref(future.key) for future in values]
-            of = (graph, apart or edges, edges.attributes.schema, sources, refs, added.partitions, added.order, stripe)
+            of = (graph, apart or edges, edges.attributes, sources, refs, added.partitions, added.order, stripe)
             attributes = self.options.keeper.add_tasks(*of, self.token, both=self.in_edges)
         info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):

@@ -11,6 +11,7 @@ from dbfs.base.records import Beside, GraphRecord
 from dbfs.building.attributes import AttributeKeeper, AttributeTasks
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Key, Ref, TaskGraph
+from dbfs.edges import edge_list
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.striped import StripedGraph
@@ -137,7 +138,7 @@ class Attributes(AttributeKeeper):
         self,
         graph: TaskGraph,
         edges: EdgeList,
-        schema: pa.Schema,
+        of: edge_list.Attributes,
         pieces: Sequence[Ref | GeneratedPiece],
         attributes: Sequence[Ref],
         partitions: Sequence[Ref],
@@ -152,20 +153,20 @@ class Attributes(AttributeKeeper):
 
         # The ranks get copies of this one: of copies of the graph's own order Dask may keep one on any rank.
         shared = order and graph.add(0, key("attributes-order", 0), same_value, order)
+        listing = tasks.Listing(edges.name, edges.first_id, edges.symmetrise, not edges.directed and of.twice)
         parts: list[list[Ref]] = [[] for _ in partitions]
         for rank in range(min(stripe.p, len(pieces))):
             arguments = ([*pieces[rank :: stripe.p]], [*attributes[rank :: stripe.p]], stripe, shared)
-            options = (edges.symmetrise, 2 if both else 1, edges.name)
-            rows = graph.add(rank, key("deal-attributes", rank), tasks.deal_rows, *arguments, *options)
+            name, ways = key("deal-attributes", rank), 2 if both else 1
+            rows = graph.add(rank, name, tasks.deal_rows, *arguments, listing, ways)
             for owner in range(stripe.p):
                 name = key("attributes-part", rank, owner)
                 parts[owner].append(graph.add(rank, name, operator.getitem, rows, owner))
-        places = (order is not None, edges.name)
         kept = [
-            graph.add(rank, key("attributes", rank), tasks.sort_rows, parts[rank], partition, *places)
+            graph.add(rank, key("attributes", rank), tasks.sort_rows, parts[rank], partition, shared, listing)
             for rank, partition in enumerate(partitions)
         ]
-        return _described(graph, kept, schema, token)
+        return _described(graph, kept, of.schema, token)
 
     def add_loaded(
         self,
