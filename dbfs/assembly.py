@@ -367,13 +367,15 @@ def load(
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
         edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
-            of a matrix: the ranks keep these values with the edges, for ``Graph.where``. A generator draws them by
-            the number of the edge: ``weight=1..255``, ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or
-            ``kind=road|rail``.
+            of a matrix and the weights of a ``.gr``, Matrix Market, METIS or NCOL file: the ranks keep these values
+            with the edges, for ``Graph.where``. A generator draws them by the number of the edge: ``weight=1..255``,
+            ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
+            takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
             edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
-            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls.
+            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
+            takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.
         vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as
             ``edge_columns``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
@@ -456,7 +458,7 @@ def load(
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
     kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
-    reading["attributes"] = kept.names
+    reading["attributes"] = kept.names or ()
 
     def options() -> BuildOptions:
         return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
@@ -534,7 +536,7 @@ def estimate(
     """
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     kept = KeptColumns.of(edge_columns, None, None, options.layout)
-    reading["attributes"] = kept.names
+    reading["attributes"] = kept.names or ()
     listed = edge_list(edges, **reading)
     listed = kept.take_edges(listed, shared=True)
     kept.require(1, backend, mutable=mutable)

@@ -65,11 +65,13 @@ class Beside(ABC):
     Attributes:
         view_of: id of the graph that the graph was made of by a filter; empty if it was loaded.
         edge_keys: by rank, Dask keys of objects whose ``out`` is an Arrow table of the ``edge_columns``, with a row for
-            each of the partition's edges; empty if there are none.
+            each of the partition's edges, and ``into`` one of its in-edges, or None; empty if there are none.
+        vertex_keys: by rank, Dask keys of Arrow tables with a row for each vertex; empty if there are none.
     """
 
     view_of: str
     edge_keys: tuple[Hashable, ...]
+    vertex_keys: tuple[Hashable, ...]
 
     @property
     @abstractmethod
