@@ -3,8 +3,6 @@
 import hashlib
 import json
 import pickle
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -180,12 +178,6 @@ def read_piece(seed1: int, seed2: int) -> np.ndarray:
 def test_counts_known_beforehand() -> None:
     edges = kronecker(12, edgefactor=5)
     assert (edges.n, edges.m, edges.directed, edges.mirrored, edges.symmetrise) == (4096, 20480, False, False, True)
-
-
-def test_importing_generators_does_not_import_numba() -> None:
-    """Clients describe edges; only workers, which read them, need the kernel."""
-    script = "import sys, dbfs.edges.generate as g; g.kronecker(10).cut(100); sys.exit('numba' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.gpu
