@@ -408,11 +408,14 @@ class Builder(PartitionMaker):
         graph, attributes = TaskGraph(), NO_ATTRIBUTES
         added = self.add_tasks(graph, dealt, stripe)
         if edges.attributes is not None and self.options.keeper is not None:
-            values = self._scatter(edges.attributes.cut(self.piece_edges(edges.m, gang.p)))
-            sources = [dealt.source(index) for index in range(len(values))]
+            apart, piece_edges = edges.attributes.apart, self.piece_edges(edges.m, gang.p)
+            values = self._scatter(edges.attributes.cut(piece_edges))
+            sources = [dealt.source(index) for index in range(len(values))] if apart is None else []
+            if apart is not None:
+                sources = [_task_argument(piece) for piece in self._scatter(apart.cut(piece_edges))]
             refs = [Ref(future.key) for future in values]
-            places = (added.partitions, added.order, stripe, self.token)
-            attributes = self.options.keeper.add_tasks(graph, edges, sources, refs, *places, both=self.in_edges)
+            of = (graph, apart or edges, edges.attributes, sources, refs, added.partitions, added.order, stripe)
+            attributes = self.options.keeper.add_tasks(*of, self.token, both=self.in_edges)
         info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
             graph.add(rank, info_keys[rank], self.tasks.describe, partition)

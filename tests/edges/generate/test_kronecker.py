@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,12 @@ DATA = Path(__file__).parents[3].parent / "shared" / "data" / "graph500"
 CHECKSUMS = {
     10: "959f7be6382c69afe8fbc4f78b0d1d86569a38ab429e02d9c26b968ede6255ec",
     14: "3625670bedd5a56dce03247f8198dbf33105e186ae0c0f605d4353f55eacfa3c",
+}
+
+# The same of the reference code's weights (built with -DSSSP), as little-endian float32.
+WEIGHTS = {
+    10: "199971e6332f459fe9980a9824b2961e9ec6c724118e24549a1c3880d28616b4",
+    14: "24db2e4fe26628a36d18ad9998ad98c4cdc1193e7c797349196be32c52278f5f",
 }
 
 PRIME = 2**31 - 1
@@ -100,6 +107,17 @@ class Oracle:
 @pytest.mark.parametrize("piece_edges", [2**40, 7001])
 def test_reference_checksum(scale: int, piece_edges: int) -> None:
     assert checksum(read_all(scale, piece_edges)) == CHECKSUMS[scale]
+
+
+@pytest.mark.parametrize("scale", WEIGHTS)
+@pytest.mark.parametrize("piece_edges", [2**40, 7001])
+def test_reference_weights(scale: int, piece_edges: int) -> None:
+    kept = kronecker(scale).keeping(["weight=graph500"])
+    assert kept.attributes is not None
+    pieces = kept.attributes.cut(piece_edges)
+    drawn = np.concatenate([pickle.loads(pickle.dumps(piece)).attributes()["weight"].to_numpy() for piece in pieces])
+    assert drawn.dtype == np.float32
+    assert hashlib.sha256(drawn.astype("<f4").tobytes()).hexdigest() == WEIGHTS[scale]
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the reference's edges are not here")

@@ -467,7 +467,7 @@ def test_a_checkpoint_of_another_graph_or_of_none(mortal: distributed.Client, tm
     with dbfs.load(ENDS, client=mortal, checkpoint=tmp_path / "kept"):
         with pytest.raises(InvalidOptionError, match="has a graph already"):
             dbfs.load("path:n=9", client=mortal, checkpoint=tmp_path / "kept")
-    for options in ({"mutable": True}, {"rebuild": "never"}, {"rebuild": "sometimes"}):
+    for options in ({"rebuild": "never"}, {"rebuild": "sometimes"}):
         with pytest.raises(InvalidOptionError):
             dbfs.load("path:n=9", client=mortal, checkpoint=tmp_path / "other", **options)
     (tmp_path / "file").write_text("no folder")

@@ -346,8 +346,8 @@ def test_columns_that_are_not_kept(
 
 
 def test_edges_without_columns(client: distributed.Client) -> None:
-    with pytest.raises(InvalidOptionError, match="edge_columns= is for tables"):
-        dbfs.load("path:n=9", edge_columns=["weight"], client=client)
+    with pytest.raises(InvalidOptionError, match="edge_columns= is for generators, tables"):
+        dbfs.load([(1, 2)], edge_columns=["weight"], client=client)
     lists = TABLE.append_column("list", pa.array([[1]] * 5))
     for column, table in (("list", lists), ("none", TABLE.append_column("none", pa.nulls(5)))):
         with pytest.raises(EdgeInputError, match=f"column '{column}' holds"):
@@ -610,8 +610,3 @@ def test_a_view_outlives_its_graph_and_does_not_change(client: distributed.Clien
         ):
             with pytest.raises(InvalidOptionError, match="can't be changed"):
                 change()
-
-
-def test_a_graph_with_columns_is_not_saved_without(graph: Graph, tmp_path: Any) -> None:
-    with pytest.raises(InvalidOptionError, match="has attributes"):
-        graph.save(tmp_path / "saved")
