@@ -237,18 +237,21 @@ class WeightScratch:
         return key_of((self._numbers(here) + self._numbers(there)).min(), self.weights.dtype)
 
     def keep_to(self, other: "WeightScratch", most: Number) -> None:
-        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end."""
-        search, piles = self.search, self.piles
-        rest = other.search.distances[self.own]
-        if self.weights.dtype.kind == "i":
-            # A way of a length that int64 does not hold has no limit.
-            room = np.int64(most) - rest if most < PAST else np.full_like(rest, PAST)
+        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end.
+
+        The distances of ``other`` become the limits, in place: none of an unreached vertex is 0 or more.
+        """
+        search, piles, dtype = self.search, self.piles, self.weights.dtype
+        limits = other.search.distances[self.own]
+        if most >= PAST or most == np.inf:
+            # Sums up to there were not told apart.
+            limits[:] = np.where(limits < other.piles.unreached, PAST, -1)
+        elif dtype.kind == "i":
+            np.subtract(np.int64(most), limits, out=limits)
         else:
-            with np.errstate(invalid="ignore"):
-                left = (most - self._numbers(rest).astype(np.float64)).astype(self.weights.dtype)
-            # Rounded up. The key of a number below 0 is below 0.
-            room = np.nextafter(left, np.inf, dtype=left.dtype).view(f"i{left.itemsize}").astype(np.int64)
-        limits = np.where(rest < other.piles.unreached, room, -1)
+            room = (most - self._numbers(limits).astype(np.float64)).astype(dtype)
+            # Rounded up.
+            limits[:] = np.nextafter(room, dtype.type(np.inf)).view(f"i{dtype.itemsize}")
         far = search.far[: piles.far]
         keys = search.distances[far.astype(np.int64) + search.first]
         kept = keys <= limits[far]
