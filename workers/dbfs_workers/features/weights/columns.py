@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import InvalidOptionTypeError
+from dbfs_workers.search.partition.partition import on_host
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +70,7 @@ def weights_of(
     if not places.size:
         return numbers.astype(dtype, copy=False), None
     at, stripe = int(places[0]), partition.stripe
-    row = int(np.searchsorted(partition.row_offsets, at, side="right")) - 1
+    row = int(np.searchsorted(on_host(partition.row_offsets), at, side="right")) - 1
     source = row * stripe.p + partition.rank
     value = "no value" if nulls is not None and nulls[at] else str(numbers[at])
     return numbers, WrongWeight(source, int(stripe.vertex(int(partition.columns[at]))), value)

@@ -1,5 +1,6 @@
 """Shortest paths by weight on a rank that runs the level loop."""
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
     from dbfs_workers.features.weights.levels import WeightLevels
+    from dbfs_workers.features.weights.resident_part import ResidentWeights
     from dbfs_workers.features.weights.storage import WeightScratch
 
 
@@ -27,6 +29,7 @@ class LoopWeights(MemberPart):
 
     Attributes:
         weights: by column, those of the edges of a version: see ``columns``.
+        of: by column, the Dask key of the attributes that they are of.
     """
 
     purpose = Weighted
@@ -34,6 +37,7 @@ class LoopWeights(MemberPart):
     def __init__(self, runner: LoopRunner) -> None:
         self._runner = runner
         self.weights: dict[str, NDArray[Any]] = {}
+        self.of: dict[str, Hashable] = {}
         self._scratch: tuple[NDArray[Any], WeightScratch] | None = None
         self._team: Team | None = None
 
@@ -53,6 +57,7 @@ class LoopWeights(MemberPart):
     def free(self) -> None:
         self._scratch = None
         self.weights.clear()
+        self.of.clear()
         if self._team is not None:
             self._team.close()
 
@@ -73,18 +78,23 @@ class LoopWeights(MemberPart):
         return WeightLevels(self._scratch[1], self._runner.loop_exchange)
 
 
-def weights_part(member: Member, partition: Any) -> LoopWeights:
+def weights_part(member: Member, partition: Any) -> "LoopWeights | ResidentWeights":
     """Return a member's part for runs by weight.
 
     Raises:
-        InvalidOptionError: the member traverses on a GPU, or its edges do not lie in stripes, or on pages.
+        InvalidOptionError: the member is one of several on GPUs, or its edges do not lie in stripes, or on pages.
     """
-    part = next((part for part in member.parts if isinstance(part, LoopWeights)), None)
-    if part is None or part._runner.backend != "cpu":
-        raise InvalidOptionError('shortest paths by weight run on CPUs; load the graph with backend="cpu"')
+    part: Any = next((part for part in member.parts if part.purpose is Weighted), None)
+    loops = isinstance(part, LoopWeights) and part._runner.backend == "cpu"
+    if not loops and (part is None or isinstance(part, LoopWeights) or partition.stripe.p > 1):
+        raise InvalidOptionError(
+            "shortest paths by weight run on CPUs, or on one GPU that has the whole graph; load the graph with "
+            'backend="cpu" or ranks=1'
+        )
     if type(partition) is not Partition:
         raise InvalidOptionError(
             f"shortest paths by weight need edges in stripes, not a {type(partition).__name__}; load the graph with "
             'layout="1d" and without mutable=True'
         )
-    return part
+    found: LoopWeights | ResidentWeights = part
+    return found

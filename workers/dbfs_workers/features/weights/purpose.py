@@ -19,6 +19,9 @@ _ID_BYTES: Final = 8 + 4 + 1 + 4
 _ROW_BYTES: Final = 3 * 4
 """Bytes for each of its rows: two queues and the far pile."""
 
+_GPU_BYTES: Final = 2 * 8 + 3 * 4
+"""Bytes of a row on a GPU: a key and the one that was relaxed, two queues, bitmaps and lists of the far pile."""
+
 _LABEL_BYTES: Final = 8 + 4
 """Bytes of the labels of a row."""
 
@@ -37,9 +40,10 @@ class Weighted(Purpose):
     max_distance: Number | None = None
     delta: Number | None = None
 
-    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:
+        working = _GPU_BYTES if specs.options.backend == "cuda" else _ID_BYTES * ranks + _ROW_BYTES
         return RunBytes(
-            _ID_BYTES * ranks * rows + (_ROW_BYTES + traversals * _LABEL_BYTES) * rows,
+            (working + traversals * _LABEL_BYTES) * rows,
             f"the distances of {traversals:,} traversals by {self.column!r}",
             "traverse from fewer sources at a time",
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import InvalidOptionError, ResultReleasedError, StaleRunError
 from dbfs_workers.features.weights.columns import WrongWeight, weights_of
 from dbfs_workers.features.weights.messages import PrepareWeights, ReadWeighted
-from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.partition import Partition, array_module, on_host
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.reads.messages import KeptLabels, LabelData
 from dbfs_workers.serving.reads.server import RankRows, edges_of
@@ -34,13 +34,16 @@ class WeightReads(WorkerFeature):
         partition = edges_of(self._data, message.partition)
         part = weights_part(self.view.member(message.graph_id), partition)
         assert isinstance(partition, Partition)
-        table, name = self._attributes(message.attributes), message.column
+        name = message.column
+        if part.of.get(name) == message.attributes:
+            return PickledValue.of(None)
+        table = self._attributes(message.attributes)
         if name not in table.column_names:
             names = ", ".join(map(repr, table.column_names)) or "none"
             raise InvalidOptionError(f"the graph's edges have no column {name!r}; the columns are: {names}")
         weights, wrong = await asyncio.to_thread(weights_of, table[name], name, partition)
         if wrong is None:
-            part.weights[name] = weights
+            part.weights[name], part.of[name] = weights, message.attributes
         return PickledValue.of(wrong)
 
     @ReadWeighted.handler
@@ -51,11 +54,13 @@ class WeightReads(WorkerFeature):
         stripe, owned = message.stripe, message.stripe.owned(message.rank)
         distances, parents = self._labels(message.place)
         distances = distances[:owned]
+        xp = array_module(distances)
         if message.most is None:
-            rows = np.arange(owned)
+            there = xp.arange(owned)
         else:
-            rows = np.flatnonzero((distances >= message.least) & (distances <= message.most))
-        found = [rows.astype(np.uint32), distances[rows]]
+            there = xp.flatnonzero((distances >= message.least) & (distances <= message.most))
+        rows = on_host(there)
+        found = [rows.astype(np.uint32), on_host(distances[there])]
         if message.predecessors:
             found.append(RankRows(stripe, message.rank, distances, parents).read("predecessors", 0, owned)[rows])
         return found
