@@ -26,7 +26,7 @@ from dbfs.service.messages import AddGraph, GetGraph
 from dbfs_workers.base.text import LONGEST_NAME, counted, printable
 from dbfs_workers.features.views import attributes as attribute_tasks
 from dbfs_workers.features.views import filters as tasks
-from dbfs_workers.search.partition.partition import PartitionInfo, describe
+from dbfs_workers.search.partition.partition import PartitionInfo
 
 
 def make_view(
@@ -103,7 +103,7 @@ class _Making:
         views, infos, tables, sizes = [], [], [], []
         for rank in range(p):
             views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, partitions[rank], found[rank]))
-            infos.append(plan.add(rank, self._key("info", rank), describe, views[-1]))
+            infos.append(plan.add(rank, self._key("info", rank), tasks.describe, views[-1]))
             if kept.edge_keys:
                 key = self._key("attributes", rank)
                 tables.append(plan.add(rank, key, tasks.compacted_attributes, attributes[rank], found[rank]))
@@ -136,10 +136,15 @@ class _Making:
         return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, doing)
 
     def _require_fit(self, edges: int) -> None:
-        """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph."""
+        """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph.
+
+        The edges of a graph on GPUs are compacted there, and the GPUs are asked then.
+        """
         infos, kept = self._record.infos, self._kept
         stored = max(info.m_local for info in infos)
-        needed = Estimate({"csr": 8 * (self._record.stripe.n_local + 1) + 4 * edges}, {"filter": 8 * stored}, {})
+        needed = Estimate({}, {"filter": 8 * stored}, {})
+        if self._record.backend == "cpu":
+            needed.partition["csr"] = 8 * (self._record.stripe.n_local + 1) + 4 * edges
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
         require_fit(self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, f"a view of {self._graph.name}")
@@ -156,8 +161,6 @@ def _require_filtered(record: GraphRecord) -> None:
     """Refuse a graph of which there are no views."""
     if record.layout is not None:
         raise InvalidOptionError(f"{record.name} is in the layout {record.layout.name}; views are of graphs in 1d")
-    if record.backend != "cpu":
-        raise InvalidOptionError(f"{record.name} is on GPUs; views are of graphs with backend='cpu'")
     if record.mutable or record.version:
         raise InvalidOptionError(f"{record.name} may be updated; views are of graphs loaded without mutable=True")
 
