@@ -45,7 +45,7 @@ _LINE: Final = 16
 _NEAR_TAILS, _NEAREST = 2, slice(14, 18)
 _REACHED, _DEGREES, _PAST, _FARTHEST, _RELAXED, _FELL, _TAKEN, _ROUNDS, _OUTCOME, _SETUP, _WHOLE = range(18, 29)
 _DONE, _ABORTED = 1, 2
-_PIECE: Final = 1024
+_PIECE: Final = 256
 # Threads of a block: those of ``with_types``.
 _THREADS: Final = 1024
 # A list of the far pile has room for this part of all rows, or for so many if that is more.

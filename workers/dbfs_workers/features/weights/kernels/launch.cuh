@@ -62,7 +62,7 @@ enum { kDone = 1, kAborted = 2, kLate = 3 };
 
 constexpr u64 kNone = 0x7fffffffffffffffull;
 constexpr u64 kPastSum = kNone - 1;      // the key of an integer distance that int64 does not hold
-constexpr u32 kPiece = 1024;             // edges of a piece; rows with more are cut
+constexpr u32 kPiece = 256;              // edges of a piece; rows with more are cut
 constexpr u32 kTiles = 4;                // rows of the far pile in flight per lane
 constexpr u64 kLookNs = 200000;          // the host's flag is looked at this often
 constexpr u64 kGraceNs = 5000000000ull;  // a barrier is left so long after the limit
@@ -112,9 +112,16 @@ struct Double {
   }
 };
 
+// What a block shares. The first thread reads the words of `control` behind each barrier: all warps of the grid would
+// wait for one line.
 struct Shared {
   u64 answer;
   u64 started, looked;  // times of the first thread
+  u64 nearest;          // the least key of the far pile
+  u32 near, pieces;     // entries of the round
+  u32 far;              // rows of the far pile's list
+  u32 counts[2];        // of the tile that the block puts into lists: see put_tiles
+  u64 firsts[2];
 };
 
 // What a thread has found, and where it is.
@@ -124,20 +131,20 @@ struct Thread {
   Key nearest;  // the least key that the thread has put into the far pile since the last look
   u32 barriers, round, bucket;
   u32 edges, fell;
-  u32 stop;    // kAborted or kLate
+  u32 stop;     // kAborted or kLate
   bool listed;  // whether the far pile's list has room; the same for all lanes of a warp
 };
 
 __device__ __forceinline__ u64* word(const Weights& a, u32 slot) { return a.control + slot * kLine; }
-__device__ __forceinline__ u32 size_of(const Weights& a, u32 slot, u32 turn) {
-  return (u32)load_relaxed(word(a, slot + (turn & 3)));
-}
+// A word of those that take turns.
+__device__ __forceinline__ u64* word(const Weights& a, u32 slot, u32 turn) { return word(a, slot + (turn & 3)); }
 
 __device__ __forceinline__ u32 load_key(const u32* place) { return load_shared_by_gang(place); }
 __device__ __forceinline__ u64 load_key(const u64* place) { return load_relaxed(place); }
 
-// A barrier of the grid; the code for a stop if any thread has one. Two words take turns: a block that has passed adds to
-// the other one, so that all blocks read the same answer. A block leaves alone only long after the limit.
+// A barrier of the grid, before the round and the bucket of `t`; the code for a stop if any thread has one. Two words take
+// turns: a block that has passed adds to the other one, so that all blocks read the same answer. A block leaves alone
+// only long after the limit.
 template <class Key>
 __device__ __forceinline__ u32 pass_grid(const Weights& a, Thread<Key>& t, Shared& s) {
   const int stop = __syncthreads_or(t.stop);
@@ -154,6 +161,13 @@ __device__ __forceinline__ u32 pass_grid(const Weights& a, Thread<Key>& t, Share
     }
     __threadfence();
     s.answer = lost || (now >> 32 & 0xffff) ? kLate : now >> 48 ? kAborted : 0;
+    const u64 near = load_relaxed(word(a, kNearTails, t.round)), pieces = load_relaxed(word(a, kPieceTails, t.round));
+    const u64 far = load_relaxed(word(a, kFarTails, t.bucket));
+    s.nearest = load_relaxed(word(a, kNearest, t.bucket));
+    s.near = (u32)near;
+    s.pieces = (u32)pieces;
+    s.far = (u32)far;
+    s.counts[0] = s.counts[1] = 0;
   }
   ++t.barriers;
   __syncthreads();

@@ -54,27 +54,25 @@ __device__ u32 make_rounds(const Weights& a, Thread<typename Op::Key>& t, Shared
   u64 taken = 0;
   t.bound = Op::bound(0, a.delta);
   while (true) {
-    const u32 near = size_of(a, kNearTails, t.round);
-    const bool ends = !near && !size_of(a, kPieceTails, t.round);
-    const u64 nearest = load_relaxed(word(a, kNearest + (t.bucket & 3)));
-    if (ends && (nearest == kNone || (a.target_count && !lacks_target<Op>(a, t)))) break;
+    const bool ends = !s.near && !s.pieces;
+    if (ends && (s.nearest == kNone || (a.target_count && !lacks_target<Op>(a, t)))) break;
     // Nothing is queued for the round after the next one yet, and all blocks have read the sizes of the one before last.
     // So it is with the far piles.
-    if (first) *word(a, kNearTails + ((t.round + 2) & 3)) = *word(a, kPieceTails + ((t.round + 2) & 3)) = 0;
+    if (first) *word(a, kNearTails, t.round + 2) = *word(a, kPieceTails, t.round + 2) = 0;
     if (ends) {
-      if (first) *word(a, kFarTails + ((t.bucket + 2) & 3)) = 0;
-      if (first) *word(a, kNearest + ((t.bucket + 2) & 3)) = kNone;
-      const Key bound = Op::bound((Key)nearest, a.delta);
-      next_bucket<Op>(a, t, bound);
+      if (first) *word(a, kFarTails, t.bucket + 2) = 0;
+      if (first) *word(a, kNearest, t.bucket + 2) = kNone;
+      const Key bound = Op::bound((Key)s.nearest, a.delta);
+      next_bucket<Op>(a, t, s, bound);
       t.bound = bound;
       ++t.bucket;
     } else {
-      taken += near;
-      relax<Op>(a, t, near);
+      taken += s.near;
+      relax<Op>(a, t, s);
     }
+    ++t.round;
     look(a, t, s);
     if (const u32 stop = pass_grid(a, t, s)) return stop;
-    ++t.round;
   }
   if (first) *word(a, kTaken) = taken;
   if (first) *word(a, kRounds) = t.round - t.bucket;

@@ -8,33 +8,19 @@
 
 namespace dbfs {
 
-// Lower a distance; the row comes into its pile. All lanes of a warp call it.
-template <class Op>
-__device__ __forceinline__ void offer(const Weights& a, Thread<typename Op::Key>& t, u32 row, typename Op::Key key,
-                                      bool has) {
-  typedef typename Op::Key Key;
-  if (!__any_sync(kAll, has)) return;
-  const bool nearer = has && key < atomicMin((Key*)a.keys + row, key);
-  t.fell += nearer;
-  const u32 next = (t.round + 1) & 1;
-  const bool near = nearer && key <= t.bound && claim(a.near[next], row);
-  bool far = nearer && key > t.bound;
-  if (far && key < t.nearest) t.nearest = key;
-  far = far && !has_bit(load_shared_by_gang(&a.far[row >> 5]), row) && claim(a.far, row);
-  const u32 nears = __ballot_sync(kAll, near), fars = __ballot_sync(kAll, far);
-  if (nears) {
-    const u64 first = reserve(a, kNearTails, t.round + 1, __popc(nears));
-    if (near) a.queues[next][first + __popc(nears & lanes_below())] = row;
-  }
-  if (fars && t.listed) {
-    const u64 first = reserve(a, kFarTails, t.bucket, __popc(fars));
-    const u64 place = first + __popc(fars & lanes_below());
-    if (far && place < a.room) a.lists[t.bucket & 1][place] = row;
-    t.listed = first < a.room;
+// Put rows into a list with room for so many, from a place on: of lane l those of which `which` has the bit l.
+template <u32 kCount>
+__device__ __forceinline__ void put(u64 first, u32* list, u32 room, const u32 (&row)[kCount],
+                                    const u32 (&which)[kCount]) {
+#pragma unroll
+  for (u32 i = 0; i < kCount; ++i) {
+    const u64 place = first + __popc(which[i] & lanes_below());
+    if (which[i] >> lane_id() & 1 && place < room) list[place] = row[i];
+    first += __popc(which[i]);
   }
 }
 
-// Relaxes edges of rows, each lane having the key of its row.
+// Relaxes edges of rows, each lane having the key of its row. Rows whose distance falls come into their piles.
 template <class Op>
 struct Relax {
   typedef typename Op::Key Key;
@@ -43,25 +29,53 @@ struct Relax {
   Thread<Key>& t;
   Key distance;
 
+  // Each step is made for all edges before the next one, so that a lane waits for its loads together.
   __device__ __forceinline__ void operator()(const u32 (&from)[kUnroll], const i64 (&place)[kUnroll]) {
     u32 row[kUnroll];
-    Key key[kUnroll], before[kUnroll];
+    Key key[kUnroll];
+    bool nearer[kUnroll];
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) {
-      const Key distance_there = __shfl_sync(kAll, distance, from[i]);
+      key[i] = __shfl_sync(kAll, distance, from[i]);
       row[i] = 0;
-      key[i] = before[i] = 0;
       if (place[i] < 0) continue;
       row[i] = __ldg(&a.columns[place[i]]);
-      key[i] = Op::add(distance_there, __ldg((const typename Op::Weight*)a.weights + place[i]));
+      key[i] = Op::add(key[i], __ldg((const typename Op::Weight*)a.weights + place[i]));
       ++t.edges;
     }
 #pragma unroll
-    for (u32 i = 0; i < kUnroll; ++i) {
-      if (place[i] >= 0) before[i] = load_key((const Key*)a.keys + row[i]);
-    }
+    for (u32 i = 0; i < kUnroll; ++i) nearer[i] = place[i] >= 0 && key[i] < load_key((const Key*)a.keys + row[i]);
+    bool any = false;
 #pragma unroll
-    for (u32 i = 0; i < kUnroll; ++i) offer<Op>(a, t, row[i], key[i], key[i] < before[i]);
+    for (u32 i = 0; i < kUnroll; ++i) any |= nearer[i];
+    if (!__any_sync(kAll, any)) return;
+#pragma unroll
+    for (u32 i = 0; i < kUnroll; ++i) {
+      if (nearer[i]) nearer[i] = key[i] < atomicMin((Key*)a.keys + row[i], key[i]);
+      t.fell += nearer[i];
+    }
+    u32 near[kUnroll], far[kUnroll];
+#pragma unroll
+    for (u32 i = 0; i < kUnroll; ++i) {
+      const bool is_far = nearer[i] && key[i] > t.bound;
+      if (is_far && key[i] < t.nearest) t.nearest = key[i];
+      near[i] = nearer[i] && !is_far && claim(a.near[(t.round + 1) & 1], row[i]);
+      far[i] = is_far && !has_bit(load_shared_by_gang(&a.far[row[i] >> 5]), row[i]) && claim(a.far, row[i]);
+    }
+    u32 nears = 0, fars = 0;
+#pragma unroll
+    for (u32 i = 0; i < kUnroll; ++i) {
+      near[i] = __ballot_sync(kAll, near[i]);
+      far[i] = __ballot_sync(kAll, far[i]);
+      nears += __popc(near[i]);
+      fars += __popc(far[i]);
+    }
+    if (nears) put(reserve(a, kNearTails, t.round + 1, nears), a.queues[(t.round + 1) & 1], (u32)a.rows, row, near);
+    if (fars && t.listed) {
+      const u64 first = reserve(a, kFarTails, t.bucket, fars);
+      put(first, a.lists[t.bucket & 1], a.room, row, far);
+      t.listed = first < a.room;
+    }
   }
 };
 
@@ -72,19 +86,19 @@ __device__ __forceinline__ void tell_nearest(const Weights& a, Thread<Key>& t, K
     const Key other = __shfl_xor_sync(kAll, nearest, step);
     nearest = other < nearest ? other : nearest;
   }
-  if (lane_id() == 0 && nearest != (Key)~(Key)0) atomicMin(word(a, kNearest + (bucket & 3)), (u64)nearest);
+  if (lane_id() == 0 && nearest != (Key)~(Key)0) atomicMin(word(a, kNearest, bucket), (u64)nearest);
 }
 
 // Relax the edges of the near pile: a round.
 template <class Op>
-__device__ void relax(const Weights& a, Thread<typename Op::Key>& t, u32 near) {
+__device__ void relax(const Weights& a, Thread<typename Op::Key>& t, const Shared& s) {
   typedef typename Op::Key Key;
   const Key* keys = (const Key*)a.keys;
   t.nearest = ~(Key)0;
-  t.listed = __shfl_sync(kAll, size_of(a, kFarTails, t.bucket), 0) <= a.room;
-  walk_pieces(a, t, [&](u32 row) { return Relax<Op>{a, t, load_key(&keys[row])}; });
+  t.listed = s.far <= a.room;
+  walk_pieces(a, t, s, [&](u32 row) { return Relax<Op>{a, t, load_key(&keys[row])}; });
   // A short pile is spread over all warps.
-  const u32 share = (near + warps_in_grid() - 1) / warps_in_grid(), rows = share < kLanes ? share : kLanes;
+  const u32 near = s.near, share = (near + warps_in_grid() - 1) / warps_in_grid(), rows = share < kLanes ? share : kLanes;
   for (u32 first = warp_in_grid() * rows; first < near; first += warps_in_grid() * rows) {
     const u32 at = first + lane_id();
     Range edges = {0, 0};
@@ -109,53 +123,53 @@ __device__ void relax(const Weights& a, Thread<typename Op::Key>& t, u32 near) {
   tell_nearest(a, t, t.nearest, t.bucket);
 }
 
-// Put rows, of each tile one for each lane, into a list. All lanes of a warp call it.
-__device__ __forceinline__ void put_tiles(const Weights& a, u32 slot, u32 turn, u32* list, u32 room,
-                                          const u32 (&row)[kTiles], const u32 (&which)[kTiles]) {
-  u32 count = 0;
-#pragma unroll
-  for (u32 i = 0; i < kTiles; ++i) count += __popc(which[i]);
-  if (!count) return;
-  u64 first = reserve(a, slot, turn, count);
-#pragma unroll
-  for (u32 i = 0; i < kTiles; ++i) {
-    const u64 place = first + __popc(which[i] & lanes_below());
-    if (which[i] >> lane_id() & 1 && place < room) list[place] = row[i];
-    first += __popc(which[i]);
-  }
-}
-
 // Make the rows of the far pile up to a new bound the near pile of the next round. The near pile of this one is empty.
+// A block takes places in the lists for all of its warps at once.
 template <class Op>
-__device__ void next_bucket(const Weights& a, Thread<typename Op::Key>& t, typename Op::Key bound) {
+__device__ void next_bucket(const Weights& a, Thread<typename Op::Key>& t, Shared& s, typename Op::Key bound) {
   typedef typename Op::Key Key;
-  const u32 count = size_of(a, kFarTails, t.bucket);
-  const bool listed = count <= a.room;
-  const u32 rows = listed ? count : (u32)a.rows;
+  const bool listed = s.far <= a.room;
+  const u32 rows = listed ? s.far : (u32)a.rows;
+  constexpr u32 kTile = kThreads * kTiles;
   Key nearest = ~(Key)0;
-  for (u32 first = warp_in_grid() * kLanes * kTiles; first < rows; first += warps_in_grid() * kLanes * kTiles) {
+  for (u32 tile = blockIdx.x * kTile; tile < rows; tile += gridDim.x * kTile) {
     u32 row[kTiles], near[kTiles], kept[kTiles];
     Key key[kTiles];
     bool has[kTiles];
 #pragma unroll
     for (u32 i = 0; i < kTiles; ++i) {
-      const u32 at = first + i * kLanes + lane_id();
+      const u32 at = tile + i * kThreads + threadIdx.x;
       has[i] = at < rows;
       row[i] = has[i] && listed ? load_shared_by_gang(&a.lists[t.bucket & 1][at]) : at;
       if (has[i] && !listed) has[i] = has_bit(load_shared_by_gang(&a.far[at >> 5]), at);
       key[i] = has[i] ? load_key((const Key*)a.keys + row[i]) : 0;
     }
+    u32 nears = 0, keeps = 0;
 #pragma unroll
     for (u32 i = 0; i < kTiles; ++i) {
       // A row that came nearer since is final.
-      const bool keeps = has[i] && key[i] > bound;
-      if (has[i] && !keeps) atomicAnd(&a.far[row[i] >> 5], ~bit_of(row[i]));
-      if (keeps && key[i] < nearest) nearest = key[i];
-      near[i] = __ballot_sync(kAll, has[i] && !keeps && key[i] > t.bound);
-      kept[i] = __ballot_sync(kAll, keeps);
+      const bool keep = has[i] && key[i] > bound;
+      if (has[i] && !keep) atomicAnd(&a.far[row[i] >> 5], ~bit_of(row[i]));
+      if (keep && key[i] < nearest) nearest = key[i];
+      near[i] = __ballot_sync(kAll, has[i] && !keep && key[i] > t.bound);
+      kept[i] = __ballot_sync(kAll, keep);
+      nears += __popc(near[i]);
+      keeps += __popc(kept[i]);
     }
-    put_tiles(a, kNearTails, t.round + 1, a.queues[(t.round + 1) & 1], (u32)a.rows, row, near);
-    put_tiles(a, kFarTails, t.bucket + 1, a.lists[(t.bucket + 1) & 1], a.room, row, kept);
+    u32 own[2] = {0, 0};
+    if (lane_id() == 0) {
+      own[0] = atomicAdd(&s.counts[0], nears);
+      own[1] = atomicAdd(&s.counts[1], keeps);
+    }
+    __syncthreads();
+    if (threadIdx.x < 2) {
+      const u32 slot = threadIdx.x ? kFarTails : kNearTails, turn = threadIdx.x ? t.bucket + 1 : t.round + 1;
+      if (s.counts[threadIdx.x]) s.firsts[threadIdx.x] = atomicAdd(word(a, slot, turn), (u64)s.counts[threadIdx.x]);
+      s.counts[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    put(s.firsts[0] + __shfl_sync(kAll, own[0], 0), a.queues[(t.round + 1) & 1], (u32)a.rows, row, near);
+    put(s.firsts[1] + __shfl_sync(kAll, own[1], 0), a.lists[(t.bucket + 1) & 1], a.room, row, kept);
   }
   tell_nearest(a, t, nearest, t.bucket + 1);
 }

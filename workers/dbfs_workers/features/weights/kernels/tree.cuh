@@ -49,9 +49,10 @@ struct Adopt {
 
 // Visit the edges of some rows: of all that are reached and, for edges on a level, have a parent; or of a queue.
 template <class Op>
-__device__ void adopt(const Weights& a, Thread<typename Op::Key>& t, typename Op::Key final, bool level, bool queued) {
+__device__ void adopt(const Weights& a, Thread<typename Op::Key>& t, const Shared& s, typename Op::Key final, bool level,
+                      bool queued) {
   typedef typename Op::Key Key;
-  const u32 count = queued ? size_of(a, kNearTails, t.round) : (u32)a.rows;
+  const u32 count = queued ? s.near : (u32)a.rows;
   for (u32 first = warp_in_grid() * kLanes; first < count; first += warps_in_grid() * kLanes) {
     const u32 at = first + lane_id();
     Adopt<Op> visit = {a, t, final, level, at, 0};
@@ -73,14 +74,13 @@ __device__ u32 adopt_all(const Weights& a, Thread<typename Op::Key>& t, Shared& 
                          bool queued) {
   typedef typename Op::Key Key;
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *word(a, kNearTails + ((t.round + 2) & 3)) = *word(a, kPieceTails + ((t.round + 2) & 3)) = 0;
+    *word(a, kNearTails, t.round + 2) = *word(a, kPieceTails, t.round + 2) = 0;
   }
-  adopt<Op>(a, t, final, level, queued);
-  walk_pieces(a, t, [&](u32 row) { return Adopt<Op>{a, t, final, level, row, load_key((const Key*)a.keys + row)}; });
-  look(a, t, s);
-  const u32 stop = pass_grid(a, t, s);
+  adopt<Op>(a, t, s, final, level, queued);
+  walk_pieces(a, t, s, [&](u32 row) { return Adopt<Op>{a, t, final, level, row, load_key((const Key*)a.keys + row)}; });
   ++t.round;
-  return stop;
+  look(a, t, s);
+  return pass_grid(a, t, s);
 }
 
 // Choose parents of all rows at distances up to `final`. Return the code for a stop, or 0.
@@ -100,7 +100,7 @@ __device__ u32 make_tree(const Weights& a, Thread<typename Op::Key>& t, Shared& 
   stop = pass_grid(a, t, s);
   if (stop || !load_relaxed(word(a, kOrphans))) return stop;
   stop = adopt_all<Op>(a, t, s, final, true, false);
-  while (!stop && (size_of(a, kNearTails, t.round) || size_of(a, kPieceTails, t.round))) {
+  while (!stop && (s.near || s.pieces)) {
     stop = adopt_all<Op>(a, t, s, final, true, true);
   }
   return stop;

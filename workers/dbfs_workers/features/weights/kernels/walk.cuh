@@ -15,7 +15,7 @@ __device__ __forceinline__ Range edges_of(const Weights& a, u32 row) {
 // The first of `count` places in a list, the same for all lanes, which all call it.
 __device__ __forceinline__ u64 reserve(const Weights& a, u32 slot, u32 turn, u32 count) {
   u64 first = 0;
-  if (lane_id() == 0) first = atomicAdd(word(a, slot + (turn & 3)), (u64)count);
+  if (lane_id() == 0) first = atomicAdd(word(a, slot, turn), (u64)count);
   return __shfl_sync(kAll, first, 0);
 }
 
@@ -61,9 +61,8 @@ __device__ __forceinline__ void cut_long_rows(const Weights& a, const Thread<Key
 
 // Call `visit` for the edges of the pieces of a round, a piece for each warp; `make(row)` returns it.
 template <class Key, class Make>
-__device__ __forceinline__ void walk_pieces(const Weights& a, const Thread<Key>& t, Make make) {
-  const u32 pieces = size_of(a, kPieceTails, t.round);
-  for (u32 at = warp_in_grid(); at < pieces; at += warps_in_grid()) {
+__device__ __forceinline__ void walk_pieces(const Weights& a, const Thread<Key>& t, const Shared& s, Make make) {
+  for (u32 at = warp_in_grid(); at < s.pieces; at += warps_in_grid()) {
     const u64 entry = load_relaxed(&a.pieces[t.round & 1][at]);
     const Range whole = edges_of(a, (u32)(entry >> 32));
     const i64 begin = whole.begin + (i64)(u32)entry * kPiece;
