@@ -1,7 +1,8 @@
 """The kernel of shortest paths by weight against a heap's Dijkstra: on this CPU, and on a GPU where there is one.
 
 Axes: undirected and directed; integers whose sums fit 32 bits and those that need 64, both floats; weights that are 0
-or vanish in sums; buckets of any width; far piles that are a list and such that are only a bitmap; rows that are cut.
+or vanish in sums; buckets of any width; rounds of one block and of all; far piles that are a list and such that are
+only a bitmap; rows that are cut.
 """
 
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ def assert_right(arrays: Any, weights: Any, sources: list[int], *, directed: boo
 def test_distances_are_dijkstras_and_parents_a_tree(device: bool, case: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_gpu, "_LEAST_ROOM", case["p"])
+        patch.setattr(on_gpu, "_FEW_ROWS", {1: 0, 3: 30}[case["threads"]])
         options = {key: case[key] for key in ("directed", "purpose")}
         assert_right(case["arrays"], case["weights"], case["sources"], **options)
 
@@ -94,11 +96,13 @@ def test_a_sum_past_int64_is_told(device: bool) -> None:
     assert run(search, [1]).labels.distances[:4].tolist() == [-1, 0, 2**62, 2**62 + 5]
 
 
-def test_a_kernel_ends_at_its_deadline_and_when_it_is_stopped(device: bool) -> None:
+def test_a_kernel_ends_at_its_deadline_and_when_it_is_stopped(device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 60_000 if device else 300
     search = search_of((n, np.arange(n - 1), np.arange(1, n)), np.ones(n - 1, np.int64), directed=True)
-    with pytest.raises(DeadlineExceededError):
-        run(search, [0], Weighted("w", delta=0), seconds=0.01 if device else 0)
+    for few in (0, 1024):
+        monkeypatch.setattr(on_gpu, "_FEW_ROWS", few)
+        with pytest.raises(DeadlineExceededError):
+            run(search, [0], Weighted("w", delta=0), seconds=0.01 if device else 0)
     if device:
         search.flag.word[0] = 1
         with pytest.raises(KernelAbortedError):
@@ -110,11 +114,13 @@ def test_a_kernel_ends_at_its_deadline_and_when_it_is_stopped(device: bool) -> N
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["int64", "float32", "float64"])
 @pytest.mark.parametrize("spread", [255, 1 << 40])
-def test_large_graphs(dtype: str, spread: int) -> None:
+def test_large_graphs(monkeypatch: pytest.MonkeyPatch, dtype: str, spread: int) -> None:
     pytest.importorskip("cupy")
     n, m = 20_000, 200_000
     arrays = random(n, m, 9)
     src = arrays[1] ** 2 % n
     weights = np.random.default_rng(9).integers(1, spread, m).astype(dtype)
-    for purpose in (None, Weighted("w", delta=0), Weighted("w", delta=spread // 8)):
-        assert_right((n, src, arrays[2]), weights, [3, 50], directed=False, purpose=purpose)
+    for few in (0, 1024):
+        monkeypatch.setattr(on_gpu, "_FEW_ROWS", few)
+        for purpose in (None, Weighted("w", delta=spread // 8)):
+            assert_right((n, src, arrays[2]), weights, [3, 50], directed=False, purpose=purpose)

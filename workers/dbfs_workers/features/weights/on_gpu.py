@@ -36,11 +36,11 @@ _WEIGHTS: Final = np.dtype(
         *((name, np.uint64) for name in ("sources", "targets", "control", "abort")),
         *((name, np.uint64) for name in ("unreached", "delta", "blank", "limit_ns")),
         ("rows", np.int64),
-        *((name, np.uint32) for name in ("source_count", "target_count", "room", "pad")),
+        *((name, np.uint32) for name in ("source_count", "target_count", "room", "few")),
     ]
 )
 # Words of ``control`` there, each on a line of its own.
-_WORDS: Final = 30
+_WORDS: Final = 33
 _LINE: Final = 16
 _NEAR_TAILS, _NEAREST = 2, slice(14, 18)
 _REACHED, _DEGREES, _PAST, _FARTHEST, _RELAXED, _FELL, _TAKEN, _ROUNDS, _OUTCOME, _SETUP, _WHOLE = range(18, 29)
@@ -51,6 +51,9 @@ _THREADS: Final = 1024
 # A list of the far pile has room for this part of all rows, or for so many if that is more.
 _ROOM_SHARE: Final = 16
 _LEAST_ROOM: Final = 1 << 14
+# One block makes rounds of so few rows alone, and of about so few edges: its barrier takes a tenth of the grid's.
+_FEW_ROWS: Final = 1024
+_FEW_EDGES: Final = 4096
 
 WHOLE32: Final = "whole32"
 """The kernel of integers whose sums are sure to fit 32 bits. The others are named by the type of distances."""
@@ -223,6 +226,7 @@ class GpuSearch:
         given["delta"] = min(width, NONE) if dtype.kind == "i" else key_of(width, dtype)
         given["blank"] = 2**64 - 1 if dtype.kind == "i" else key_of(np.inf, dtype)
         given["rows"], given["room"] = graph.stripe.n_local, self._room
+        given["few"] = min(_FEW_ROWS, int(_FEW_EDGES / max(1.0, self._degree)))
         given["source_count"], given["target_count"] = sources.size, targets.size
         words = np.zeros((_WORDS, _LINE), np.uint64)
         words[_NEAREST], words[_NEAR_TAILS] = NONE, sources.size

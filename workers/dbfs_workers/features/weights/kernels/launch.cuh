@@ -31,7 +31,7 @@ struct Weights {
   u32 source_count;
   u32 target_count;
   u32 room;  // rows that a list has room for
-  u32 pad;
+  u32 few;   // most rows of a round that the first block makes alone
 };
 static_assert(sizeof(Weights) == 25 * 8 + 4 * 4, "the fields of on_gpu.py");
 
@@ -54,7 +54,8 @@ enum {
   kSetup = 27,  // nanoseconds until the first round
   kWhole = 28,  // nanoseconds
   kOrphans = 29,
-  kWords = 30,
+  kPlace = 30,  // round, bucket and bound behind rounds of one block
+  kWords = 33,
 };
 constexpr u32 kLine = 16;
 
@@ -63,6 +64,7 @@ enum { kDone = 1, kAborted = 2, kLate = 3 };
 constexpr u64 kNone = 0x7fffffffffffffffull;
 constexpr u64 kPastSum = kNone - 1;      // the key of an integer distance that int64 does not hold
 constexpr u32 kPiece = 256;              // edges of a piece; rows with more are cut
+constexpr u32 kFewFar = 8192;            // most rows of a far pile that the first block looks through alone
 constexpr u32 kTiles = 4;                // rows of the far pile in flight per lane
 constexpr u64 kLookNs = 200000;          // the host's flag is looked at this often
 constexpr u64 kGraceNs = 5000000000ull;  // a barrier is left so long after the limit
@@ -130,6 +132,8 @@ struct Thread {
   Key bound;    // the largest key of the bucket
   Key nearest;  // the least key that the thread has put into the far pile since the last look
   u32 barriers, round, bucket;
+  u32 warp, warps;    // its warp among those that make the round
+  u32 block, blocks;  // its block among those that make it: all, or the first alone
   u32 edges, fell;
   u32 stop;     // kAborted or kLate
   bool listed;  // whether the far pile's list has room; the same for all lanes of a warp
@@ -141,6 +145,18 @@ __device__ __forceinline__ u64* word(const Weights& a, u32 slot, u32 turn) { ret
 
 __device__ __forceinline__ u32 load_key(const u32* place) { return load_shared_by_gang(place); }
 __device__ __forceinline__ u64 load_key(const u64* place) { return load_relaxed(place); }
+
+// Read the sizes of the round and of the bucket, by the first thread of a block.
+template <class Key>
+__device__ __forceinline__ void read_sizes(const Weights& a, const Thread<Key>& t, Shared& s) {
+  const u64 near = load_relaxed(word(a, kNearTails, t.round)), pieces = load_relaxed(word(a, kPieceTails, t.round));
+  const u64 far = load_relaxed(word(a, kFarTails, t.bucket));
+  s.nearest = load_relaxed(word(a, kNearest, t.bucket));
+  s.near = (u32)near;
+  s.pieces = (u32)pieces;
+  s.far = (u32)far;
+  s.counts[0] = s.counts[1] = 0;
+}
 
 // A barrier of the grid, before the round and the bucket of `t`; the code for a stop if any thread has one. Two words take
 // turns: a block that has passed adds to the other one, so that all blocks read the same answer. A block leaves alone
@@ -161,17 +177,32 @@ __device__ __forceinline__ u32 pass_grid(const Weights& a, Thread<Key>& t, Share
     }
     __threadfence();
     s.answer = lost || (now >> 32 & 0xffff) ? kLate : now >> 48 ? kAborted : 0;
-    const u64 near = load_relaxed(word(a, kNearTails, t.round)), pieces = load_relaxed(word(a, kPieceTails, t.round));
-    const u64 far = load_relaxed(word(a, kFarTails, t.bucket));
-    s.nearest = load_relaxed(word(a, kNearest, t.bucket));
-    s.near = (u32)near;
-    s.pieces = (u32)pieces;
-    s.far = (u32)far;
-    s.counts[0] = s.counts[1] = 0;
+    read_sizes(a, t, s);
   }
   ++t.barriers;
   __syncthreads();
   return (u32)s.answer;
+}
+
+// The barrier of the one block that makes rounds alone; the code for a stop, of which the others do not know yet.
+template <class Key>
+__device__ __forceinline__ u32 pass_block(const Weights& a, Thread<Key>& t, Shared& s) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    read_sizes(a, t, s);
+    s.answer = t.stop;
+  }
+  __syncthreads();
+  return (u32)s.answer;
+}
+
+// Let all blocks make the rounds, or the first one alone.
+template <class Key>
+__device__ __forceinline__ void share_rounds(Thread<Key>& t, bool alone) {
+  t.warp = alone ? warp_in_block() : warp_in_grid();
+  t.warps = alone ? kWarps : warps_in_grid();
+  t.block = alone ? 0 : blockIdx.x;
+  t.blocks = alone ? 1 : gridDim.x;
 }
 
 // The first thread looks at the clock, and now and then at the host's flag, which takes 1 us.

@@ -46,16 +46,51 @@ __device__ bool lacks_target(const Weights& a, const Thread<typename Op::Key>& t
   return __syncthreads_or(lacks) != 0;
 }
 
+// Return whether the first block makes the next step alone.
+__device__ __forceinline__ bool is_small(const Weights& a, const Shared& s) {
+  return !s.pieces && (s.near ? s.near <= a.few : a.few && s.far <= kFewFar && s.far <= a.room);
+}
+
+// Go over to steps of the first block alone, or back to those of all blocks. Return the code for a stop, or 0.
+template <class Key>
+__device__ u32 change_share(const Weights& a, Thread<Key>& t, Shared& s, bool alone) {
+  if (alone) {
+    share_rounds(t, true);
+    if (blockIdx.x == 0) return 0;
+  } else if (threadIdx.x == 0) {
+    *word(a, kPlace) = t.round;
+    *word(a, kPlace + 1) = t.bucket;
+    *word(a, kPlace + 2) = t.bound;
+  }
+  // The other blocks wait here for the first one.
+  if (const u32 stop = pass_grid(a, t, s)) return stop;
+  t.round = (u32)load_relaxed(word(a, kPlace));
+  t.bucket = (u32)load_relaxed(word(a, kPlace + 1));
+  t.bound = (Key)load_relaxed(word(a, kPlace + 2));
+  share_rounds(t, false);
+  return pass_block(a, t, s);
+}
+
 // Make rounds until no distance can fall that is wanted. Return the code for a stop, or 0.
 template <class Op>
 __device__ u32 make_rounds(const Weights& a, Thread<typename Op::Key>& t, Shared& s) {
   typedef typename Op::Key Key;
   const bool first = blockIdx.x == 0 && threadIdx.x == 0;
   u64 taken = 0;
+  bool alone = false;
+  u32 stop = 0;
   t.bound = Op::bound(0, a.delta);
   while (true) {
     const bool ends = !s.near && !s.pieces;
-    if (ends && (s.nearest == kNone || (a.target_count && !lacks_target<Op>(a, t)))) break;
+    const bool over = ends && (s.nearest == kNone || (a.target_count && !lacks_target<Op>(a, t)));
+    if (over && !alone) break;
+    const bool small = !over && !stop && is_small(a, s);
+    if (small != alone) {
+      stop = change_share(a, t, s, small);
+      if (stop) return stop;
+      alone = small && blockIdx.x == 0;
+      continue;
+    }
     // Nothing is queued for the round after the next one yet, and all blocks have read the sizes of the one before last.
     // So it is with the far piles.
     if (first) *word(a, kNearTails, t.round + 2) = *word(a, kPieceTails, t.round + 2) = 0;
@@ -72,7 +107,8 @@ __device__ u32 make_rounds(const Weights& a, Thread<typename Op::Key>& t, Shared
     }
     ++t.round;
     look(a, t, s);
-    if (const u32 stop = pass_grid(a, t, s)) return stop;
+    stop = alone ? pass_block(a, t, s) : pass_grid(a, t, s);
+    if (stop && !alone) return stop;
   }
   if (first) *word(a, kTaken) = taken;
   if (first) *word(a, kRounds) = t.round - t.bucket;
@@ -84,6 +120,7 @@ __device__ __forceinline__ void find(const Weights& a, Shared& s) {
   typedef typename Op::Key Key;
   const bool first = blockIdx.x == 0 && threadIdx.x == 0;
   Thread<Key> t = {};
+  share_rounds(t, false);
   if (threadIdx.x == 0) s.started = s.looked = now_ns();
   start<Op>(a);
   u32 stop = pass_grid(a, t, s);

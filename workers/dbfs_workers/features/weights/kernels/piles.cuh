@@ -98,8 +98,8 @@ __device__ void relax(const Weights& a, Thread<typename Op::Key>& t, const Share
   t.listed = s.far <= a.room;
   walk_pieces(a, t, s, [&](u32 row) { return Relax<Op>{a, t, load_key(&keys[row])}; });
   // A short pile is spread over all warps.
-  const u32 near = s.near, share = (near + warps_in_grid() - 1) / warps_in_grid(), rows = share < kLanes ? share : kLanes;
-  for (u32 first = warp_in_grid() * rows; first < near; first += warps_in_grid() * rows) {
+  const u32 near = s.near, share = (near + t.warps - 1) / t.warps, rows = share < kLanes ? share : kLanes;
+  for (u32 first = t.warp * rows; first < near; first += t.warps * rows) {
     const u32 at = first + lane_id();
     Range edges = {0, 0};
     u32 row = 0;
@@ -132,7 +132,7 @@ __device__ void next_bucket(const Weights& a, Thread<typename Op::Key>& t, Share
   const u32 rows = listed ? s.far : (u32)a.rows;
   constexpr u32 kTile = kThreads * kTiles;
   Key nearest = ~(Key)0;
-  for (u32 tile = blockIdx.x * kTile; tile < rows; tile += gridDim.x * kTile) {
+  for (u32 tile = t.block * kTile; tile < rows; tile += t.blocks * kTile) {
     u32 row[kTiles], near[kTiles], kept[kTiles];
     Key key[kTiles];
     bool has[kTiles];

@@ -53,7 +53,7 @@ __device__ void adopt(const Weights& a, Thread<typename Op::Key>& t, const Share
                       bool queued) {
   typedef typename Op::Key Key;
   const u32 count = queued ? s.near : (u32)a.rows;
-  for (u32 first = warp_in_grid() * kLanes; first < count; first += warps_in_grid() * kLanes) {
+  for (u32 first = t.warp * kLanes; first < count; first += t.warps * kLanes) {
     const u32 at = first + lane_id();
     Adopt<Op> visit = {a, t, final, level, at, 0};
     Range edges = {0, 0};

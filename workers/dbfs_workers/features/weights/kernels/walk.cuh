@@ -62,7 +62,7 @@ __device__ __forceinline__ void cut_long_rows(const Weights& a, const Thread<Key
 // Call `visit` for the edges of the pieces of a round, a piece for each warp; `make(row)` returns it.
 template <class Key, class Make>
 __device__ __forceinline__ void walk_pieces(const Weights& a, const Thread<Key>& t, const Shared& s, Make make) {
-  for (u32 at = warp_in_grid(); at < s.pieces; at += warps_in_grid()) {
+  for (u32 at = t.warp; at < s.pieces; at += t.warps) {
     const u64 entry = load_relaxed(&a.pieces[t.round & 1][at]);
     const Range whole = edges_of(a, (u32)(entry >> 32));
     const i64 begin = whole.begin + (i64)(u32)entry * kPiece;
