@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Bytes of an edge that passes: its place and row, its column, and whether it repeats another.
 _PLACE_BYTES = 8 + 8 + 4 + 2
+# Bytes of an edge while its ends are looked up: its number and row, twice, and three flags.
+_END_BYTES = 4 * 8 + 3
 
 
 class Condition(Protocol):
@@ -87,7 +89,7 @@ def passing(
         if condition is not None:
             passes = condition.passing(getattr(attributes, of))
         if present is not None:
-            with _there(partition, "filtering its edges", rows.columns.size):
+            with _there(partition, "filtering its edges", _END_BYTES * rows.columns.size):
                 passes &= _between_present(rows, partition.rank * stripe.n_local, present)
         ways.append(passes)
     out, into = ways
