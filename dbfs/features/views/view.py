@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dbfs.base.records import Formation, GraphRecord
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.gang import Key, Ref, TaskGraph, release
+from dbfs.cluster.gang import Key, Ref, TaskGraph, host_of, release
 from dbfs.errors import InvalidOptionError
 from dbfs.features.views.attributes import KeptAttributes, kept_of
 from dbfs.features.views.conditions import condition_on, is_expression
@@ -91,9 +91,11 @@ class _Making:
         partitions = [Ref(key) for key in self._record.partition_keys]
         attributes: list[Ref | None] = [Ref(key) for key in kept.edge_keys] or [None] * p
         shared = None if bits is None else self._sent(bits)
+        hosts = [host_of(address) for address in self._graph.gang.addresses]
+        here = [hosts.count(host) for host in hosts]
         found = [
-            plan.add(rank, self._key("passing", rank), tasks.passing, partitions[rank], of_rank, condition, shared)
-            for rank, of_rank in enumerate(attributes)
+            plan.add(rank, self._key("passing", rank), tasks.passing, partitions[rank], *of_rank, here[rank])
+            for rank, of_rank in enumerate((each, condition, shared) for each in attributes)
         ]
         counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]) for rank in range(p)]
         passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in found])
@@ -102,11 +104,13 @@ class _Making:
         plan = TaskGraph()
         views, infos, tables, sizes = [], [], [], []
         for rank in range(p):
-            views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, partitions[rank], found[rank]))
+            view = (partitions[rank], found[rank], here[rank])
+            views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, *view))
             infos.append(plan.add(rank, self._key("info", rank), tasks.describe, views[-1]))
             if kept.edge_keys:
                 key = self._key("attributes", rank)
-                tables.append(plan.add(rank, key, tasks.compacted_attributes, attributes[rank], found[rank]))
+                table = (attributes[rank], found[rank], here[rank])
+                tables.append(plan.add(rank, key, tasks.compacted_attributes, *table))
                 sizes.append(plan.add(rank, self._key("bytes", rank), attribute_tasks.describe, tables[-1]))
         told = self._gathered(plan, [ref.key for ref in (*infos, *sizes)], [ref.key for ref in (*views, *tables)])
         keys: list[tuple[Hashable, ...]] = [tuple(ref.key for ref in refs) for refs in (views, tables)]
