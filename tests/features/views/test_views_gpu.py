@@ -89,6 +89,7 @@ def test_views_are_filtered_tables(
     cluster: tuple[str, distributed.Client], ranks: int, directed: bool, order: str
 ) -> None:
     rows, old = table(), pc.field("year") < 2010
+    roads = (pc.field("kind") == "road") & (pc.field("year") < 2005)
     options: dict[str, Any] = {"directed": directed, "in_edges": directed, "order": order, "ranks": ranks}
     with dbfs.load(rows, edge_columns=["kind", "year"], client=cluster[1], backend="cuda", **options) as graph:
         assert graph.backend == "cuda"
@@ -96,12 +97,12 @@ def test_views_are_filtered_tables(
         ends = ~pc.field("source").isin(left_out) & ~pc.field("target").isin(left_out)
         with (
             graph.where(edges=old) as view,
-            view.where(edges="kind = 'road' and year < 2005") as inner,
+            view.where(edges=roads) as inner,
             graph.where(edges=old, without=left_out) as fewer,
         ):
             check(graph, rows, [], directed)
             check(view, rows.filter(old), [], directed)
-            check(inner, rows.filter((pc.field("kind") == "road") & (pc.field("year") < 2005)), [], directed)
+            check(inner, rows.filter(roads), [], directed)
             check(fewer, rows.filter(old & ends), left_out, directed)
 
 
