@@ -56,7 +56,7 @@ def assert_right(arrays: Any, weights: Any, sources: list[int], *, directed: boo
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_distances_are_dijkstras_and_parents_a_tree(device: bool, case: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_gpu, "_LEAST_ROOM", case["p"])
+        patch.setattr(on_gpu, "_ROOM", {1: 1, 2: 9, 3: 50, 4: 1 << 16}[case["p"]])
         patch.setattr(on_gpu, "_FEW_ROWS", {1: 0, 3: 30}[case["threads"]])
         options = {key: case[key] for key in ("directed", "purpose")}
         assert_right(case["arrays"], case["weights"], case["sources"], **options)

@@ -22,6 +22,7 @@ inline u64 load_relaxed(const u64* place) { return __ldcg(place); }
 inline u64 load_relaxed_sys(const u64* place) { return __ldcg(place); }
 inline u32 bit_of(u32 id) { return 1u << (id & 31); }
 inline bool has_bit(u32 word, u32 id) { return word >> (id & 31) & 1; }
+inline void set_bit(u32* bitmap, u32 id) { atomicOr(&bitmap[id >> 5], bit_of(id)); }
 inline bool claim(u32* bitmap, u32 id) { return !(atomicOr(&bitmap[id >> 5], bit_of(id)) & bit_of(id)); }
 inline u64 now_ns() { return ++nanoseconds; }
 inline u32 scan_exclusive(u32 v, u32& total) {

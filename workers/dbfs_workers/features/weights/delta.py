@@ -8,16 +8,17 @@ from dbfs_workers.features.weights.purpose import Number
 
 
 class Rule(NamedTuple):
-    """Mean weights of a bucket: a factor, over the mean degree raised to a power."""
+    """Mean weights of a bucket: a factor, over the mean degree raised to a power; or the least, if that is more."""
 
     factor: float
     power: float
+    least: float = 0.0
 
 
 CPU: Final = Rule(16.0, 1.5)
 
-GPU: Final = Rule(32.0, 1.0)
-"""That of Davidson, Baxter, Garland and Owens 2014, whose factor is the width of a warp."""
+GPU: Final = Rule(160.0, 2.0, 1 / 16)
+"""Few vertices leave most of a GPU idle, so that wide buckets pay for roads."""
 
 
 def delta_for(mean: float, degree: float, dtype: np.dtype[Any], rule: Rule = CPU) -> Number:
@@ -32,5 +33,5 @@ def delta_for(mean: float, degree: float, dtype: np.dtype[Any], rule: Rule = CPU
         dtype: the type of the weights.
         rule: the rule of the device.
     """
-    width = mean * rule.factor / max(degree, 1.0) ** rule.power
+    width = mean * max(rule.least, rule.factor / max(degree, 1.0) ** rule.power)
     return int(min(width, 2**62)) if dtype.kind == "i" else float(dtype.type(min(width, float(np.finfo(dtype).max))))

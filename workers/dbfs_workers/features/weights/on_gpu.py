@@ -43,14 +43,14 @@ _WEIGHTS: Final = np.dtype(
 _WORDS: Final = 33
 _LINE: Final = 16
 _NEAR_TAILS, _NEAREST = 2, slice(14, 18)
-_REACHED, _DEGREES, _PAST, _FARTHEST, _RELAXED, _FELL, _TAKEN, _ROUNDS, _OUTCOME, _SETUP, _WHOLE = range(18, 29)
+_REACHED, _DEGREES, _PAST, _FARTHEST, _RELAXED, _TAKEN = range(18, 24)
+_ROUNDS, _OUTCOME, _SETUP, _WHOLE = range(25, 29)
 _DONE, _ABORTED = 1, 2
 _PIECE: Final = 256
 # Threads of a block: those of ``with_types``.
 _THREADS: Final = 1024
-# A list of the far pile has room for this part of all rows, or for so many if that is more.
-_ROOM_SHARE: Final = 16
-_LEAST_ROOM: Final = 1 << 14
+# The lists of piles have room for so many rows. Of more rows a bitmap is read faster.
+_ROOM: Final = 1 << 16
 # One block makes rounds of so few rows alone, and of about so few edges: its barrier takes a tenth of the grid's.
 _FEW_ROWS: Final = 1024
 _FEW_EDGES: Final = 4096
@@ -156,13 +156,12 @@ class GpuSearch:
         self.weights, self._graph, self._where, self._cupy = weights, graph, where, cupy
         rows, small = graph.stripe.n_local, weights.kernel in (WHOLE32, "float32")
         self._key = np.dtype(np.uint32 if small else np.uint64)
-        self._room = min(rows, max(_LEAST_ROOM, rows // _ROOM_SHARE))
         pieces = 2 * graph.m_local // _PIECE + 1
-        sizes = [rows * self._key.itemsize * (2 if weights.kernel == WHOLE32 else 1), 2 * 4 * rows, 2 * 4 * self._room]
-        device_memory.require(sum(sizes) + 3 * rows // 8 + 16 * pieces, where)
+        keys = rows * self._key.itemsize * (2 if weights.kernel == WHOLE32 else 1)
+        device_memory.require(keys + 3 * rows // 8 + 16 * (_ROOM + pieces), where)
         self._keys = cupy.empty(rows if weights.kernel == WHOLE32 else 0, self._key)
-        self._relaxed, self._queues = cupy.empty(rows, self._key), cupy.empty((2, rows), np.uint32)
-        self._bits, self._lists = cupy.empty((3, rows // WORD_BITS), np.uint32), cupy.empty((2, self._room), np.uint32)
+        self._relaxed, self._bits = cupy.empty(rows, self._key), cupy.empty((3, rows // WORD_BITS), np.uint32)
+        self._queues, self._lists = (cupy.empty((2, _ROOM), np.uint32) for _ in range(2))
         self._pieces, self._control = cupy.empty((2, pieces), np.uint64), cupy.empty((_WORDS, _LINE), np.uint64)
         degrees = cupy.diff(graph.row_offsets)
         self._degree = graph.m_local / max(1, int(cupy.count_nonzero(degrees)))
@@ -226,7 +225,7 @@ class GpuSearch:
         given["unreached"] = min(unreached, 2**32 - 1) if kernel == WHOLE32 else unreached
         given["delta"] = min(width, NONE) if dtype.kind == "i" else key_of(width, dtype)
         given["blank"] = 2**64 - 1 if dtype.kind == "i" else key_of(np.inf, dtype)
-        given["rows"], given["room"] = graph.stripe.n_local, self._room
+        given["rows"], given["room"] = graph.stripe.n_local, _ROOM
         given["few"] = min(_FEW_ROWS, int(_FEW_EDGES / max(1.0, self._degree)))
         given["source_count"], given["target_count"] = sources.size, targets.size
         words = np.zeros((_WORDS, _LINE), np.uint64)
@@ -239,9 +238,8 @@ def _report(labels: GpuLabels, found: list[int]) -> RankRun:
     table = LevelTable()
     row = table.row()
     row.levels, row.frontier, row.largest_frontier = 1, found[_TAKEN], found[_TAKEN]
-    row.edges, row.own, row.filtered = found[_RELAXED], found[_FELL], found[_RELAXED] - found[_FELL]
+    row.edges, row.own, row.filtered = found[_RELAXED], found[_REACHED], found[_RELAXED] - found[_REACHED]
     row.discovered = found[_REACHED]
-    row.culled = row.own - row.discovered
     row.search = (found[_WHOLE] - found[_SETUP]) * 1e-9
     table.add()
     return RankRun(

@@ -19,8 +19,8 @@ _ID_BYTES: Final = 8 + 4 + 1 + 4
 _ROW_BYTES: Final = 3 * 4
 """Bytes for each of its rows: two queues and the far pile."""
 
-_GPU_BYTES: Final = 2 * 8 + 3 * 4
-"""Bytes of a row on a GPU: a key and the one that was relaxed, two queues, bitmaps and lists of the far pile."""
+_GPU_BYTES: Final = 2 * 8 + 1
+"""Bytes of a row on a GPU: a key, the one that was relaxed last, and three bitmaps."""
 
 _LABEL_BYTES: Final = 8 + 4
 """Bytes of the labels of a row."""

@@ -14,10 +14,10 @@ struct Weights {
   void* relaxed;        // by row, the key with which the row's edges were relaxed last
   i64* labels;          // by row; null where the keys become the labels
   u32* parents;         // by row; null for none
-  u32* queues[2];       // near piles of even and of odd rounds
-  u32* near[2];         // bitmaps of their rows
-  u32* far;             // bitmap of the far pile
-  u32* lists[2];        // the far pile as a list, of even and of odd buckets
+  u32* queues[2];       // near piles of even and of odd rounds as lists
+  u32* near[2];         // as bitmaps
+  u32* far;             // the far pile as a bitmap
+  u32* lists[2];        // as a list, of even and of odd buckets
   u64* pieces[2];       // pieces of long rows, of even and of odd rounds
   const u32* sources;
   const u32* targets;
@@ -38,17 +38,16 @@ static_assert(sizeof(Weights) == 25 * 8 + 4 * 4, "the fields of on_gpu.py");
 // Words of `control`, each on a line of its own. Those of rounds and of buckets take turns by four.
 enum {
   kBarriers = 0,   // two
-  kNearTails = 2,  // rows of the near piles of four rounds
+  kNearTails = 2,  // rows of the lists of the near piles; `room` or more for a pile that is only a bitmap
   kPieceTails = 6,
-  kFarTails = 10,  // rows of the far pile's lists; more than `room` for a pile that is only a bitmap
+  kFarTails = 10,  // the same of the far pile
   kNearest = 14,   // the least keys put into the far pile
   kReached = 18,
   kDegrees = 19,
   kPast = 20,      // rows whose distance int64 does not hold
   kFarthest = 21,  // the largest key of a label
   kRelaxed = 22,   // edges
-  kFell = 23,      // distances that fell
-  kTaken = 24,     // rows that rounds have taken
+  kTaken = 23,     // rows that rounds have taken
   kRounds = 25,
   kOutcome = 26,
   kSetup = 27,  // nanoseconds until the first round
@@ -120,10 +119,14 @@ struct Shared {
   u64 answer;
   u64 started, looked;  // times of the first thread
   u64 nearest;          // the least key of the far pile
+  u64 least;            // the least key that the block has put there since
   u32 near, pieces;     // entries of the round
   u32 far;              // rows of the far pile's list
-  u32 counts[2];        // of the tile that the block puts into lists: see put_tiles
+  u32 counts[2];        // of the tile that the block puts into lists: see next_bucket
   u64 firsts[2];
+  u64 edges, taken;     // counts of the block
+  u32 barriers;         // of the grid so far
+  u32 stop;             // kAborted or kLate, in the first block
 };
 
 // What a thread has found, and where it is.
@@ -131,12 +134,16 @@ template <class Key>
 struct Thread {
   Key bound;    // the largest key of the bucket
   Key nearest;  // the least key that the thread has put into the far pile since the last look
-  u32 barriers, round, bucket;
-  u32 warp, warps;    // its warp among those that make the round
-  u32 block, blocks;  // its block among those that make it: all, or the first alone
-  u32 edges, fell;
-  u32 stop;     // kAborted or kLate
-  bool listed;  // whether the far pile's list has room; the same for all lanes of a warp
+  u32 round, bucket;
+  bool alone;  // whether the first block makes the round alone
+  // Whether the lists of the far pile and of the next near pile have room; the same for all lanes of a warp.
+  bool far_listed, near_listed;
+
+  // The warp and the block among those that make the round, and their numbers.
+  __device__ __forceinline__ u32 warp() const { return alone ? warp_in_block() : warp_in_grid(); }
+  __device__ __forceinline__ u32 warps() const { return alone ? kWarps : warps_in_grid(); }
+  __device__ __forceinline__ u32 block() const { return alone ? 0 : blockIdx.x; }
+  __device__ __forceinline__ u32 blocks() const { return alone ? 1 : gridDim.x; }
 };
 
 __device__ __forceinline__ u64* word(const Weights& a, u32 slot) { return a.control + slot * kLine; }
@@ -145,6 +152,13 @@ __device__ __forceinline__ u64* word(const Weights& a, u32 slot, u32 turn) { ret
 
 __device__ __forceinline__ u32 load_key(const u32* place) { return load_shared_by_gang(place); }
 __device__ __forceinline__ u64 load_key(const u64* place) { return load_relaxed(place); }
+
+// Tell the others the least key that the block has put into the far pile, by its first thread.
+template <class Key>
+__device__ __forceinline__ void tell_least(const Weights& a, const Thread<Key>& t, Shared& s) {
+  if (s.least != kNone) atomicMin(word(a, kNearest, t.bucket), s.least);
+  s.least = kNone;
+}
 
 // Read the sizes of the round and of the bucket, by the first thread of a block.
 template <class Key>
@@ -158,17 +172,18 @@ __device__ __forceinline__ void read_sizes(const Weights& a, const Thread<Key>& 
   s.counts[0] = s.counts[1] = 0;
 }
 
-// A barrier of the grid, before the round and the bucket of `t`; the code for a stop if any thread has one. Two words take
-// turns: a block that has passed adds to the other one, so that all blocks read the same answer. A block leaves alone
+// A barrier of the grid, before the round and the bucket of `t`; the code for a stop if the first block has one. Two words
+// take turns: a block that has passed adds to the other one, so that all blocks read the same answer. A block leaves alone
 // only long after the limit.
 template <class Key>
-__device__ __forceinline__ u32 pass_grid(const Weights& a, Thread<Key>& t, Shared& s) {
-  const int stop = __syncthreads_or(t.stop);
+__device__ __forceinline__ u32 pass_grid(const Weights& a, const Thread<Key>& t, Shared& s) {
+  __syncthreads();
   if (threadIdx.x == 0) {
-    u64* const here = word(a, kBarriers + (t.barriers & 1));
-    const u32 goal = (t.barriers / 2 + 1) * gridDim.x;
+    tell_least(a, t, s);
+    u64* const here = word(a, kBarriers + (s.barriers & 1));
+    const u32 goal = (s.barriers / 2 + 1) * gridDim.x;
     __threadfence();
-    atomicAdd(here, 1 + ((u64)(stop != 0) << (t.stop == kAborted ? 48 : 32)));
+    atomicAdd(here, 1 + ((u64)(s.stop != 0) << (s.stop == kAborted ? 48 : 32)));
     u64 now;
     u32 spins = 0;
     bool lost = false;
@@ -178,42 +193,33 @@ __device__ __forceinline__ u32 pass_grid(const Weights& a, Thread<Key>& t, Share
     __threadfence();
     s.answer = lost || (now >> 32 & 0xffff) ? kLate : now >> 48 ? kAborted : 0;
     read_sizes(a, t, s);
+    ++s.barriers;
   }
-  ++t.barriers;
   __syncthreads();
   return (u32)s.answer;
 }
 
 // The barrier of the one block that makes rounds alone; the code for a stop, of which the others do not know yet.
 template <class Key>
-__device__ __forceinline__ u32 pass_block(const Weights& a, Thread<Key>& t, Shared& s) {
+__device__ __forceinline__ u32 pass_block(const Weights& a, const Thread<Key>& t, Shared& s) {
   __syncthreads();
   if (threadIdx.x == 0) {
+    tell_least(a, t, s);
     read_sizes(a, t, s);
-    s.answer = t.stop;
+    s.answer = s.stop;
   }
   __syncthreads();
   return (u32)s.answer;
 }
 
-// Let all blocks make the rounds, or the first one alone.
-template <class Key>
-__device__ __forceinline__ void share_rounds(Thread<Key>& t, bool alone) {
-  t.warp = alone ? warp_in_block() : warp_in_grid();
-  t.warps = alone ? kWarps : warps_in_grid();
-  t.block = alone ? 0 : blockIdx.x;
-  t.blocks = alone ? 1 : gridDim.x;
-}
-
 // The first thread looks at the clock, and now and then at the host's flag, which takes 1 us.
-template <class Key>
-__device__ __forceinline__ void look(const Weights& a, Thread<Key>& t, Shared& s) {
+__device__ __forceinline__ void look(const Weights& a, Shared& s) {
   if (blockIdx.x || threadIdx.x) return;
   const u64 now = now_ns();
-  if (now - s.started > a.limit_ns) t.stop = kLate;
+  if (now - s.started > a.limit_ns) s.stop = kLate;
   if (now - s.looked < kLookNs) return;
   s.looked = now;
-  if (load_relaxed_sys(a.abort)) t.stop = kAborted;
+  if (load_relaxed_sys(a.abort)) s.stop = kAborted;
 }
 
 }  // namespace dbfs

@@ -30,7 +30,8 @@ __device__ void place_sources(const Weights& a) {
   for (u32 at = thread; at < a.source_count; at += threads) {
     const u32 row = a.sources[at];
     ((typename Op::Key*)a.keys)[row] = 0;
-    a.queues[0][at] = row;
+    set_bit(a.near[0], row);
+    if (at < a.room) a.queues[0][at] = row;
     if (a.parents) a.parents[row] = row;
   }
 }
@@ -48,15 +49,15 @@ __device__ bool lacks_target(const Weights& a, const Thread<typename Op::Key>& t
 
 // Return whether the first block makes the next step alone.
 __device__ __forceinline__ bool is_small(const Weights& a, const Shared& s) {
-  return !s.pieces && (s.near ? s.near <= a.few : a.few && s.far <= kFewFar && s.far <= a.room);
+  return !s.pieces && (s.near ? s.near <= a.few : a.few && s.far <= kFewFar && s.far < a.room);
 }
 
 // Go over to steps of the first block alone, or back to those of all blocks. Return the code for a stop, or 0.
 template <class Key>
 __device__ u32 change_share(const Weights& a, Thread<Key>& t, Shared& s, bool alone) {
   if (alone) {
-    share_rounds(t, true);
-    if (blockIdx.x == 0) return 0;
+    t.alone = blockIdx.x == 0;
+    if (t.alone) return 0;
   } else if (threadIdx.x == 0) {
     *word(a, kPlace) = t.round;
     *word(a, kPlace + 1) = t.bucket;
@@ -67,7 +68,7 @@ __device__ u32 change_share(const Weights& a, Thread<Key>& t, Shared& s, bool al
   t.round = (u32)load_relaxed(word(a, kPlace));
   t.bucket = (u32)load_relaxed(word(a, kPlace + 1));
   t.bound = (Key)load_relaxed(word(a, kPlace + 2));
-  share_rounds(t, false);
+  t.alone = false;
   return pass_block(a, t, s);
 }
 
@@ -76,19 +77,16 @@ template <class Op>
 __device__ u32 make_rounds(const Weights& a, Thread<typename Op::Key>& t, Shared& s) {
   typedef typename Op::Key Key;
   const bool first = blockIdx.x == 0 && threadIdx.x == 0;
-  u64 taken = 0;
-  bool alone = false;
   u32 stop = 0;
   t.bound = Op::bound(0, a.delta);
   while (true) {
     const bool ends = !s.near && !s.pieces;
     const bool over = ends && (s.nearest == kNone || (a.target_count && !lacks_target<Op>(a, t)));
-    if (over && !alone) break;
+    if (over && !t.alone) break;
     const bool small = !over && !stop && is_small(a, s);
-    if (small != alone) {
+    if (small != t.alone) {
       stop = change_share(a, t, s, small);
       if (stop) return stop;
-      alone = small && blockIdx.x == 0;
       continue;
     }
     // Nothing is queued for the round after the next one yet, and all blocks have read the sizes of the one before last.
@@ -102,15 +100,14 @@ __device__ u32 make_rounds(const Weights& a, Thread<typename Op::Key>& t, Shared
       t.bound = bound;
       ++t.bucket;
     } else {
-      taken += s.near;
       relax<Op>(a, t, s);
     }
     ++t.round;
-    look(a, t, s);
-    stop = alone ? pass_block(a, t, s) : pass_grid(a, t, s);
-    if (stop && !alone) return stop;
+    look(a, s);
+    stop = t.alone ? pass_block(a, t, s) : pass_grid(a, t, s);
+    if (stop && !t.alone) return stop;
   }
-  if (first) *word(a, kTaken) = taken;
+  if (threadIdx.x == 0) atomicAdd(word(a, kRelaxed), s.edges);
   if (first) *word(a, kRounds) = t.round - t.bucket;
   return 0;
 }
@@ -120,8 +117,11 @@ __device__ __forceinline__ void find(const Weights& a, Shared& s) {
   typedef typename Op::Key Key;
   const bool first = blockIdx.x == 0 && threadIdx.x == 0;
   Thread<Key> t = {};
-  share_rounds(t, false);
-  if (threadIdx.x == 0) s.started = s.looked = now_ns();
+  if (threadIdx.x == 0) {
+    s.started = s.looked = now_ns();
+    s.least = kNone;
+    s.edges = s.taken = s.barriers = s.stop = 0;
+  }
   start<Op>(a);
   u32 stop = pass_grid(a, t, s);
   if (!stop) {
@@ -136,7 +136,7 @@ __device__ __forceinline__ void find(const Weights& a, Shared& s) {
     const Key last = (Key)a.unreached - 1, final = t.bound < last ? t.bound : last;
     if (!stop && a.parents) stop = make_tree<Op>(a, t, s, final);
     if (!stop) {
-      finish<Op>(a, t, final);
+      finish<Op>(a, s, final);
       stop = pass_grid(a, t, s);
     }
   }

@@ -8,18 +8,6 @@
 
 namespace dbfs {
 
-// Put rows into a list with room for so many, from a place on: of lane l those of which `which` has the bit l.
-template <u32 kCount>
-__device__ __forceinline__ void put(u64 first, u32* list, u32 room, const u32 (&row)[kCount],
-                                    const u32 (&which)[kCount]) {
-#pragma unroll
-  for (u32 i = 0; i < kCount; ++i) {
-    const u64 place = first + __popc(which[i] & lanes_below());
-    if (which[i] >> lane_id() & 1 && place < room) list[place] = row[i];
-    first += __popc(which[i]);
-  }
-}
-
 // Relaxes edges of rows, each lane having the key of its row. Rows whose distance falls come into their piles.
 template <class Op>
 struct Relax {
@@ -41,7 +29,6 @@ struct Relax {
       if (place[i] < 0) continue;
       row[i] = __ldg(&a.columns[place[i]]);
       key[i] = Op::add(key[i], __ldg((const typename Op::Weight*)a.weights + place[i]));
-      ++t.edges;
     }
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) nearer[i] = place[i] >= 0 && key[i] < load_key((const Key*)a.keys + row[i]);
@@ -52,7 +39,6 @@ struct Relax {
 #pragma unroll
     for (u32 i = 0; i < kUnroll; ++i) {
       if (nearer[i]) nearer[i] = key[i] < atomicMin((Key*)a.keys + row[i], key[i]);
-      t.fell += nearer[i];
     }
     u32 near[kUnroll], far[kUnroll];
 #pragma unroll
@@ -70,43 +56,38 @@ struct Relax {
       nears += __popc(near[i]);
       fars += __popc(far[i]);
     }
-    if (nears) put(reserve(a, kNearTails, t.round + 1, nears), a.queues[(t.round + 1) & 1], (u32)a.rows, row, near);
-    if (fars && t.listed) {
+    put_near(a, t, nears, row, near);
+    if (fars && t.far_listed) {
       const u64 first = reserve(a, kFarTails, t.bucket, fars);
       put(first, a.lists[t.bucket & 1], a.room, row, far);
-      t.listed = first < a.room;
+      t.far_listed = first + fars < a.room;
     }
   }
 };
 
-// Tell all blocks the least key that went into the far pile.
+// Note the least key of a warp's that went into the far pile.
 template <class Key>
-__device__ __forceinline__ void tell_nearest(const Weights& a, Thread<Key>& t, Key nearest, u32 bucket) {
+__device__ __forceinline__ void note_nearest(Shared& s, Key nearest) {
   for (u32 step = kLanes / 2; step; step >>= 1) {
     const Key other = __shfl_xor_sync(kAll, nearest, step);
     nearest = other < nearest ? other : nearest;
   }
-  if (lane_id() == 0 && nearest != (Key)~(Key)0) atomicMin(word(a, kNearest, bucket), (u64)nearest);
+  if (lane_id() == 0 && nearest != (Key)~(Key)0) atomicMin(&s.least, (u64)nearest);
 }
 
 // Relax the edges of the near pile: a round.
 template <class Op>
-__device__ void relax(const Weights& a, Thread<typename Op::Key>& t, const Shared& s) {
+__device__ void relax(const Weights& a, Thread<typename Op::Key>& t, Shared& s) {
   typedef typename Op::Key Key;
   const Key* keys = (const Key*)a.keys;
   t.nearest = ~(Key)0;
-  t.listed = s.far <= a.room;
+  t.far_listed = s.far < a.room;
+  t.near_listed = true;
   walk_pieces(a, t, s, [&](u32 row) { return Relax<Op>{a, t, load_key(&keys[row])}; });
-  // A short pile is spread over all warps.
-  const u32 near = s.near, share = (near + t.warps - 1) / t.warps, rows = share < kLanes ? share : kLanes;
-  for (u32 first = t.warp * rows; first < near; first += t.warps * rows) {
-    const u32 at = first + lane_id();
+  take_near(a, t, s, [&](u32 row, bool has) {
     Range edges = {0, 0};
-    u32 row = 0;
     Relax<Op> visit = {a, t, 0};
-    if (lane_id() < rows && at < near) {
-      row = load_shared_by_gang(&a.queues[t.round & 1][at]);
-      atomicAnd(&a.near[t.round & 1][row >> 5], ~bit_of(row));
+    if (has) {
       const Range all = edges_of(a, row);
       Key* const relaxed = (Key*)a.relaxed + row;
       const Key before = load_key(relaxed);
@@ -117,10 +98,16 @@ __device__ void relax(const Weights& a, Thread<typename Op::Key>& t, const Share
         edges = all;
       }
     }
+    const u32 taken = __popc(__ballot_sync(kAll, edges.begin < edges.end));
+    if (!taken) return;
     cut_long_rows(a, t, row, edges);
-    walk(edges, visit);
-  }
-  tell_nearest(a, t, t.nearest, t.bucket);
+    const u32 walked = walk(edges, visit);
+    if (lane_id()) return;
+    atomicAdd(&s.edges, (u64)walked);
+    atomicAdd(&s.taken, (u64)taken);
+  });
+  __syncwarp();
+  note_nearest(s, t.nearest);
 }
 
 // Make the rows of the far pile up to a new bound the near pile of the next round. The near pile of this one is empty.
@@ -128,11 +115,12 @@ __device__ void relax(const Weights& a, Thread<typename Op::Key>& t, const Share
 template <class Op>
 __device__ void next_bucket(const Weights& a, Thread<typename Op::Key>& t, Shared& s, typename Op::Key bound) {
   typedef typename Op::Key Key;
-  const bool listed = s.far <= a.room;
+  const bool listed = s.far < a.room;
+  u32* const bits = a.near[(t.round + 1) & 1];
   const u32 rows = listed ? s.far : (u32)a.rows;
   constexpr u32 kTile = kThreads * kTiles;
   Key nearest = ~(Key)0;
-  for (u32 tile = t.block * kTile; tile < rows; tile += t.blocks * kTile) {
+  for (u32 tile = t.block() * kTile; tile < rows; tile += t.blocks() * kTile) {
     u32 row[kTiles], near[kTiles], kept[kTiles];
     Key key[kTiles];
     bool has[kTiles];
@@ -155,6 +143,8 @@ __device__ void next_bucket(const Weights& a, Thread<typename Op::Key>& t, Share
       kept[i] = __ballot_sync(kAll, keep);
       nears += __popc(near[i]);
       keeps += __popc(kept[i]);
+      if (listed && near[i] >> lane_id() & 1) set_bit(bits, row[i]);
+      if (!listed && lane_id() == 0 && near[i]) bits[row[i] >> 5] = near[i];
     }
     u32 own[2] = {0, 0};
     if (lane_id() == 0) {
@@ -168,10 +158,10 @@ __device__ void next_bucket(const Weights& a, Thread<typename Op::Key>& t, Share
       s.counts[threadIdx.x] = 0;
     }
     __syncthreads();
-    put(s.firsts[0] + __shfl_sync(kAll, own[0], 0), a.queues[(t.round + 1) & 1], (u32)a.rows, row, near);
+    put(s.firsts[0] + __shfl_sync(kAll, own[0], 0), a.queues[(t.round + 1) & 1], a.room, row, near);
     put(s.firsts[1] + __shfl_sync(kAll, own[1], 0), a.lists[(t.bucket + 1) & 1], a.room, row, kept);
   }
-  tell_nearest(a, t, nearest, t.bucket + 1);
+  note_nearest(s, nearest);
 }
 
 }  // namespace dbfs

@@ -39,33 +39,36 @@ struct Adopt {
           }
         }
       }
-      const u32 all = __ballot_sync(kAll, adopted);
-      if (!all) continue;
-      const u64 first = reserve(a, kNearTails, t.round + 1, __popc(all));
-      if (adopted) a.queues[(t.round + 1) & 1][first + __popc(all & lanes_below())] = child;
+      if (adopted) set_bit(a.near[(t.round + 1) & 1], child);
+      const u32 children[1] = {child}, all[1] = {__ballot_sync(kAll, adopted)};
+      put_near(a, t, __popc(all[0]), children, all);
     }
   }
 };
 
-// Visit the edges of some rows: of all that are reached and, for edges on a level, have a parent; or of a queue.
+// Visit the edges of some rows: of all that are reached and, for edges on a level, have a parent; or of the near pile.
 template <class Op>
-__device__ void adopt(const Weights& a, Thread<typename Op::Key>& t, const Shared& s, typename Op::Key final, bool level,
+__device__ void adopt(const Weights& a, Thread<typename Op::Key>& t, Shared& s, typename Op::Key final, bool level,
                       bool queued) {
   typedef typename Op::Key Key;
-  const u32 count = queued ? s.near : (u32)a.rows;
-  for (u32 first = t.warp * kLanes; first < count; first += t.warps * kLanes) {
-    const u32 at = first + lane_id();
-    Adopt<Op> visit = {a, t, final, level, at, 0};
+  const auto take = [&](u32 row, bool has) {
+    Adopt<Op> visit = {a, t, final, level, row, 0};
     Range edges = {0, 0};
-    if (at < count) {
-      if (queued) visit.row = load_shared_by_gang(&a.queues[t.round & 1][at]);
-      visit.distance = load_key((const Key*)a.keys + visit.row);
-      const bool has = visit.distance <= final;
-      if (has && (!level || load_shared_by_gang(&a.parents[visit.row]) != kNoVertex)) edges = edges_of(a, visit.row);
+    if (has) {
+      visit.distance = load_key((const Key*)a.keys + row);
+      has = visit.distance <= final && (!level || load_shared_by_gang(&a.parents[row]) != kNoVertex);
+      if (has) edges = edges_of(a, row);
     }
-    cut_long_rows(a, t, visit.row, edges);
+    cut_long_rows(a, t, row, edges);
     walk(edges, visit);
+  };
+  t.near_listed = true;
+  if (queued) {
+    take_near(a, t, s, take);
+    return;
   }
+  // There are multiples of 32 rows.
+  for (u32 first = t.warp() * kLanes; first < a.rows; first += t.warps() * kLanes) take(first + lane_id(), true);
 }
 
 // Make a step, and that of the pieces of the long rows of the step before: a round. Return the code for a stop, or 0.
@@ -79,7 +82,7 @@ __device__ u32 adopt_all(const Weights& a, Thread<typename Op::Key>& t, Shared& 
   adopt<Op>(a, t, s, final, level, queued);
   walk_pieces(a, t, s, [&](u32 row) { return Adopt<Op>{a, t, final, level, row, load_key((const Key*)a.keys + row)}; });
   ++t.round;
-  look(a, t, s);
+  look(a, s);
   return pass_grid(a, t, s);
 }
 
@@ -108,9 +111,9 @@ __device__ u32 make_tree(const Weights& a, Thread<typename Op::Key>& t, Shared& 
 
 // Make the labels, and count.
 template <class Op>
-__device__ void finish(const Weights& a, Thread<typename Op::Key>& t, typename Op::Key final) {
+__device__ void finish(const Weights& a, const Shared& s, typename Op::Key final) {
   typedef typename Op::Key Key;
-  u64 reached = 0, degrees = 0, past = 0, farthest = 0, edges = t.edges, fell = t.fell;
+  u64 reached = 0, degrees = 0, past = 0, farthest = 0;
   for (u32 row = blockIdx.x * blockDim.x + threadIdx.x; row < a.rows; row += gridDim.x * blockDim.x) {
     Key* const place = (Key*)a.keys + row;
     const Key key = load_key(place);
@@ -132,8 +135,6 @@ __device__ void finish(const Weights& a, Thread<typename Op::Key>& t, typename O
     reached += __shfl_xor_sync(kAll, reached, step);
     degrees += __shfl_xor_sync(kAll, degrees, step);
     past += __shfl_xor_sync(kAll, past, step);
-    edges += __shfl_xor_sync(kAll, edges, step);
-    fell += __shfl_xor_sync(kAll, fell, step);
     const u64 other = __shfl_xor_sync(kAll, farthest, step);
     farthest = other > farthest ? other : farthest;
   }
@@ -141,9 +142,8 @@ __device__ void finish(const Weights& a, Thread<typename Op::Key>& t, typename O
   atomicAdd(word(a, kReached), reached);
   atomicAdd(word(a, kDegrees), degrees);
   atomicAdd(word(a, kPast), past);
-  atomicAdd(word(a, kRelaxed), edges);
-  atomicAdd(word(a, kFell), fell);
   atomicMax(word(a, kFarthest), farthest);
+  if (threadIdx.x == 0) atomicAdd(word(a, kTaken), s.taken);
 }
 
 }  // namespace dbfs
