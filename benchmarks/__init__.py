@@ -9,6 +9,7 @@ COMMANDS = {
     "bins": "bins",
     "build": "build",
     "calls": "calls",
+    "chaos": "chaos",
     "corpus": "plans",
     "directions": "directions",
     "figures": "plans",

@@ -6,6 +6,7 @@ Importing needs no Numba and no GPU.
 from typing import TYPE_CHECKING, Final
 
 from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.rebuild.worker import VersionLogs
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
 from dbfs_workers.features.weights.worker import WeightReads
@@ -22,6 +23,7 @@ FEATURES: Final[tuple[type[WorkerFeature], ...]] = (
     EdgeReads,
     Verdicts,
     WeightReads,
+    VersionLogs,
 )
 """What features add to a worker."""
 

@@ -107,11 +107,11 @@ LAUNCHING = lab_source("device_launches")
 LAUNCHING_KERNELS = {f"dbfs_lab_{name}" for name in ("device_loop", "device_level", "child_kernels", "large_list")}
 
 
-# The first size compiles one source of the laboratory, since those compile for the longest.
+# The second size compiles one source of the laboratory, since those compile for the longest.
 SOURCE_ROWS = [
     pytest.param(
         source,
-        marks=pytest.mark.full if "/lab/" in source.path and source != lab_source("pages") else [],
+        marks=pytest.mark.long if "/lab/" in source.path and source != lab_source("pages") else [],
         id=source.path,
     )
     for source in SMALL_KERNELS

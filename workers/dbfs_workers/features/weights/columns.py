@@ -21,6 +21,20 @@ TYPES: Final = {"i": np.dtype(np.int64), "u": np.dtype(np.int64)}
 _SUFFIX: Final = "shortest paths need integers or floats of at least 0"
 
 
+class EdgeWeights(NamedTuple):
+    """The weights of a rank's edges in a column.
+
+    Attributes:
+        of: the attributes that have the column.
+        out: of the edges that start in its rows.
+        into: of those that end there; None if no search goes back.
+    """
+
+    of: Any
+    out: NDArray[Any]
+    into: NDArray[Any] | None
+
+
 class WrongWeight(NamedTuple):
     """An edge that has no weight.
 

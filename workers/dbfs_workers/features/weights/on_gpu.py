@@ -63,7 +63,7 @@ class GpuLabels(RankLabels):
     """Labels of distances by weight on a GPU: see ``storage.WeightedLabels``.
 
     Attributes:
-        farthest: the largest distance, an array of one.
+        farthest: the largest distance, or that of the target where only the path there is wanted; an array of one.
     """
 
     farthest: NDArray[Any]
@@ -200,6 +200,8 @@ class GpuSearch:
             )
         farthest = found[_FARTHEST] if dtype.kind == "i" else number_of(found[_FARTHEST], dtype)
         labels.farthest = np.array([farthest], dtype)
+        if weighted(spec).path:
+            labels.farthest = labels.distances[places[1]].get()
         return _report(labels, found)
 
     def _give(self, spec: TraversalSpec, labels: GpuLabels, sources: Any, targets: Any) -> None:

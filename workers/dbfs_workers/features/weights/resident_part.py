@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import DeviceFailedError, NoRoomForLabelsError, RunAbortedError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
+from dbfs_workers.features.weights.columns import EdgeWeights
 from dbfs_workers.features.weights.purpose import Weighted, weighted
 from dbfs_workers.search.cuda.run import KernelAbortedError, KernelHungError
 from dbfs_workers.search.exchange.protocol import Cause
@@ -25,15 +26,14 @@ class ResidentWeights(MemberPart):
     """The weights by column, on the host, and the working memory of the column that was used last.
 
     Attributes:
-        weights, of: see ``LoopWeights``.
+        weights: see ``LoopWeights``.
     """
 
     purpose = Weighted
 
     def __init__(self, runner: ResidentRunner) -> None:
         self._runner = runner
-        self.weights: dict[str, NDArray[Any]] = {}
-        self.of: dict[str, Hashable] = {}
+        self.weights: dict[str, EdgeWeights] = {}
         self._search: tuple[NDArray[Any], GpuSearch] | None = None
         # The run under way, guarded by the runner's lock.
         self._number = 0
@@ -41,10 +41,10 @@ class ResidentWeights(MemberPart):
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> Iterator[RankRun]:
         column = weighted(specs.options).column
         weights = self.weights.get(column)
-        if weights is None or weights.size != partition.m_local:
+        if weights is None or weights.out.size != partition.m_local:
             raise StaleRunError(f"rank {partition.rank} has no weights {column!r} of this version; call again")
         self._runner.member.require_room(partition.stripe, specs)
-        search = self._search_of(partition, weights)
+        search = self._search_of(partition, weights.out)
         try:
             for spec in specs:
                 with self._runner.lock:
@@ -76,7 +76,6 @@ class ResidentWeights(MemberPart):
     def free(self) -> None:
         self._drop()
         self.weights.clear()
-        self.of.clear()
 
     def _search_of(self, partition: Partition, weights: NDArray[Any]) -> GpuSearch:
         from dbfs_workers.features.weights.on_gpu import GpuSearch, GpuWeights

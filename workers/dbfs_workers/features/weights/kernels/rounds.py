@@ -56,7 +56,9 @@ def add_float32(key, weight):
 
 @register_jitable
 def pile_up(search, piles, row, key, queue):
-    """Put a row whose distance has fallen into its pile, unless it is there."""
+    """Put a row whose distance has fallen into its pile, unless it is there, or beyond its limit."""
+    if search.limits.size and key > search.limits[row]:
+        return
     at = search.first + row
     flags = search.flags[at]
     if key <= piles.bound:
@@ -163,7 +165,7 @@ def missing_targets(search, bound):
 
 
 @register_jitable
-def rounds(search, weights, records, rows, begins, delta, alone, most, add):
+def rounds(search, weights, records, rows, begins, delta, alone, most, least, add):
     """Run rounds: one, or as many as there are for a rank that waits for no other.
 
     Args:
@@ -175,6 +177,7 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, add):
         delta: the width of a bucket, of the type of weights.
         alone: whether the rank has the whole graph.
         most: most vertices of a near pile whose edges one thread relaxes; a larger one is left to a team.
+        least: rounds after which the call ends with a bucket.
         add: adds a weight to a key.
     """
     piles = records[0]
@@ -186,6 +189,8 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, add):
         if piles.near == 0:
             targets = search.targets.size
             if not alone or piles.nearest == NONE or (targets and missing_targets(search, piles.bound) == 0):
+                return
+            if piles.done >= least:
                 return
             next_bucket(search, piles, add(piles.nearest, delta))
             continue
@@ -208,22 +213,23 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, add):
 
 
 def _signature(name: str) -> tuple[Any, ...]:
-    return void, SEARCH, READ_WEIGHTS[name], PILE_RECORDS, ROWS, int64, getattr(types, name), types.boolean, int64
+    counts = types.boolean, int64, int64
+    return void, SEARCH, READ_WEIGHTS[name], PILE_RECORDS, ROWS, int64, getattr(types, name), *counts
 
 
 @kernel(*_signature("int64"))
-def rounds_int64(search, weights, records, rows, begins, delta, alone, most):
+def rounds_int64(search, weights, records, rows, begins, delta, alone, most, least):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, most, add_int64)
+    rounds(search, weights, records, rows, begins, delta, alone, most, least, add_int64)
 
 
 @kernel(*_signature("float64"))
-def rounds_float64(search, weights, records, rows, begins, delta, alone, most):
+def rounds_float64(search, weights, records, rows, begins, delta, alone, most, least):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, most, add_float64)
+    rounds(search, weights, records, rows, begins, delta, alone, most, least, add_float64)
 
 
 @kernel(*_signature("float32"))
-def rounds_float32(search, weights, records, rows, begins, delta, alone, most):
+def rounds_float32(search, weights, records, rows, begins, delta, alone, most, least):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, most, add_float32)
+    rounds(search, weights, records, rows, begins, delta, alone, most, least, add_float32)
