@@ -372,7 +372,8 @@ def load(
             ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
             takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+            edges keep a row each. Of a graph on GPUs they stay on the host. It goes with ``layout="1d"``, and not with
+            ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
             ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
             takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.

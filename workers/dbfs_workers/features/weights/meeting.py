@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.weights.kernels.piles import NONE
+from dbfs_workers.features.weights.keys import NONE, number_of
 from dbfs_workers.features.weights.levels import PHASE, WeightLevels
 from dbfs_workers.features.weights.purpose import Number
-from dbfs_workers.features.weights.storage import WeightScratch, number_of
+from dbfs_workers.features.weights.storage import WeightScratch
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.state import State
