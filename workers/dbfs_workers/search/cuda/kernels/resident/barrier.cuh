@@ -31,9 +31,9 @@ __device__ __forceinline__ bool pass_grid(const Params& a, Block& b, u64& sums) 
   // A release waits for the block's stores. After a light level other blocks read only the queue at once. Claims have
   // been answered, and labels are read by steps that follow a barrier with a release.
   if (b.queued || !is_light(b.run.step)) {
-    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(add) : "memory");
+    add_release(word, add);
   } else {
-    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(add) : "memory");
+    add_relaxed(word, add);
   }
   b.queued = 0;
   u64 now;
@@ -49,11 +49,7 @@ __device__ __forceinline__ bool pass_grid(const Params& a, Block& b, u64& sums) 
 
 // Several GPUs; one thread a block. True for the last block to arrive.
 __device__ __forceinline__ bool arrive_last(Control* control) {
-  u32 old;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
-               : "=r"(old)
-               : "l"(&control->gang_barrier.value), "r"(arrival())
-               : "memory");
+  const u32 old = add_acq_rel((u32*)&control->gang_barrier.value, arrival());
   return (old ^ (old + arrival())) & kTurned;
 }
 

@@ -118,12 +118,14 @@ template <Role kRole>
 __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
   const u32 owner = kRole == Role::kPeer && won ? id / a.n_local : 0;
   const u32 winners = __ballot_sync(kAll, won);
-  if (!won) return;
-  const u32 same = kRole == Role::kPeer ? __match_any_sync(winners, owner) : winners;
+  if (!winners) return;
+  u32 same = winners;
+  if (kRole == Role::kPeer) same = won ? __match_any_sync(winners, owner) : 0;
   const u32 first = __ffs(same) - 1;
   u32 at = 0;
-  if (lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
-  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region<kRole>(a);
+  if (won && lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
+  at = __shfl_sync(kAll, at, first) + __popc(same & lanes_below()) + owner * stage_region<kRole>(a);
+  if (!won) return;
   b.stage.ids[at] = kRole == Role::kPeer ? id - owner * a.n_local : id;
   if (kPredecessors) b.stage.parents[at] = parent;
 }
