@@ -25,10 +25,10 @@ MEMORY = "search/cuda/kernels/common/memory.cuh"
 
 
 @cache
-def kernel(predecessors: bool) -> Any:
+def kernel(predecessors: bool, cluster: int) -> Any:
     memory = (Path(cuda_on_cpu.__file__).parent / "memory_on_cpu.h").read_text()
     made = {layout.HEADER_NAME: for_cpu(layout.HEADER), MEMORY: memory}
-    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS).defines
+    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS, cluster=cluster).defines
     run = ctypes.PyDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
     run.restype = ctypes.c_char_p
     return run
@@ -69,7 +69,9 @@ class Rank:
         self.params["light"] = ResidentKernel._lanes_a_vertex(int(degrees.max(initial=0)), 1)
         self.params["edges_total"], self.params["vertices_total"] = degrees.sum(), max(1, (degrees > 0).sum())
 
-    def run(self, sources: list[int], seed: int, *, predecessors: bool = True, **options: Any) -> NDArray[np.int64]:
+    def run(
+        self, sources: list[int], seed: int, *, predecessors: bool = True, cluster: int = 0, **options: Any
+    ) -> NDArray[np.int64]:
         """Run the kernel; return the number of levels of each mode."""
         params, stripe = self.params, self.stripe
         at = {name: array.ctypes.data for name, array in self.arrays.items()}
@@ -97,7 +99,7 @@ class Rank:
         params["few_sources"][0, : len(sources)] = sources
         self.host[:] = 0
         pointers = (ctypes.c_void_p * 1)(params.ctypes.data)
-        failed = kernel(predecessors)(BLOCKS, THREADS, ctypes.c_ulonglong(seed), pointers)
+        failed = kernel(predecessors, cluster)(BLOCKS, THREADS, ctypes.c_ulonglong(seed), pointers)
         assert not failed, failed.decode()
         assert int(self.header["status"][0]) & 0xFF == Reason.FINISHED
         records = self.host[layout.HOST_HEADER.itemsize :].view(layout.RECORD)[: self.header["levels"][0]]
@@ -134,12 +136,14 @@ GRAPHS = {
 }
 
 
+@pytest.mark.parametrize("cluster", [0, 3])
 @pytest.mark.parametrize("predecessors", [True, False])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_labels(name: str, predecessors: bool) -> None:
+def test_labels(name: str, predecessors: bool, cluster: int) -> None:
     rank = Rank(*GRAPHS[name]())
     modes = np.zeros(len(Mode), np.int64)
-    for seed, sources in enumerate(([0], [5, 299], [17])):
-        modes += rank.run(sources, seed, predecessors=predecessors)
+    for seed, (sources, most) in enumerate((([0], 1), ([5, 80], 6), ([17], 1000), ([40], 30), ([3], 0))):
+        options = {"predecessors": predecessors, "cluster": cluster, "cluster_vertices": most}
+        modes += rank.run(sources, seed, **options)
         rank.check(sources, predecessors=predecessors)
     assert modes[Mode.LIGHT] > 0 or name == "dense"

@@ -20,12 +20,14 @@ class Variant:
         predecessors: whether parents are recorded.
         threads: threads of a block.
         blocks_per_sm: blocks on a multiprocessor; with the threads it bounds the registers.
+        cluster: blocks of a thread-block cluster; 0 for a grid without clusters. Architectures before sm_90 have none.
     """
 
     gang: bool
     predecessors: bool
     threads: int = 1024
     blocks_per_sm: int = 1
+    cluster: int = 0
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -35,6 +37,7 @@ class Variant:
             f"-DDBFS_PREDECESSORS={int(self.predecessors)}",
             f"-DDBFS_THREADS={self.threads}",
             f"-DDBFS_BLOCKS_PER_SM={self.blocks_per_sm}",
+            f"-DDBFS_CLUSTER={self.cluster}",
         )
 
     @property

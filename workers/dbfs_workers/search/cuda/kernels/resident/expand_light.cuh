@@ -178,6 +178,20 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   }
 }
 
+// Step::kGather and Step::kHandOver: a block appends the vertices that it kept to the queue of the frontier.
+__device__ __forceinline__ void queue_kept(const Params& a, Block& b, Slot* slot) {
+  const u32 kept = b.kept;
+  if (!kept) return;
+  if (threadIdx.x == 0) b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)kept);
+  __syncthreads();
+  const Queue queue = light_queue<kAloneRole>(a, b.run.queue);
+  for (u32 i = threadIdx.x; i < kept; i += kThreads) {
+    queue.ids[b.base[0] + i] = b.keep_ids[i];
+    if (kPredecessors) queue.parents[b.base[0] + i] = b.keep_parents[i];
+  }
+  if (threadIdx.x == 0) b.kept = 0;
+}
+
 // Fetch the neighbours of the kept vertices. All warps except the first call it, while the first waits at the barrier.
 template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
@@ -227,13 +241,14 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     }
   }
   const u32 most_beats = stage_region<kRole>(a) / kThreads, kept = b.kept;
+  const u32 blocks = kCluster && b.run.step == Step::kExpandCluster ? kCluster : gridDim.x;
   u32 expanded = 0, beats = 0;
   if (kept) {
     expand_kept<kRole>(a, b, kept, expanded);
     beats = 1;
   }
-  for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
-    const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
+  for (u32 first = blockIdx.x * per_warp; first < items; first += blocks * kWarps * per_warp) {
+    const u32 warp_first = first + warp_in_block() * blocks * per_warp;
     // A warp without vertices does no work, and the multiprocessor serves the others.
     const bool works = warp_first < items;
     u32 from = kNoVertex, ahead = kNoVertex;
@@ -277,6 +292,18 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
   // A rank without peers has the frontier's length already, and a total costs its barrier a trip to L2.
   if (kRole == Role::kPeer && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
   if (beats) publish_by_owner<kRole>(a, b, to, true);  // without beats nothing was kept or found
+}
+
+// A light level of a rank that waits for no other; on the cluster, one level after another.
+__device__ __forceinline__ void expand_alone(const Params& a, Block& b) {
+  const bool cluster = kCluster && b.run.step == Step::kExpandCluster;
+  if (cluster && blockIdx.x >= kCluster) return;
+  bool goes_on;
+  do {
+    const Run& run = b.run;
+    expand_light<kAloneRole>(a, b, {run.queue ^ 1, step_slot(a, run), (run.level + 1) & 1, run.level + 1});
+    goes_on = cluster && end_cluster_level(a, b);
+  } while (goes_on);
 }
 
 }  // namespace dbfs
