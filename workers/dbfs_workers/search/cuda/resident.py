@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda import clusters, layout
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.device_memory import ExportedArray, address, export_array
 from dbfs_workers.search.cuda.kernels.sources import Variant
@@ -39,6 +39,8 @@ from dbfs_workers.search.cuda.run import (
     PeerInfo,
 )
 from dbfs_workers.search.cuda.sizes import (
+    CLUSTER,
+    CLUSTER_VERTICES,
     LEADER_VERTICES,
     LIGHT_DEGREE,
     SPARSE_EDGES_LEAST,
@@ -90,13 +92,15 @@ class ResidentKernel:
         self._device = cupy.cuda.Device()
         self._most_edges = most_sparse_edges(stripe)
         self._bin_capacity = bin_capacity(stripe, self._most_edges)
-        self._variant = Variant(stripe.p > 1, predecessors)
+        self._variant = Variant(stripe.p > 1, predecessors, cluster=self._cluster())
         self._kernel = load(self._variant.source, cooperative=True).get_function("dbfs_resident")
+        self._blocks = self._device.attributes["MultiProcessorCount"]
+        if self._variant.cluster:
+            self._blocks = clusters.most_blocks(self._kernel, self._variant.cluster, self._variant.threads)
         # The rest of the multiprocessor's memory is the L1 cache, which should hold the visited bitmap.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
         used = self._kernel.shared_size_bytes + 1024
         self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
-        self._blocks = self._device.attributes["MultiProcessorCount"]
         self._known = cupy.zeros(stripe.words_local + 4, np.uint32)
         self._queues = [cupy.empty(stripe.n_local, np.uint32) for _ in range(2)]
         self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
@@ -136,6 +140,13 @@ class ResidentKernel:
         self._params = self._arguments["params"]
         self._launch = Launch(self._kernel, self._arguments, cooperative=True)
         cupy.cuda.get_current_stream().synchronize()
+
+    def _cluster(self) -> int:
+        """Return the blocks of a cluster; 0 if this GPU has none, or no level of this rank can be run by one."""
+        runs_alone = self.graph.stripe.p == 1 or self.graph.rank == layout.LEADER
+        light = self._lanes_a_vertex(self.graph.max_degree, self.graph.stripe.p)
+        has_clusters = int(self._device.compute_capability) >= clusters.ARCHITECTURE
+        return CLUSTER if runs_alone and light and has_clusters else 0
 
     def info(self) -> PeerInfo:
         """Return this rank's facts for the other ranks."""
@@ -181,6 +192,7 @@ class ResidentKernel:
         params["rank"], params["ranks"] = graph.rank, stripe.p
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
         params["bin_capacity"], params["stats_capacity"] = self._bin_capacity, CAPACITY
+        params["cluster_vertices"] = CLUSTER_VERTICES
         params["leader_vertices"], params["leader_capacity"] = (
             LEADER_VERTICES if has_leader else 0,
             leader_capacity(stripe),

@@ -19,6 +19,9 @@ SPARSE_EDGES_LEAST: Final = 1 << 16
 SPARE_ROWS: Final = 1 << 26
 # Longest frontier of a leader level.
 LEADER_VERTICES: Final = 1 << 14
+# Blocks of the cluster that runs levels with few vertices, and with how many it begins: deep-graphs.md.
+CLUSTER: Final = 8
+CLUSTER_VERTICES: Final = 1 << 10
 
 
 def most_sparse_edges(stripe: Stripe) -> int:
