@@ -212,3 +212,4 @@ HEADER: Final = header(
     structs=(_CSR, _PEER, _RECORD, _HOST_VIEW, _LINE, _SLOT, _CONTROL, _PARAMS),
 )
 CONTROL_BYTES: Final = _CONTROL.nbytes
+CONTROL: Final = _CONTROL.offsets

@@ -26,7 +26,7 @@ from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableE
 from dbfs_workers.search.cuda import clusters, layout
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.device_memory import ExportedArray, address, export_array
-from dbfs_workers.search.cuda.kernels.sources import Variant
+from dbfs_workers.search.cuda.kernels.sources import CLUSTER, Variant
 from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.cuda.records import CAPACITY, Slot
 from dbfs_workers.search.cuda.run import (
@@ -39,7 +39,6 @@ from dbfs_workers.search.cuda.run import (
     PeerInfo,
 )
 from dbfs_workers.search.cuda.sizes import (
-    CLUSTER,
     CLUSTER_VERTICES,
     LEADER_VERTICES,
     LIGHT_DEGREE,

@@ -19,8 +19,7 @@ SPARSE_EDGES_LEAST: Final = 1 << 16
 SPARE_ROWS: Final = 1 << 26
 # Longest frontier of a leader level.
 LEADER_VERTICES: Final = 1 << 14
-# Blocks of the cluster that runs levels with few vertices, and with how many it begins: deep-graphs.md.
-CLUSTER: Final = 8
+# Vertices with which the cluster begins: docs/decisions/deep-graphs.md.
 CLUSTER_VERTICES: Final = 1 << 10
 
 

@@ -11,6 +11,10 @@ _LAYOUT: Final = ((layout.HEADER_NAME, layout.HEADER),)
 _PHASES: Final = (*_LAYOUT, (words.HEADER_NAME, words.HEADER))
 
 
+CLUSTER: Final = 8
+"""Blocks of the cluster that runs levels with few vertices: docs/decisions/deep-graphs.md."""
+
+
 @dataclass(frozen=True)
 class Variant:
     """Compile-time options of ``resident.cu``.
@@ -61,6 +65,9 @@ LEVELS: Final = with_types("search/cuda/kernels/phases/levels.cu")
 MESSAGES: Final = with_types("search/cuda/kernels/phases/messages.cu")
 
 SOURCES: Final = (
-    *(Variant(gang, predecessors).source for gang, predecessors in product((False, True), repeat=2)),
+    *(
+        Variant(gang, predecessors, cluster=cluster).source
+        for gang, predecessors, cluster in product((False, True), (False, True), (0, CLUSTER))
+    ),
     *(FACTS, SUMMARY, PHASES, LEVELS, MESSAGES),
 )

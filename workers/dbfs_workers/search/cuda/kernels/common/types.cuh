@@ -44,6 +44,6 @@ constexpr u32 kUnitWords = 8;     // bitmap words that a warp settles at a time,
 constexpr u32 kSerialEdges = 16;  // edges a lane probes alone before the warp helps, bottom-up
 
 constexpr u32 kKeep = 248;      // most vertices that a block keeps for itself from one light level to the next
-constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
+constexpr u32 kKeepDegree = 8;  // neighbours of a kept vertex that are fetched ahead: a group's most lanes
 
 }  // namespace dbfs

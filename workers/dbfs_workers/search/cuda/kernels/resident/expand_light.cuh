@@ -139,7 +139,8 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
     const bool mine = kRole != Role::kPeer || owner == a.rank;
-    const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
+    const bool keeps = kRole != Role::kPeer || a.max_degree <= kKeepDegree;
+    const u32 room = keeps ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
     const u32 leave = count - kept;
@@ -207,16 +208,25 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
 }
 
 // Claim, label and expand the kept vertices. The first warp has none. A kept vertex may have been reached sooner by way
-// of another rank; its neighbours were claimed at that time, and are not claimed again.
+// of another rank; its neighbours were claimed at that time, and are not claimed again. Of a list longer than its group,
+// the first neighbours were fetched.
 template <Role kRole>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
+  const u32 first_id = kRole == Role::kPeer ? a.rank * a.n_local : 0;
   if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
   // Read while the claim's answer is on its way, which takes as long. Then the list can be prefetched for fetch_kept.
   const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
+  Degree degree = {0, 0};
+  const u32* columns = nullptr;
+  if (kRole != Role::kPeer && a.max_degree > kKeepDegree && i < kept) {
+    const Place place = place_of<kRole>(a, from);
+    degree = degree_of(place.csr, place.row);
+    columns = place.csr.columns + degree.begin + j;
+  }
   if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
   if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
   if (i < kept && j == 0) {
@@ -224,7 +234,11 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
     if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
-  stage_by_owner<kRole>(a, b, won, id, (kRole == Role::kPeer ? a.rank * a.n_local : 0) + from);
+  stage_by_owner<kRole>(a, b, won, id, first_id + from);
+  for (u32 at = kKeepDegree; __any_sync(kAll, at < degree.count); at += kKeepDegree) {
+    const u32 next = at + j < degree.count ? __ldg(columns + at) : kNoVertex;
+    stage_by_owner<kRole>(a, b, next != kNoVertex && claim(a.peers[a.rank].visited, next), next, first_id + from);
+  }
 }
 
 // One light level: first the kept vertices, then the queue and the inboxes.
@@ -245,7 +259,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
   u32 expanded = 0, beats = 0;
   if (kept) {
     expand_kept<kRole>(a, b, kept, expanded);
-    beats = 1;
+    beats = (a.max_degree + kKeepDegree - 1) / kKeepDegree;
   }
   for (u32 first = blockIdx.x * per_warp; first < items; first += blocks * kWarps * per_warp) {
     const u32 warp_first = first + warp_in_block() * blocks * per_warp;
