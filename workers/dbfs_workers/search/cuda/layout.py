@@ -11,7 +11,7 @@ from typing import Final
 
 from dbfs_workers.search.cuda.run import Direction, Mode, Reason, Step
 from dbfs_workers.search.cuda.structs import Field, Struct, header
-from dbfs_workers.search.direction import SPARE_EDGES
+from dbfs_workers.search.direction import EXACT_ALPHA, SPARE_EDGES
 
 HEADER_NAME: Final = "generated/layout.cuh"
 
@@ -205,7 +205,7 @@ PARAMS: Final = _PARAMS.dtype
 HOST_HEADER: Final = _HOST_VIEW.before("records")
 HEADER: Final = header(
     # All numbers of this module.
-    {"SPARE_EDGES": SPARE_EDGES}
+    {"SPARE_EDGES": SPARE_EDGES, "EXACT_ALPHA": EXACT_ALPHA}
     | {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
     scoped=(Direction, Mode, Step, Reason),
     indexes=(Counter, Total),

@@ -2,12 +2,14 @@
 // from the same numbers on every block and rank.
 //
 // Beamer 2012, section 5: bottom-up pays when the frontier's edges, times alpha, exceed the unexplored edges; top-down
-// pays again when the frontier falls under 1 / beta of the vertices. Four things differ here.
+// pays again when the frontier falls under 1 / beta of the vertices. Five things differ here.
 // - A sparse level (few edges) never becomes bottom-up. Near the end of a mesh few edges are left unexplored, and a
 //   scan of all rows costs more than those edges.
 // - After a dense level the edges are first estimated, as frontier vertices times the mean degree. Early frontiers hold
 //   more than their share of hubs, so where the estimate calls for bottom-up the exact sum would as well. The pass that
 //   computes the exact sum is saved.
+// - Alpha is large for estimates, and small for known edges: the first large frontier has grown from few vertices, so
+//   its growth says little.
 // - Bottom-up requires that the frontier, growing as before, reaches the rest in this level. In a mesh most rows are
 //   far from the frontier and would look through all of their edges in vain, level after level.
 // - A row that a bottom-up level left open has looked at all of its edges there. So the edges that the level looked at
@@ -126,7 +128,8 @@ __device__ __forceinline__ Mode choose(const Params& a, const Run& run) {
   if (a.direction == Direction::kBottomUp) return Mode::kBottomUp;
   if (run.frontier.edges <= a.sparse_edges) return Mode::kSparse;
   const float edges = (float)run.frontier.edges;
-  const bool pays = a.direction == Direction::kAuto && worth_bottom_up(a, run, edges, growth_of(run));
+  const bool pays = a.direction == Direction::kAuto && edges * kExactAlpha > (float)run.unexplored &&
+                    worth_bottom_up(a, run, edges, growth_of(run));
   return pays ? Mode::kBottomUp : Mode::kDense;
 }
 
