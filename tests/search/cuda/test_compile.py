@@ -30,7 +30,7 @@ from dbfs_workers.features.validation.kernels.sources import VALIDATION
 from dbfs_workers.search.cuda import layout, module
 from dbfs_workers.search.cuda import source as source_module
 from dbfs_workers.search.cuda.backend import KERNELS as BACKEND_KERNELS
-from dbfs_workers.search.cuda.kernels.sources import CLUSTER, FACTS, MESSAGES, SUMMARY, Variant
+from dbfs_workers.search.cuda.kernels.sources import CLUSTERS, FACTS, MESSAGES, SUMMARY, Variant
 from dbfs_workers.search.cuda.module import cached_cubin, compile_cubin, cubin_path
 from dbfs_workers.search.cuda.source import Source, sources
 from dbfs_workers.search.cuda.summary import SHARED_BINS, SHARED_BYTES
@@ -45,7 +45,7 @@ pytestmark = [
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 VARIANTS = [
     Variant(gang, predecessors, cluster=cluster)
-    for gang, predecessors, cluster in itertools.product((False, True), (False, True), (0, CLUSTER))
+    for gang, predecessors, cluster in itertools.product((False, True), (False, True), (0, CLUSTERS[0]))
 ]
 # The first size compiles for the architecture of the measured figures, and one variant of the resident kernel.
 ARCHITECTURE_ROWS = [pytest.param(arch, marks=[] if arch == "sm_90" else pytest.mark.full) for arch in ARCHITECTURES]

@@ -6,6 +6,9 @@ from typing import Any, Final
 ARCHITECTURE: Final = 90
 """The first compute capability with clusters, times ten."""
 
+LEAST_SHARE: Final = 0.9
+"""Least share of the multiprocessors that a grid in clusters fills. On an H200 it is 128 of 132, by 8 as by 16."""
+
 # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, for clusters of more than 8 blocks.
 _NON_PORTABLE: Final = 14
 

@@ -18,6 +18,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableE
 from dbfs_workers.search.cuda import clusters, layout
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.device_memory import ExportedArray, address, export_array
-from dbfs_workers.search.cuda.kernels.sources import CLUSTER, Variant
+from dbfs_workers.search.cuda.kernels.sources import CLUSTERS, Variant
 from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.cuda.records import CAPACITY, Slot
 from dbfs_workers.search.cuda.run import (
@@ -91,11 +92,9 @@ class ResidentKernel:
         self._device = cupy.cuda.Device()
         self._most_edges = most_sparse_edges(stripe)
         self._bin_capacity = bin_capacity(stripe, self._most_edges)
-        self._variant = Variant(stripe.p > 1, predecessors, cluster=self._cluster())
-        self._kernel = load(self._variant.source, cooperative=True).get_function("dbfs_resident")
+        self._variant = Variant(stripe.p > 1, predecessors)
         self._blocks = self._device.attributes["MultiProcessorCount"]
-        if self._variant.cluster:
-            self._blocks = clusters.most_blocks(self._kernel, self._variant.cluster, self._variant.threads)
+        self._kernel = self._in_clusters() or self._loaded(self._variant)
         # The rest of the multiprocessor's memory is the L1 cache, which should hold the visited bitmap.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
         used = self._kernel.shared_size_bytes + 1024
@@ -140,12 +139,27 @@ class ResidentKernel:
         self._launch = Launch(self._kernel, self._arguments, cooperative=True)
         cupy.cuda.get_current_stream().synchronize()
 
-    def _cluster(self) -> int:
-        """Return the blocks of a cluster; 0 if this GPU has none, or no level of this rank can be run by one."""
+    @staticmethod
+    def _loaded(variant: Variant) -> Any:
+        return load(variant.source, cooperative=True).get_function("dbfs_resident")
+
+    def _in_clusters(self) -> Any:
+        """Return the kernel for a grid in clusters, and take its shape.
+
+        None if no level of this rank can be a cluster's, or clusters would leave many multiprocessors idle.
+        """
         runs_alone = self.graph.stripe.p == 1 or self.graph.rank == layout.LEADER
         light = self._lanes_a_vertex(self.graph.max_degree, self.graph.stripe.p)
-        has_clusters = int(self._device.compute_capability) >= clusters.ARCHITECTURE
-        return CLUSTER if runs_alone and light and has_clusters else 0
+        if not (runs_alone and light and int(self._device.compute_capability) >= clusters.ARCHITECTURE):
+            return None
+        for size in CLUSTERS:
+            variant = replace(self._variant, cluster=size)
+            kernel = self._loaded(variant)
+            blocks = clusters.most_blocks(kernel, size, variant.threads)
+            if blocks >= clusters.LEAST_SHARE * self._blocks:
+                self._variant, self._blocks = variant, blocks
+                return kernel
+        return None
 
     def info(self) -> PeerInfo:
         """Return this rank's facts for the other ranks."""

@@ -11,8 +11,8 @@ _LAYOUT: Final = ((layout.HEADER_NAME, layout.HEADER),)
 _PHASES: Final = (*_LAYOUT, (words.HEADER_NAME, words.HEADER))
 
 
-CLUSTER: Final = 8
-"""Blocks of the cluster that runs levels with few vertices: docs/decisions/deep-graphs.md."""
+CLUSTERS: Final = (16, 8)
+"""Blocks of the cluster that runs levels with few vertices, the best first: docs/decisions/deep-graphs.md."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ MESSAGES: Final = with_types("search/cuda/kernels/phases/messages.cu")
 SOURCES: Final = (
     *(
         Variant(gang, predecessors, cluster=cluster).source
-        for gang, predecessors, cluster in product((False, True), (False, True), (0, CLUSTER))
+        for gang, predecessors, cluster in product((False, True), (False, True), (0, CLUSTERS[0]))
     ),
     *(FACTS, SUMMARY, PHASES, LEVELS, MESSAGES),
 )

@@ -218,8 +218,10 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
-  // Read while the claim's answer is on its way, which takes as long. Then the list can be prefetched for fetch_kept.
-  const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
+  // Read while the claim's answer is on its way, which takes as long. Then fetch_kept finds both ends of the list in L1,
+  // and the list can be prefetched.
+  Degree found = {0, 0};
+  if (kRole == Role::kSingle && won) found = degree_of(a.out, id);
   Degree degree = {0, 0};
   const u32* columns = nullptr;
   if (kRole != Role::kPeer && a.max_degree > kKeepDegree && i < kept) {
@@ -228,7 +230,7 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
     columns = place.csr.columns + degree.begin + j;
   }
   if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
-  if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
+  if (won && found.count) prefetch(&a.out.columns[found.begin]);
   if (i < kept && j == 0) {
     const bool first = first_way<kRole>(a, from);
     if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
