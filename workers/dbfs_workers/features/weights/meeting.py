@@ -29,7 +29,7 @@ from dbfs_workers.search.reports.counts import Largest, Total
 _AHEAD, _BACK = 0, 1
 
 _TURN: Final = 1 << 14
-"""Edges of a turn at least, on a rank that has the whole graph: what a turn costs beside them takes as long as 4,000."""
+"""Edges of a turn at least, on a rank that has the whole graph: the rest of a turn takes as long as 4,000."""
 
 _SLACK: Final = 8
 """Roundings for which there is slack, in those of a path over all vertices. A sum and its parts take 5 of them."""
