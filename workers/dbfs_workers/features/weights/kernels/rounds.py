@@ -17,7 +17,8 @@ from numba.extending import register_jitable
 
 from dbfs_workers.base.intrinsics import monotonic_ns, prefetch
 from dbfs_workers.base.jit import int64, kernel, void
-from dbfs_workers.features.weights.kernels.piles import CHANGED, FAR, NEAR, NONE, PAST, PILE_RECORDS, SEARCH
+from dbfs_workers.features.weights.kernels.piles import CHANGED, FAR, NEAR, PILE_RECORDS, SEARCH
+from dbfs_workers.features.weights.keys import NONE, PAST
 from dbfs_workers.search.levels.record_types import ROWS
 
 LEVELS: Final = 64
