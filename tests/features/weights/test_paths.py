@@ -103,6 +103,28 @@ def test_both_searches_reach_less_than_one(dtype: str, p: int, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_that_are_rounded_otherwise_from_the_other_end_lose_no_path(
+    dtype: str, p: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ladder: of its many ways some differ by roundings only."""
+    monkeypatch.setattr(meeting, "_TURN", 16)
+    n = 600
+    at = np.arange(n).reshape(2, -1)
+    src = np.concatenate([at[0, :-1], at[1, :-1], at[0]])
+    dst = np.concatenate([at[0, 1:], at[1, 1:], at[1]])
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        along = rng.random(n // 2 - 1)
+        weights = np.concatenate([along, along, np.full(n // 2, 1e-9)]).astype(dtype)
+        of, purpose = arcs((n, src, dst), weights, directed=False), Weighted("w", path=True)
+        source, target = int(at[0, 0]), int(at[seed % 2, -1])
+        made = [one[0] for one in runs((n, src, dst), weights, [[source]], p, purpose=purpose, targets=(target,))]
+        want = expected(n, of, [source], weights.dtype)[target]
+        assert_path(of, want, *path_of(made, n, source, target), weights.dtype)
+
+
+@pytest.mark.parametrize("p", [1, 2])
 def test_a_path_past_int64_is_told_and_another_is_not(p: int) -> None:
     huge = 2**62
     src, dst, weights = np.arange(4), np.arange(1, 5), np.array([huge, huge - 3, 1, 2])

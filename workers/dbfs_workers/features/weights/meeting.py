@@ -32,7 +32,7 @@ _TURN: Final = 1 << 14
 """Edges of a turn at least, on a rank that has the whole graph: the rest of a turn takes as long as 4,000."""
 
 _SLACK: Final = 8
-"""Roundings for which there is slack, in those of a path over all vertices. A sum and its parts take 5 of them."""
+"""Roundings for which there is slack, in those of a path over all vertices. Sums and limits take 6 of them."""
 
 
 class Met(NamedTuple):

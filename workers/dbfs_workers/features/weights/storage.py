@@ -237,9 +237,9 @@ class WeightScratch:
         elif dtype.kind == "i":
             np.subtract(np.int64(most), limits, out=limits)
         else:
+            # The slack of ``most`` is for these roundings too.
             room = (most - self._numbers(limits).astype(np.float64)).astype(dtype)
-            # Rounded up.
-            limits[:] = np.nextafter(room, dtype.type(np.inf)).view(f"i{dtype.itemsize}")
+            limits[:] = room.view(f"i{dtype.itemsize}")
         far = search.far[: piles.far]
         keys = search.distances[far.astype(np.int64) + search.first]
         kept = keys <= limits[far]
