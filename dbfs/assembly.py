@@ -369,7 +369,7 @@ def load(
         edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
             of a matrix: the ranks keep these values with the edges, for ``Graph.where``.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+            edges keep a row each. It goes with ``layout="1d"`` on CPUs.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
             ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls.
         vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as

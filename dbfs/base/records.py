@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbfs.base.units import format_bytes, format_seconds
 from dbfs_workers.base.text import LONGEST_NAME, Identifier, ShownText, printable
@@ -14,6 +14,9 @@ from dbfs_workers.ids.table import INTEGERS, IdType
 from dbfs_workers.search import backends
 from dbfs_workers.search.partition.partition import PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp")
 EXCHANGES_OF = {
@@ -60,12 +63,12 @@ class GraphIds:
 
 
 class Beside(ABC):
-    """What a feature keeps on the ranks beside a graph's partitions. The graph can't be changed then.
+    """What a feature keeps on the ranks beside a graph's partitions. Updates change the data with these.
 
     Attributes:
         view_of: id of the graph that the graph was made of by a filter; empty if it was loaded.
-        edge_keys: by rank, Dask keys of objects whose ``out`` is an Arrow table of the ``edge_columns``, with a row for
-            each of the partition's edges; empty if there are none.
+        edge_keys: by rank, Dask keys of objects whose ``columns_of(partition)`` returns an Arrow table of the
+            ``edge_columns``, with a row for each of the partition's edges; empty if there are none.
     """
 
     view_of: str
@@ -80,6 +83,16 @@ class Beside(ABC):
     @abstractmethod
     def edge_columns(self) -> Sequence[str]:
         """Names of columns of values of the edges."""
+
+    @property
+    @abstractmethod
+    def edge_schema(self) -> "pa.Schema":
+        """The Arrow schema of these, in the types in which the ranks keep them."""
+
+    @property
+    @abstractmethod
+    def changeable(self) -> bool:
+        """Whether updates may change the graph."""
 
     @property
     @abstractmethod
@@ -98,6 +111,10 @@ class Beside(ABC):
     @abstractmethod
     def renamed(self, new: Mapping[Hashable, Hashable]) -> "Beside":
         """Return the same with other keys: ``new`` has them by the keys of before, where they differ."""
+
+    @abstractmethod
+    def changed(self, facts: Sequence[Sequence[Any]]) -> "Beside":
+        """Return the same after an update, given by rank what the data say, in the order of ``keys_of``."""
 
     @abstractmethod
     def is_like(self, other: "Beside | None") -> bool:

@@ -213,6 +213,10 @@ class Attributes:
 
     out: Any
 
+    def columns_of(self, partition: Any) -> Any:  # noqa: ARG002 - there is one version
+        """Return the columns."""
+        return self.out
+
 
 def hold(
     graph: Graph, src: NDArray[np.int64], dst: NDArray[np.int64], columns: dict[str, Any]

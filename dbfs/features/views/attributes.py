@@ -40,6 +40,10 @@ class KeptAttributes(Beside):
         vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
         vertex_schema: the schema of these.
         view_of, base_name: id and name of the graph that this one is a view of; empty if it is none.
+        root: id of the graph that a view follows; empty if it follows none.
+        root_version: version of that graph of which the view has the edges.
+        rule_keys: by rank, Dask keys of the ``filters.Rule`` of a view that follows; empty if it follows none.
+        by_vertices: whether the rule has conditions on the columns of vertices.
     """
 
     edge_keys: tuple[Hashable, ...]
@@ -49,10 +53,18 @@ class KeptAttributes(Beside):
     vertex_schema: bytes = b""
     view_of: str = ""
     base_name: str = ""
+    root: str = ""
+    root_version: int = 0
+    rule_keys: tuple[Hashable, ...] = ()
+    by_vertices: bool = False
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        return (*self.edge_keys, *self.vertex_keys)
+        return tuple(key for keys in self._by_rank for key in keys)
+
+    @property
+    def _by_rank(self) -> tuple[tuple[Hashable, ...], ...]:
+        return tuple(keys for keys in (self.edge_keys, self.vertex_keys, self.rule_keys) if keys)
 
     @property
     def why_not(self) -> str:
@@ -61,11 +73,17 @@ class KeptAttributes(Beside):
         return _OF_VERTICES if self.vertex_keys else ""
 
     def keys_of(self, rank: int) -> tuple[Hashable, ...]:
-        return tuple(keys[rank] for keys in (self.edge_keys, self.vertex_keys) if keys)
+        return tuple(keys[rank] for keys in self._by_rank)
 
     def renamed(self, new: Mapping[Hashable, Hashable]) -> KeptAttributes:
-        edges, vertices = (tuple(new.get(key, key) for key in keys) for keys in (self.edge_keys, self.vertex_keys))
-        return replace(self, edge_keys=edges, vertex_keys=vertices)
+        edges, vertices, rules = (
+            tuple(new.get(key, key) for key in keys) for keys in (self.edge_keys, self.vertex_keys, self.rule_keys)
+        )
+        return replace(self, edge_keys=edges, vertex_keys=vertices, rule_keys=rules)
+
+    def changed(self, facts: Sequence[Sequence[Any]]) -> KeptAttributes:
+        nbytes = tuple(of_rank[0] for of_rank in facts) if self.edge_keys else ()
+        return replace(self, nbytes=nbytes, root_version=facts[0][-1] if self.rule_keys else 0)
 
     def is_like(self, other: Beside | None) -> bool:
         return isinstance(other, KeptAttributes) and self.columns.equals(other.columns)
@@ -78,6 +96,14 @@ class KeptAttributes(Beside):
     def edge_columns(self) -> Sequence[str]:
         names: list[str] = self.columns.names
         return names
+
+    @property
+    def edge_schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def changeable(self) -> bool:
+        return not self.view_of
 
     @property
     def columns(self) -> pa.Schema:

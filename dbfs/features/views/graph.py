@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from dbfs.base.calls import part_of
 from dbfs.base.records import GraphStatus
-from dbfs.cluster.deadline import bounded
+from dbfs.cluster.deadline import bounded, of_call
 from dbfs.features.views.attributes import kept_of
-from dbfs.features.views.view import make_view
+from dbfs.features.views.view import follow, make_view
 from dbfs.graph.graph import Graph, R
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import GetGraph, ListGraphs
@@ -22,6 +22,24 @@ if TYPE_CHECKING:
 @part_of("Graph")
 class ViewsGraph(Graph[R]):
     """Attributes of edges, and views."""
+
+    # The call whose first use of a view has brought it up to date.
+    _followed: Any = None
+
+    def require_loaded(self) -> None:
+        """Raise ``ResultReleasedError`` if this object has unloaded the graph; bring a view up to date, once a call."""
+        super().require_loaded()
+        if not kept_of(self.record).root or self._followed is False:
+            return
+        call = of_call().lookout
+        if call is not self._followed:
+            self._followed = call if follow(self) else False
+
+    def vertices_named(self, given: Any, what: str, *, present: bool = False) -> tuple[int, ...]:
+        """See ``StripedGraph``. Vertices may have come with the version that a view follows."""
+        if kept_of(self.record).root and not self.unloaded:
+            self.require_loaded()
+        return super().vertices_named(given, what, present=present)
 
     @property
     def edge_columns(self) -> dict[str, pa.DataType]:
@@ -59,9 +77,10 @@ class ViewsGraph(Graph[R]):
         """Return a view: the graph of the edges that pass a filter, with all ids and vertices of this graph.
 
         A view is a graph like any other, of which views can be made again. It can't be changed. It holds its own
-        edges, and stays whole after this graph is unloaded. Parallel edges pass one by one. An edge of which the
-        condition is null does not pass, as in SQL. Vertices that are left out count as ``deleted``: ``n`` counts them,
-        measures leave them out, and no traversal begins there.
+        edges, and stays whole after this graph is unloaded. A view of a graph that was loaded with ``mutable=True``
+        follows: the first call after an update makes it anew, as its next version. Parallel edges pass one by one. An
+        edge of which the condition is null does not pass, as in SQL. Vertices that are left out count as ``deleted``:
+        ``n`` counts them, measures leave them out, and no traversal begins there.
 
         Args:
             edges: a condition on columns that were kept by ``load(edge_columns=)``: an expression of
@@ -77,7 +96,7 @@ class ViewsGraph(Graph[R]):
         Raises:
             InvalidOptionError: neither edges nor vertices are said; the graph has no columns, or not one that the
                 condition names; types do not compare, or the condition is no boolean or takes other rows than an
-                edge's own; or the graph is of the layout ``2d``, on GPUs, or may be updated.
+                edge's own; or the graph is of the layout ``2d``, or on GPUs.
             InvalidOptionTypeError: ``edges`` is no expression.
             InvalidVertexError, InvalidVertexTypeError: an id is not in the graph, or not of its type.
             EdgeInputError: the condition can't be computed of a value.

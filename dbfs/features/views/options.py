@@ -86,7 +86,6 @@ class KeptColumns(LoadOption):
         ways = {
             f"layout={self.layout!r}": (self.layout != STRIPES, f"layout={STRIPES!r} keeps them"),
             "backend='cuda'": (backend == "cuda", "backend='cpu' keeps them"),
-            "mutable=True": (mutable, "load the graph without one of the two"),
         }
         for option, (given, way) in ways.items():
             if given and (self.names or self.of_vertices):

@@ -166,6 +166,7 @@ class NextVersion:
     Attributes:
         partition: the version.
         changes: changes of the rank's rows.
+        in_changes: those of its in-edges, if it has them.
         vertices: int64, the vertices inserted or deleted; the same on all ranks.
         absent: vertices to delete that were deleted before.
         facts: what the engines of a GPU need of the version (``cuda.device_graph.DeviceGraph``); None elsewhere.
@@ -173,6 +174,7 @@ class NextVersion:
 
     partition: Partition
     changes: Changes = NO_CHANGES
+    in_changes: Changes = NO_CHANGES
     vertices: NDArray[np.int64] = field(default_factory=no_vertices)
     absent: int = 0
     facts: Any | None = None
@@ -209,21 +211,24 @@ def updated(
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
         return NextVersion(grown, vertices=vertices)
+    if spec.kind == "set-vertices":
+        return NextVersion(LivingPartition(living, out, into, spec.hub_first, step=1))
     stripe, later, fresh = with_ids(living, spec)
     living = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, later=later)
     order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"
     keys = _keys(order, spec, edges, reverse=False)
     if not delete and living.deleted.size:
         require_present(living, np.concatenate(order.ends(keys)))
+    in_changes = NO_CHANGES
     out, changes = out.changed(keys, order, directed=living.directed, delete=delete, free_bytes=free_bytes)
     if into is not None:
         in_keys = _keys(order, spec, in_edges, reverse=True)
-        into, _ = into.changed(in_keys, order, directed=True, delete=delete, free_bytes=free_bytes)
+        into, in_changes = into.changed(in_keys, order, directed=True, delete=delete, free_bytes=free_bytes)
     vertices = np.setdiff1d(spec.vertices, living.deleted)
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
     absent = np.unique(spec.vertices).size - vertices.size
-    return NextVersion(following, changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, in_changes, vertices if delete else fresh, absent)
 
 
 def update_keys(

@@ -26,7 +26,7 @@ class LoopWeights(MemberPart):
     """The weights by column, and the working memory of the column that was used last: see ``MemberPart``.
 
     Attributes:
-        weights: by column, those of the edges of a version: see ``columns``.
+        weights: by column, those of the edges of one version: see ``columns``.
     """
 
     purpose = Weighted
@@ -34,17 +34,28 @@ class LoopWeights(MemberPart):
     def __init__(self, runner: LoopRunner) -> None:
         self._runner = runner
         self.weights: dict[str, NDArray[Any]] = {}
+        self._version = 0
         self._scratch: tuple[NDArray[Any], WeightScratch] | None = None
         self._team: Team | None = None
 
+    def has(self, column: str, version: int) -> bool:
+        """Return whether the weights of a column are those of a version's edges."""
+        return version == self._version and column in self.weights
+
+    def keep(self, column: str, weights: NDArray[Any], version: int) -> None:
+        """Keep the weights of a version's edges, and forget those of versions before."""
+        if version != self._version:
+            self._version, self.weights = version, {}
+        self.weights[column] = weights
+
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         column = weighted(specs.options).column
-        weights = self.weights.get(column)
-        if weights is None or weights.size != partition.columns.size:
+        if not self.has(column, partition.version):
             message = f"rank {partition.rank} has no weights {column!r} of this version; call again"
             # The peers would wait for this rank until the deadline.
             self._runner.abort(number, Cause.FAILED, message)
             raise StaleRunError(message)
+        weights = self.weights[column]
         return self._runner.traverse_levels(lambda: self._levels(partition, weights), specs, deadline)
 
     def make_room(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:  # noqa: ARG002
@@ -77,14 +88,14 @@ def weights_part(member: Member, partition: Any) -> LoopWeights:
     """Return a member's part for runs by weight.
 
     Raises:
-        InvalidOptionError: the member traverses on a GPU, or its edges do not lie in stripes, or on pages.
+        InvalidOptionError: the member traverses on a GPU, or its edges do not lie in stripes.
     """
     part = next((part for part in member.parts if isinstance(part, LoopWeights)), None)
     if part is None or part._runner.backend != "cpu":
         raise InvalidOptionError('shortest paths by weight run on CPUs; load the graph with backend="cpu"')
-    if type(partition) is not Partition:
+    if not isinstance(partition, Partition):
         raise InvalidOptionError(
             f"shortest paths by weight need edges in stripes, not a {type(partition).__name__}; load the graph with "
-            'layout="1d" and without mutable=True'
+            'layout="1d"'
         )
     return part

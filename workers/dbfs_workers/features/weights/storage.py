@@ -85,7 +85,7 @@ class WeightScratch:
         ids, rows = stripe.p * stripe.n_local, stripe.n_local
         places = rows + (0 if team is None else team.threads * CHUNK)
         self.search = Search(
-            rows=kernel_rows(partition.rows),
+            rows=kernel_rows(partition.out_edges.rows),
             distances=np.empty(ids, np.int64),
             parents=np.empty(ids, np.uint32),
             flags=np.zeros(ids, np.uint8),

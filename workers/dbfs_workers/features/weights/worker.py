@@ -34,13 +34,20 @@ class WeightReads(WorkerFeature):
         partition = edges_of(self._data, message.partition)
         part = weights_part(self.view.member(message.graph_id), partition)
         assert isinstance(partition, Partition)
-        table, name = self._attributes(message.attributes), message.column
-        if name not in table.column_names:
-            names = ", ".join(map(repr, table.column_names)) or "none"
-            raise InvalidOptionError(f"the graph's edges have no column {name!r}; the columns are: {names}")
-        weights, wrong = await asyncio.to_thread(weights_of, table[name], name, partition)
+        attributes, name = self._attributes(message.attributes), message.column
+        if part.has(name, partition.version):
+            return PickledValue.of(None)
+
+        def read() -> tuple[NDArray[Any], WrongWeight | None]:
+            table = attributes.columns_of(partition)
+            if name not in table.column_names:
+                names = ", ".join(map(repr, table.column_names)) or "none"
+                raise InvalidOptionError(f"the graph's edges have no column {name!r}; the columns are: {names}")
+            return weights_of(table[name], name, partition)
+
+        weights, wrong = await asyncio.to_thread(read)
         if wrong is None:
-            part.weights[name] = weights
+            part.keep(name, weights, partition.version)
         return PickledValue.of(wrong)
 
     @ReadWeighted.handler
@@ -74,6 +81,6 @@ class WeightReads(WorkerFeature):
 
     def _attributes(self, key: Hashable) -> Any:
         try:
-            return self._data[key].out
+            return self._data[key]
         except KeyError:
             raise StaleRunError("the graph was unloaded: its worker has no columns any more; load it again") from None
