@@ -96,6 +96,11 @@ class Beside(ABC):
 
     @property
     @abstractmethod
+    def fixed_on(self) -> str:
+        """Id of the graph that must not change, since this one has its edges and does not follow; empty if none."""
+
+    @property
+    @abstractmethod
     def in_words(self) -> str:
         """What a graph with this data does, as in "it has attributes"."""
 
@@ -284,6 +289,7 @@ class GraphStatus:
         not_ready: its workers that are late or paused, by rank.
         returning: how lost ranks come back, and how far that is, in words; empty if none is lost, or none comes back.
         view_of: id of the graph that it is a view of; empty if it is none.
+        fixed_on: id of the graph that it was made of and does not follow; empty if it is no such view.
     """
 
     name: str
@@ -302,6 +308,7 @@ class GraphStatus:
     not_ready: tuple[WorkerStatus, ...] = ()
     returning: str = ""
     view_of: str = ""
+    fixed_on: str = ""
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ class GraphEntry:
 
     def status(self, not_ready: tuple[WorkerStatus, ...]) -> GraphStatus:
         """Return the graph as ``dbfs.graphs()`` lists it, given its workers that are late or paused."""
+        beside = self.record.beside
         return GraphStatus(
             name=self.record.name,
             n=self.record.stripe.n,
@@ -142,7 +143,8 @@ class GraphEntry:
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,
             not_ready=not_ready,
-            view_of="" if self.record.beside is None else self.record.beside.view_of,
+            view_of="" if beside is None else beside.view_of,
+            fixed_on="" if beside is None else beside.fixed_on,
         )
 
 

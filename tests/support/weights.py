@@ -213,7 +213,7 @@ class Attributes:
 
     out: Any
 
-    def columns_of(self, partition: Any) -> Any:  # noqa: ARG002 - there is one version
+    def columns_of(self, partition: Any) -> Any:
         """Return the columns."""
         return self.out
 

@@ -68,10 +68,21 @@ def columns_in(edges: EdgeSource, listed: EdgeList, schema: pa.Schema, options: 
         kept = kept.keeping(names) if kept.attributes is None else kept
         assert kept.attributes is not None
         table = pa.concat_tables([piece.attributes() for piece in kept.attributes.cut(max(listed.m or 0, 1 << 20))])
-    for name in names:
-        _require_kind(table.schema.field(name).type, schema.field(name).type, f"{listed.name}: column {name!r}")
-    given = as_stored(table.select(names), pa.schema([schema.field(name) for name in names]), Place(listed.name))
-    columns = [given[field.name] if field.name in names else pa.nulls(table.num_rows, field.type) for field in schema]
+    return fitted(table, schema, listed.name)
+
+
+def fitted(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+    """Return a table of some columns as one of all columns of ``schema``, in its types; nulls in the others.
+
+    Raise ``EdgeInputError`` if values of a column are of another type; ``name`` is the table's name there.
+    """
+    import pyarrow as pa
+
+    there = [field for field in schema if field.name in table.column_names]
+    for field in there:
+        _require_kind(table.schema.field(field.name).type, field.type, f"{name}: column {field.name!r}")
+    given = as_stored(table, pa.schema(there), Place(name))
+    columns = [given[field.name] if field in there else pa.nulls(table.num_rows, field.type) for field in schema]
     return pa.table(columns, schema).unify_dictionaries().combine_chunks()
 
 

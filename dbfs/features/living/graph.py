@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 from dbfs.base.calls import part_of
 from dbfs.base.integers import whole_count
 from dbfs.cluster.deadline import bounded
+from dbfs.edges.tables.ends import listed
 from dbfs.errors import InvalidOptionError
 from dbfs.features.living.living import Update, Updates
 from dbfs.features.living.watch import L, Watch
 from dbfs.graph.graph import Graph
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import ListGraphs
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -153,9 +156,18 @@ class LivingGraph(Graph[L]):
         """Move the rows of a frozen graph to pages, and allow updates again.
 
         Raises:
-            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges.
+            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges, or has views that were
+                made while it could not change.
             Other errors as for ``insert_edges``.
         """
+        self.require_loaded()
+        graphs = ServiceClient.of(self.gang.client).call(ListGraphs())
+        fixed = [status.name for status in graphs if status.fixed_on == self.record.graph_id]
+        if fixed:
+            raise InvalidOptionError(
+                f"{self.name} has views that would not follow, {listed(fixed)}: unload these, and make views after "
+                "thaw(), which follow"
+            )
         Updates(self).change("thaw")
 
     @bounded()

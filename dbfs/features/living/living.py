@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,7 +67,7 @@ class Update:
         skipped: number of items left out: edges to insert that the graph had, edges to delete that it lacked, or
             vertices that were deleted before.
         ids: ids of the vertices inserted or deleted.
-        replaced: number of edges to insert that the graph had, and that have the values of the batch now.
+        replaced: number of edges to insert that the graph had, or of vertices, that have the batch's values now.
     """
 
     version: int
@@ -156,6 +156,17 @@ class Updates:
         """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
         with self._graph.deletions.named():
             return self._change(kind, batch, count, vertices, strict, batch_id)
+
+    def set_vertices(self, keys: tuple[Hashable, ...], count: int, batch_id: str | None) -> Update:
+        """Change data of ``count`` vertices beside the partitions; ``keys`` have them by rank: see ``UpdateChange``.
+
+        Errors as of ``Graph.insert_vertices``.
+        """
+        self._require_mutable("set-vertices")
+        spec = UpdateSpec("set-vertices", self._record.order_key is not None)
+        report = self._sent(UpdateChange(spec, False, keys, batch_id=batch_id or ""), of_call())
+        self._graph.take(report.record)
+        return Update(report.record.version, 0, 0, (), count)
 
     def _change(
         self,

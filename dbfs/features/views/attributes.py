@@ -40,8 +40,8 @@ class KeptAttributes(Beside):
         vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
         vertex_schema: the schema of these.
         view_of, base_name: id and name of the graph that this one is a view of; empty if it is none.
-        root: id of the graph that a view follows; empty if it follows none.
-        root_version: version of that graph of which the view has the edges.
+        root: id of the graph, no view itself, that a view, or the graph of the view, was made of; empty if it is none.
+        root_version: version of that graph of which a view that follows has the edges.
         rule_keys: by rank, Dask keys of the ``filters.Rule`` of a view that follows; empty if it follows none.
         by_vertices: whether the rule has conditions on the columns of vertices.
     """
@@ -65,6 +65,15 @@ class KeptAttributes(Beside):
     @property
     def _by_rank(self) -> tuple[tuple[Hashable, ...], ...]:
         return tuple(keys for keys in (self.edge_keys, self.vertex_keys, self.rule_keys) if keys)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is a view that follows its root."""
+        return bool(self.rule_keys)
+
+    @property
+    def fixed_on(self) -> str:
+        return "" if self.follows else self.root
 
     @property
     def why_not(self) -> str:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dbfs.base.calls import part_of
 from dbfs.base.records import GraphStatus
 from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.gang import release
+from dbfs.errors import InvalidOptionError
+from dbfs.features.living.columns import fitted, readable
+from dbfs.features.living.living import Update, Updates
 from dbfs.features.views.attributes import kept_of
+from dbfs.features.views.options import TABLE, names_in, sent_vertices, vertices_in
 from dbfs.features.views.view import follow, make_view
 from dbfs.graph.graph import Graph, R
 from dbfs.service.client import ServiceClient
@@ -29,7 +36,7 @@ class ViewsGraph(Graph[R]):
     def require_loaded(self) -> None:
         """Raise ``ResultReleasedError`` if this object has unloaded the graph; bring a view up to date, once a call."""
         super().require_loaded()
-        if not kept_of(self.record).root or self._followed is False:
+        if not kept_of(self.record).follows or self._followed is False:
             return
         call = of_call().lookout
         if call is not self._followed:
@@ -37,7 +44,7 @@ class ViewsGraph(Graph[R]):
 
     def vertices_named(self, given: Any, what: str, *, present: bool = False) -> tuple[int, ...]:
         """See ``StripedGraph``. Vertices may have come with the version that a view follows."""
-        if kept_of(self.record).root and not self.unloaded:
+        if kept_of(self.record).follows and not self.unloaded:
             self.require_loaded()
         return super().vertices_named(given, what, present=present)
 
@@ -50,6 +57,42 @@ class ViewsGraph(Graph[R]):
     def vertex_columns(self) -> dict[str, pa.DataType]:
         """The columns whose values the ranks keep with the vertices, with their Arrow types; empty without any."""
         return _types(kept_of(self.record).vertex_columns)
+
+    @bounded()
+    def update_vertices(
+        self, vertices: Any, *, batch_id: str | None = None, deadline: float | str | None = None
+    ) -> Update:
+        """Give vertices of a graph with columns of vertices new values: a table with a row for each of them.
+
+        A vertex that came with an update has nulls before. The graph gets a new version.
+
+        Args:
+            vertices: a table as of ``load(vertices=)``, with some of the graph's columns; nulls take the place of
+                values in the others.
+            batch_id, deadline: see ``insert_edges``.
+
+        Raises:
+            InvalidOptionError: the graph was loaded without ``vertex_columns=``, or can't be changed.
+            EdgeInputError: values of a column are not of the type of the graph's; or two rows are of one vertex.
+            InvalidVertexError, InvalidVertexTypeError: an id is none of the graph, or its vertex was deleted.
+            Other errors as for ``insert_vertices``.
+        """
+        self.refresh()
+        schema = kept_of(self.record).vertex_columns
+        if not schema.names:
+            raise InvalidOptionError(f"{self.name} has no columns of vertices; load it with vertex_columns=")
+        given = readable(vertices)
+        names = [name for name in schema.names if name in names_in(given)]
+        table, numbers = vertices_in(given, names, self.lookup)
+        self.deletions.refuse(numbers, "vertex")
+        attributes = fitted(table, schema, TABLE)
+        positions = np.array(self.numbering.positions(numbers.tolist()), np.int64)
+        held = sent_vertices(self.record, self.gang, attributes, positions, whole=False)
+        try:
+            keys = tuple(future.key for future in held)
+            return Updates(self).set_vertices(keys, numbers.size, batch_id)
+        finally:
+            release(held)
 
     @bounded()
     def views(self) -> list[GraphStatus]:

@@ -72,7 +72,7 @@ def make_view(
                 mutable=False,
                 version=0,
                 updated=0,
-                beside=made.beside(graph.record, kept[1:], root),
+                beside=made.beside(graph.record, kept[1:]),
             )
             formed = ServiceClient.of(graph.gang.client).call(AddGraph(view, limit.remaining))
         finally:
@@ -121,7 +121,7 @@ def _root_of(graph: StripedGraph) -> str:
     if not kept.view_of:
         return record.graph_id if record.mutable or record.version else ""
     with contextlib.suppress(GraphNotFoundError):
-        if kept.root:
+        if kept.follows:
             return ServiceClient.of(graph.gang.client).call(GetGraph(kept.root)).graph_id
     return ""
 
@@ -160,8 +160,8 @@ class _MadeView:
     by_vertices: bool
     version: int
 
-    def beside(self, base: GraphRecord, keys: Sequence[tuple[Hashable, ...]], root: str) -> KeptAttributes:
-        """Return what the record says of the data with some keys, by kind; ``root`` as of ``_root_of``."""
+    def beside(self, base: GraphRecord, keys: Sequence[tuple[Hashable, ...]]) -> KeptAttributes:
+        """Return what the record of a view of ``base`` says of the data with some keys, by kind."""
         given = iter(keys)
         edges, vertices, rules = (next(given) if there else () for there in self.has)
         kept = replaced(
@@ -170,10 +170,10 @@ class _MadeView:
             vertex_keys=vertices,
             view_of=base.graph_id,
             base_name=base.name,
-            root=root,
-            root_version=self.version if root else 0,
+            root=kept_of(base).root or base.graph_id,
+            root_version=self.version if rules else 0,
             rule_keys=rules,
-            by_vertices=self.by_vertices and bool(root),
+            by_vertices=self.by_vertices and bool(rules),
         )
         return replaced(kept, nbytes=tuple(of_rank[0] for of_rank in self.facts) if edges else ())
 

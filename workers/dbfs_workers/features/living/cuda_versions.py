@@ -127,7 +127,7 @@ def updated(partition: Partition, spec: UpdateSpec, edges: UpdateEdges, in_edges
         deleted=np.union1d(partition.deleted, vertices) if vertices.size else partition.deleted,
     )
     absent = np.unique(spec.vertices).size - vertices.size
-    return NextVersion(following, changes, vertices=vertices if delete else fresh, absent=absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent)
 
 
 def update_keys(

@@ -166,18 +166,18 @@ class NextVersion:
     Attributes:
         partition: the version.
         changes: changes of the rank's rows.
-        in_changes: those of its in-edges, if it has them.
         vertices: int64, the vertices inserted or deleted; the same on all ranks.
         absent: vertices to delete that were deleted before.
         facts: what the engines of a GPU need of the version (``cuda.device_graph.DeviceGraph``); None elsewhere.
+        in_changes: changes of the rank's in-edges, on CPUs.
     """
 
     partition: Partition
     changes: Changes = NO_CHANGES
-    in_changes: Changes = NO_CHANGES
     vertices: NDArray[np.int64] = field(default_factory=no_vertices)
     absent: int = 0
     facts: Any | None = None
+    in_changes: Changes = NO_CHANGES
 
 
 def updated(
@@ -228,7 +228,7 @@ def updated(
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
     absent = np.unique(spec.vertices).size - vertices.size
-    return NextVersion(following, changes, in_changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent, in_changes=in_changes)
 
 
 def update_keys(
