@@ -56,6 +56,7 @@ from dbfs.features.views.asynchronous import AsyncViewsGraph
 from dbfs.features.views.attributes import Attributes, edge_column_keys
 from dbfs.features.views.graph import ViewsGraph
 from dbfs.features.views.options import KeptColumns
+from dbfs.features.views.room import make_room
 from dbfs.features.weights.asynchronous import AsyncWeightsGraph
 from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
@@ -95,6 +96,7 @@ class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
         LinkedRows(),
     )
     keeper = Attributes()
+    room_makers = (make_room,)
 
 
 _AS_GIVEN: Final = BuildOptions()

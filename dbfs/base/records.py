@@ -69,10 +69,12 @@ class Beside(ABC):
         view_of: id of the graph that the graph was made of by a filter; empty if it was loaded.
         edge_keys: by rank, Dask keys of objects whose ``columns_of(partition)`` returns an Arrow table of the
             ``edge_columns``, with a row for each of the partition's edges; empty if there are none.
+        nbytes: by rank, bytes of these; empty if there are none.
     """
 
     view_of: str
     edge_keys: tuple[Hashable, ...]
+    nbytes: tuple[int, ...]
 
     @property
     @abstractmethod
@@ -277,7 +279,7 @@ class GraphStatus:
         name: the name given to ``load``, else the name of the edge list.
         n: number of vertices.
         m: number of directed edges stored.
-        bytes_per_rank: bytes of each rank's partition.
+        bytes_per_rank: bytes of each rank's partition, and of the columns of its edges.
         created: time of loading, in UTC.
         runs: runs started so far.
         backend: the device of the ranks: ``cpu`` or ``cuda``.
@@ -290,6 +292,7 @@ class GraphStatus:
         returning: how lost ranks come back, and how far that is, in words; empty if none is lost, or none comes back.
         view_of: id of the graph that it is a view of; empty if it is none.
         fixed_on: id of the graph that it was made of and does not follow; empty if it is no such view.
+        dropped: whether the ranks do not have it, since its memory was needed; its next use makes it again.
     """
 
     name: str
@@ -309,6 +312,7 @@ class GraphStatus:
     returning: str = ""
     view_of: str = ""
     fixed_on: str = ""
+    dropped: bool = False
 
 
 @dataclass(frozen=True)

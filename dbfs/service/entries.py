@@ -127,11 +127,12 @@ class GraphEntry:
     def status(self, not_ready: tuple[WorkerStatus, ...]) -> GraphStatus:
         """Return the graph as ``dbfs.graphs()`` lists it, given its workers that are late or paused."""
         beside = self.record.beside
+        columns = (beside and beside.nbytes) or (0,) * self.record.stripe.p
         return GraphStatus(
             name=self.record.name,
             n=self.record.stripe.n,
             m=sum(info.m_local for info in self.record.infos),
-            bytes_per_rank=tuple(info.nbytes for info in self.record.infos),
+            bytes_per_rank=tuple(info.nbytes + more for info, more in zip(self.record.infos, columns, strict=True)),
             ranks=self.record.stripe.p,
             created=datetime.fromtimestamp(self.record.created, UTC),
             runs=self.runs,

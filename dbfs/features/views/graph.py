@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import threading
+import time
+import weakref
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
+import distributed
 import numpy as np
 
 from dbfs.base.calls import part_of
-from dbfs.base.records import GraphStatus
+from dbfs.base.records import Formation, GraphRecord, GraphStatus
 from dbfs.cluster.deadline import bounded, of_call
 from dbfs.cluster.gang import release
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import DeadlineExceededError, GraphNotFoundError, InvalidOptionError
 from dbfs.features.living.columns import fitted, readable
 from dbfs.features.living.living import Update, Updates
 from dbfs.features.views.attributes import kept_of
 from dbfs.features.views.options import TABLE, names_in, sent_vertices, vertices_in
-from dbfs.features.views.view import follow, make_view
+from dbfs.features.views.room import KEPT
+from dbfs.features.views.view import Recipe, bring_up_to_date, make_again, make_view
 from dbfs.graph.graph import Graph, R
 from dbfs.service.client import ServiceClient
-from dbfs.service.messages import GetGraph, ListGraphs
+from dbfs.service.entries import GraphEntry
+from dbfs.service.messages import GetGraph, ListGraphs, UnloadGraph
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,21 +37,69 @@ if TYPE_CHECKING:
 class ViewsGraph(Graph[R]):
     """Attributes of edges, and views."""
 
-    # The call whose first use of a view has brought it up to date.
-    _followed: Any = None
+    _inner = Graph._inner | {"drop", "used"}
+
+    # How a view was made that has no name and may be dropped; and what it is made of again, if it was dropped.
+    _recipe: Recipe | None = None
+    _dropped: Graph[Any] | None = None
+    # Whether the graph that a view followed is gone.
+    _alone = False
+
+    def __init__(self, record: GraphRecord, formed: Formation, client: distributed.Client) -> None:
+        super().__init__(record, formed, client)
+        self.used = time.monotonic()
+        # The calls under way that use a view, which is brought up to date once a call.
+        self._calls: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._changing = threading.Lock()
 
     def require_loaded(self) -> None:
-        """Raise ``ResultReleasedError`` if this object has unloaded the graph; bring a view up to date, once a call."""
+        """Raise ``ResultReleasedError`` if this object has unloaded the graph; bring a view up to date."""
         super().require_loaded()
-        if not kept_of(self.record).follows or self._followed is False:
-            return
         call = of_call().lookout
-        if call is not self._followed:
-            self._followed = call if follow(self) else False
+        if not kept_of(self.record).view_of or call in self._calls:
+            return
+        if not self._changing.acquire(timeout=of_call().last):
+            raise DeadlineExceededError(f"{self.name} is being made by another thread")
+        try:
+            if self._dropped is not None and self._recipe is not None:
+                make_again(self, self._recipe, self._dropped)
+                self._dropped = None
+            elif kept_of(self.record).follows and not self._alone:
+                self._alone = not bring_up_to_date(self)
+            self._calls.add(call)
+            self.used = time.monotonic()
+        finally:
+            self._changing.release()
+
+    def drop(self) -> bool:
+        """See ``room.Droppable``. A view with results, or whose base is gone, is in use."""
+        base = None if self._recipe is None else self._recipe.base()
+        if (
+            base is None
+            or base.unloaded
+            or self.unloaded
+            or self._dropped
+            or not self._changing.acquire(blocking=False)
+        ):
+            return False
+        service = ServiceClient.of(self.gang.client)
+        try:
+            if self.results or not all(call.ended for call in self._calls):
+                return False
+            if not kept_of(base.record).view_of:
+                service.call(GetGraph(base.record.graph_id))
+            self.numbering.release()
+            service.call(UnloadGraph(self.record.graph_id, self.gang.client.id))
+            self._dropped = base
+        except GraphNotFoundError:
+            return False
+        finally:
+            self._changing.release()
+        return True
 
     def vertices_named(self, given: Any, what: str, *, present: bool = False) -> tuple[int, ...]:
         """See ``StripedGraph``. Vertices may have come with the version that a view follows."""
-        if kept_of(self.record).follows and not self.unloaded:
+        if kept_of(self.record).view_of and not self.unloaded:
             self.require_loaded()
         return super().vertices_named(given, what, present=present)
 
@@ -98,13 +153,24 @@ class ViewsGraph(Graph[R]):
     def views(self) -> list[GraphStatus]:
         """Return the views of this graph that are in the cluster, of any client, oldest first: name, edges, bytes.
 
-        A view of a view is listed by that view. Errors as for ``refresh``.
+        At the end come those of this program that were ``dropped``, which take no bytes until they are used. A view of
+        a view is listed by that view. Errors as for ``refresh``.
         """
         self.require_loaded()
         service = ServiceClient.of(self.gang.client)
         service.call(GetGraph(self.record.graph_id))
         listed = service.call(ListGraphs())
-        return [status for status in listed if status.view_of == self.record.graph_id]
+        dropped = [view for view in KEPT if isinstance(view, ViewsGraph) and view._dropped is self]
+        return [
+            *(status for status in listed if status.view_of == self.record.graph_id),
+            *(view._status() for view in sorted(dropped, key=lambda view: view.used)),
+        ]
+
+    def _status(self) -> GraphStatus:
+        """Return the status of a view that was dropped."""
+        entry = GraphEntry(self.record)
+        entry.formed = self.formed
+        return replaced(entry.status(()), bytes_per_rank=(0,) * self.ranks, dropped=True)
 
     @bounded("build-deadline")
     def where(
@@ -132,7 +198,9 @@ class ViewsGraph(Graph[R]):
             vertices: ids of the vertices to keep, where a text is an id; or a condition on the columns of
                 ``load(vertex_columns=)``, an expression of pyarrow or of Polars. An edge needs both of its ends.
             without: ids of vertices to leave out.
-            name: as of ``load``. A view without a name goes with its last reference.
+            name: as of ``load``. A view without a name goes with its last reference. Where a load or a view needs its
+                memory, it is dropped while it has neither calls nor results: the one used longest ago first. Its next
+                use makes it again of this graph, which stays loaded for that.
             replace: as of ``load``.
             deadline: as of ``load``.
 
@@ -147,8 +215,12 @@ class ViewsGraph(Graph[R]):
             GraphTooLargeError: the workers have too little memory for the view.
             WorkerLostError, DeadlineExceededError, ResultReleasedError, GraphNotFoundError: see ``load`` and ``bfs``.
         """
-        record, formed = make_view(self, edges, vertices, without, name, replace)
-        return type(self)(record, formed, self.gang.client)
+        record, formed, recipe = make_view(self, edges, vertices, without, name, replace)
+        view = type(self)(record, formed, self.gang.client)
+        if name is None:
+            view._recipe = recipe
+            KEPT.add(view)
+        return view
 
 
 def _types(schema: pa.Schema) -> dict[str, pa.DataType]:

@@ -30,6 +30,7 @@ from dbfs.edges.tables.ends import Ends, listed
 from dbfs.edges.tables.ids import Place, ids_of
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.features.views.attributes import kept_of
+from dbfs.features.views.room import make_room
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.load import LoadOption
 from dbfs.graph.positions import Numbering
@@ -109,7 +110,7 @@ class KeptColumns(LoadOption):
         owned = max(record.stripe.owned(rank) for rank in range(gang.p))
         width = attributes.nbytes // max(1, attributes.num_rows) + 8
         needed = Estimate({"attributes": width * owned}, {}, {})
-        require_fit(gang, counted(record.stripe.n, "vertex", "vertices"), needed, TABLE)
+        require_fit(gang, counted(record.stripe.n, "vertex", "vertices"), needed, TABLE, room_makers=(make_room,))
         positions = np.array(Numbering(gang, record).positions(vertices.tolist()), int)
         futures = sent_vertices(record, gang, attributes, positions, whole=True)
         schema = attributes.schema.serialize().to_pybytes()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
+import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
@@ -22,10 +23,11 @@ from dbfs.base.records import Formation, GraphRecord
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Key, Ref, TaskGraph, release
-from dbfs.errors import GraphNotFoundError, InvalidOptionError
+from dbfs.errors import GraphNotFoundError, InvalidOptionError, ResultReleasedError
 from dbfs.features.living.columns import keys_beside
 from dbfs.features.views.attributes import KeptAttributes, kept_of
 from dbfs.features.views.conditions import condition_on, is_expression
+from dbfs.features.views.room import make_room
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import require_replacement, reserved
 from dbfs.graph.striped import StripedGraph
@@ -39,29 +41,79 @@ from dbfs_workers.features.views import filters as tasks
 from dbfs_workers.search.partition.partition import describe
 
 
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a view was made, so that it can be made again.
+
+    Attributes:
+        base: what it is a view of. A reference would keep that loaded.
+        rule: what is kept of that.
+        version: the version of the base, which a view that does not follow has.
+    """
+
+    base: weakref.ref[Graph[Any]]
+    rule: tasks.Rule
+    version: int
+
+
 def make_view(
     graph: Graph[Any], edges: Any, vertices: Any, without: Any, name: str | None, replace: bool | str
-) -> tuple[GraphRecord, Formation]:
+) -> tuple[GraphRecord, Formation, Recipe]:
     """Make a view of a graph; arguments and errors as of ``Graph.where``."""
     require_replacement(name, replace)
     graph.require_loaded()
     _require_filtered(graph.record)
     if edges is None and vertices is None and without is None:
         raise InvalidOptionError("where() takes edges=, vertices= or without=, which say what stays")
-    rule, shown = _rule(graph, edges, vertices, without)
-    root = _root_of(graph)
-    making = _Making(graph, graph.record.name)
-    graph_id, limit = uuid.uuid4().hex, of_call("build-deadline")
-    with reserved(graph.gang, graph_id, name, replace):
+    rule, words = _rule(graph, edges, vertices, without)
+    shown = printable(f"{graph.record.name} where {words}", LONGEST_NAME) if name is None else name
+    record, formed = _made(graph, rule, uuid.uuid4().hex, shown, named=name is not None, replace=replace)
+    return record, formed, Recipe(weakref.ref(graph), rule, graph.record.version)
+
+
+def make_again(view: StripedGraph, recipe: Recipe, base: Graph[Any]) -> None:
+    """Make a view again that was dropped.
+
+    Raises:
+        ResultReleasedError: its base was unloaded, or a view that does not follow has another base now.
+        Other errors as of ``Graph.where``.
+    """
+    before = view.record
+    try:
+        base.refresh()
+        if not kept_of(before).follows and base.record.version != recipe.version:
+            raise ResultReleasedError(f"{base.name} was changed from version {recipe.version}")
+        view.follow(*_made(base, recipe.rule, before.graph_id, before.name, before=before))
+    except (GraphNotFoundError, ResultReleasedError) as error:
+        words = f"{before.name} was dropped when memory was needed, and can't be made again: {error}"
+        raise ResultReleasedError(words) from error
+
+
+def _made(
+    graph: Graph[Any],
+    rule: tasks.Rule,
+    graph_id: str,
+    name: str,
+    *,
+    named: bool = False,
+    replace: bool | str = False,
+    before: GraphRecord | None = None,
+) -> tuple[GraphRecord, Formation]:
+    """Make a view of a graph; ``before`` is its record if it was dropped."""
+    root, making, limit = _root_of(graph), _Making(graph, name), of_call("build-deadline")
+    with reserved(graph.gang, graph_id, name if named else None, replace):
         try:
             with _turn(graph, root) as source:
-                made = making.made(source, kept_of(graph.record), rule, follows=bool(root))
+                version = 0
+                if before is not None:
+                    version = before.version + (bool(root) and source.version != kept_of(before).root_version)
+                made = making.made(source, kept_of(graph.record), rule, follows=bool(root), version=version)
             kept = making.taken_apart(made)
             view = replaced(
                 source,
                 graph_id=graph_id,
-                name=printable(f"{graph.record.name} where {shown}", LONGEST_NAME) if name is None else name,
-                named=name is not None,
+                name=name,
+                named=named,
                 client=graph.gang.client.id,
                 partition_keys=kept[0],
                 input_edge_keys=(),
@@ -70,7 +122,7 @@ def make_view(
                 read_seconds=0.0,
                 build_seconds=making.seconds,
                 mutable=False,
-                version=0,
+                version=version,
                 updated=0,
                 beside=made.beside(graph.record, kept[1:]),
             )
@@ -81,7 +133,7 @@ def make_view(
     return view, formed
 
 
-def follow(view: StripedGraph) -> bool:
+def bring_up_to_date(view: StripedGraph) -> bool:
     """Bring a view up to date with the graph that it follows; return whether that graph is there.
 
     Raises:
@@ -101,7 +153,7 @@ def follow(view: StripedGraph) -> bool:
                 before = view.record
                 if source.version == kept_of(before).root_version:
                     return True
-                made = making.made(source, kept_of(before), None, follows=True)
+                made = making.made(source, kept_of(before), None, follows=True, version=before.version + 1)
             spec = UpdateSpec("replace", before.order_key is not None)
             change = UpdateChange(spec, False, made.keys, keys_beside(before))
             report = RunSender.of(client).update(before.graph_id, change, of_call())
@@ -195,7 +247,9 @@ class _Making:
         """Seconds since the beginning."""
         return time.perf_counter() - self._start
 
-    def made(self, source: GraphRecord, before: KeptAttributes, own: tasks.Rule | None, *, follows: bool) -> _MadeView:
+    def made(
+        self, source: GraphRecord, before: KeptAttributes, own: tasks.Rule | None, *, follows: bool, version: int
+    ) -> _MadeView:
         """Make a view.
 
         Args:
@@ -203,6 +257,7 @@ class _Making:
             before: of the graph that it is a view of, or of the view itself; its rule holds too.
             own: the rule that is new.
             follows: whether the ranks keep the rule.
+            version: of the view.
         """
         p, kept = self._graph.gang.p, kept_of(source)
         client = self._graph.gang.client
@@ -230,7 +285,7 @@ class _Making:
         input_edges = _input_edges(source, passed)
         for rank in range(p):
             rule = rules[rank] if follows else None
-            of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank], input_edges)
+            of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank], input_edges, version)
             made.append(plan.add(rank, self._key("made", rank), tasks.made, *of_base))
             partition = plan.add(rank, self._key("partition", rank), tasks.part_of, made[rank], -1)
             told.append(plan.add(rank, self._key("info", rank), describe, partition).key)
@@ -256,7 +311,7 @@ class _Making:
             keys.append(tuple(of_ranks))
         futures = self._graph.gang.submit(plan, [key for of_ranks in keys for key in of_ranks])
         self.held.update(futures.values())
-        self._graph.gang.finish([*futures.values()], self._deadline, f"making a view of {self._name}")
+        self._graph.gang.finish([*futures.values()], self._deadline, f"making {self._name}")
         return [*keys]
 
     def _rules(self, plan: TaskGraph, before: Sequence[Hashable], own: tasks.Rule | None, version: int) -> list[Ref]:
@@ -296,9 +351,7 @@ class _Making:
         """Submit tasks, and return the results of some of them; others are held."""
         futures = self._graph.gang.submit(plan, [*awaited, *held])
         self.held.update(futures.values())
-        return self._graph.gang.gather(
-            [futures[key] for key in awaited], self._deadline, f"making a view of {self._name}"
-        )
+        return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, f"making {self._name}")
 
     def _require_fit(self, source: GraphRecord, edges: int) -> None:
         """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph."""
@@ -307,7 +360,9 @@ class _Making:
         needed = Estimate({"csr": 8 * (source.stripe.n_local + 1) + 4 * edges}, {"filter": 8 * stored}, {})
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
-        require_fit(self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, f"a view of {self._name}")
+        require_fit(
+            self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, self._name, room_makers=(make_room,)
+        )
 
 
 def _input_edges(source: GraphRecord, passed: Sequence[tuple[int, int, int]]) -> int:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import dask
 import distributed
 import networkx as nx
 import numpy as np
@@ -23,7 +24,14 @@ from hypothesis import strategies as st
 
 import dbfs
 from dbfs.assembly import Graph
-from dbfs.errors import DbfsError, EdgeInputError, InvalidOptionError, InvalidVertexError
+from dbfs.errors import (
+    DbfsError,
+    EdgeInputError,
+    GraphTooLargeError,
+    InvalidOptionError,
+    InvalidVertexError,
+    ResultReleasedError,
+)
 from dbfs.features.living import living
 from dbfs_workers.features.views import kept
 
@@ -492,3 +500,47 @@ def test_the_estimate_counts_columns_of_graphs_that_change() -> None:
     )
     assert {*kept.update} - {*plain.update} == {"next attributes"}
     assert kept.peak_bytes > plain.peak_bytes
+
+
+@pytest.mark.parametrize("mutable", [False, True])
+def test_views_out_of_use_give_way(client: distributed.Client, leaves_nothing: None, mutable: bool) -> None:
+    table = pa.table({"source": [0, 1, 2], "target": [1, 2, 3], "km": [1, 2, 3]})
+    options: dict[str, Any] = {"edge_columns": "km", "mutable": mutable, "ranks": 2, "client": client}
+    with dbfs.load(table, **options, name="base", replace=True) as graph:
+        views = [graph.where(edges=pc.field("km") > most) for most in (0, 1)]
+        inner, named = views[0].where(without=[3]), graph.where(edges=pc.field("km") > 2, name="named")
+        held = views[1].bfs(3)
+        assert views[0].bfs(0).to_dict() == {0: 0, 1: 1, 2: 2, 3: 3}
+        if mutable:
+            graph.insert_edges({"source": [3], "target": [0], "km": [1]})
+            assert views[0].bfs(0).to_dict() == {0: 0, 1: 1, 3: 1, 2: 2}
+        versions = [view.record.version for view in (*views, inner)]
+        # Nothing fits, so that all views out of use are dropped: those without a name, without results and calls.
+        with dask.config.set({"dbfs.build.memory-share": 1e-9}):
+            for call in (lambda: graph.where(without=[0]), lambda: dbfs.load("path:n=9", ranks=2, client=client)):
+                with pytest.raises(GraphTooLargeError, match="Needed"):
+                    call()
+        dropped = [(status.name, status.dropped, sum(status.bytes_per_rank) > 0) for status in graph.views()]
+        assert sorted(dropped) == sorted(
+            [(views[0].name, True, False), (views[1].name, False, True), ("named", False, True)]
+        )
+        assert {status.name for status in dbfs.graphs(client=client)} == {"base", "named", views[1].name}
+        # Made again, they give the same answers.
+        assert inner.bfs(0).to_dict() == {0: 0, 1: 1, 2: 2}
+        assert not any(status.dropped for status in [*graph.views(), *views[0].views()])
+        assert views[0].bfs(3).to_dict() == ({3: 0, 0: 1, 2: 1, 1: 2} if mutable else {3: 0, 2: 1, 1: 2, 0: 3})
+        assert held.to_dict() == {3: 0, 2: 1, 1: 2}
+        assert [view.record.version for view in (views[0], inner)] == [versions[0], versions[2] + mutable]
+        del inner, held
+        if mutable:
+            with dask.config.set({"dbfs.build.memory-share": 1e-9}), pytest.raises(GraphTooLargeError):
+                graph.where(without=[0])
+            graph.delete_edges([(0, 1)])
+            assert views[0].bfs(0).to_dict() == {0: 0, 3: 1, 2: 2, 1: 3}
+            assert views[0].version == versions[0] + 1
+        with dask.config.set({"dbfs.build.memory-share": 1e-9}), pytest.raises(GraphTooLargeError):
+            graph.where(without=[0])
+        graph.unload()
+        with pytest.raises(ResultReleasedError, match="was dropped when memory was needed, and can't be made again"):
+            views[0].bfs(0)
+        named.unload()

@@ -167,17 +167,18 @@ def made(
     rule: Rule | None,
     found: Passing,
     input_edges: int,
+    version: int,
 ) -> Made:
-    """Return a rank of a view, of version 0, with the data beside it: the attributes and the rule, where not None.
+    """Return a rank of a view with the data beside it: the attributes and the rule, where not None.
 
     Args:
         partition, attributes, vertices: of the graph.
         found: the edges that pass.
-        input_edges: see ``Partition``; of the view.
+        input_edges, version: see ``Partition``; of the view.
     """
-    of_edges = None if attributes is None else _compacted_attributes(attributes, partition, found)
+    of_edges = None if attributes is None else _compacted_attributes(attributes, partition, found, version)
     beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
-    return Made(_compacted_partition(partition, found, input_edges), beside)
+    return Made(_compacted_partition(partition, found, input_edges, version), beside)
 
 
 def part_of(whole: Made, place: int) -> Any:
@@ -190,7 +191,7 @@ def bytes_of(whole: Made) -> tuple[Any, ...]:
     return tuple(each.facts for each in whole.beside)
 
 
-def _compacted_partition(partition: Partition, found: Passing, input_edges: int) -> Partition:
+def _compacted_partition(partition: Partition, found: Passing, input_edges: int, version: int) -> Partition:
     from dbfs_workers.search.partition.shared_rows import share
 
     rows = _compacted(partition.out_edges, found.out)
@@ -208,18 +209,21 @@ def _compacted_partition(partition: Partition, found: Passing, input_edges: int)
             input_edges,
             partition.directed,
             into,
-            deleted=found.left_out,
+            version,
+            found.left_out,
             later=partition.later,
         )
     )
 
 
-def _compacted_attributes(attributes: RankAttributes, partition: Partition, found: Passing) -> RankAttributes:
+def _compacted_attributes(
+    attributes: RankAttributes, partition: Partition, found: Passing, version: int
+) -> RankAttributes:
     import pyarrow as pa
 
     out, into = attributes.tables_of(partition)
     into = None if into is None else into.filter(pa.array(found.into)).combine_chunks()
-    return RankAttributes(out.filter(pa.array(found.out)).combine_chunks(), into)
+    return RankAttributes(out.filter(pa.array(found.out)).combine_chunks(), into, version)
 
 
 def _compacted(rows: Csr, passes: NDArray[np.bool]) -> Csr:
