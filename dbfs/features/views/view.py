@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dbfs.base.records import Formation, GraphRecord
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.gang import Key, Ref, TaskGraph, release
+from dbfs.cluster.gang import Key, Ref, TaskGraph, host_of, release
 from dbfs.errors import GraphNotFoundError, InvalidOptionError, ResultReleasedError
 from dbfs.features.living.columns import keys_beside
 from dbfs.features.views.attributes import KeptAttributes, kept_of
@@ -38,7 +38,7 @@ from dbfs.service.runs import RunSender
 from dbfs_workers.base.text import LONGEST_NAME, counted, printable
 from dbfs_workers.features.living.update_spec import UpdateChange, UpdateSpec
 from dbfs_workers.features.views import filters as tasks
-from dbfs_workers.search.partition.partition import describe
+from dbfs_workers.search.partition.partition import PartitionInfo
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +124,7 @@ def _made(
                 mutable=False,
                 version=version,
                 updated=0,
+                log="",
                 beside=made.beside(graph.record, kept[1:]),
             )
             formed = ServiceClient.of(graph.gang.client).call(AddGraph(view, limit.remaining))
@@ -206,7 +207,7 @@ class _MadeView:
     """
 
     keys: tuple[Key, ...]
-    infos: tuple[Any, ...]
+    infos: tuple[PartitionInfo, ...]
     facts: tuple[tuple[Any, ...], ...]
     has: tuple[bool, bool, bool]
     by_vertices: bool
@@ -269,6 +270,8 @@ class _Making:
         attributes: list[Ref | None] = [Ref(key) for key in kept.edge_keys] or [None] * p
         vertices: list[Ref | None] = [Ref(key) for key in kept.vertex_keys] or [None] * p
         rules = self._rules(plan, before.rule_keys, own, source.version)
+        hosts = [host_of(address) for address in self._graph.gang.addresses]
+        here = [hosts.count(host) for host in hosts]
         by_vertices = before.by_vertices or (own is not None and bool(own.vertices))
         bits = self._bits(plan, source, vertices, rules) if by_vertices else [None] * p
         found = [
@@ -279,22 +282,24 @@ class _Making:
         ]
         counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]) for rank in range(p)]
         passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in (*found, *rules)])
-        self._require_fit(source, max(out + into for out, into, _ in passed))
+        self._require_fit(source, max(map(sum, passed)))
 
-        plan, made, told = TaskGraph(), [], list[Key]()
-        input_edges = _input_edges(source, passed)
+        plan, made = TaskGraph(), []
         for rank in range(p):
             rule = rules[rank] if follows else None
-            of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank], input_edges, version)
-            made.append(plan.add(rank, self._key("made", rank), tasks.made, *of_base))
-            partition = plan.add(rank, self._key("partition", rank), tasks.part_of, made[rank], -1)
-            told.append(plan.add(rank, self._key("info", rank), describe, partition).key)
-        told += [plan.add(rank, self._key("bytes", rank), tasks.bytes_of, made[rank]).key for rank in range(p)]
-        answers = self._gathered(plan, told, [ref.key for ref in made])
+            of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank])
+            made.append(plan.add(rank, self._key("made", rank), tasks.made, *of_base, version, here[rank]))
+        facts = [plan.add(rank, self._key("facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
+        infos, _ = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
+
+        plan, input_edges = TaskGraph(), _input_edges(source, infos)
+        made = [plan.add(rank, self._key("view", rank), tasks.counting, made[rank], input_edges) for rank in range(p)]
+        facts = [plan.add(rank, self._key("view-facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
+        infos, told = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
         return _MadeView(
             tuple(ref.key for ref in made),
-            tuple(answers[:p]),
-            tuple(answers[p:]),
+            infos,
+            told,
             (bool(kept.edge_keys), bool(kept.vertex_keys), follows),
             by_vertices,
             source.version,
@@ -354,31 +359,36 @@ class _Making:
         return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, f"making {self._name}")
 
     def _require_fit(self, source: GraphRecord, edges: int) -> None:
-        """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph."""
+        """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph.
+
+        The edges of a graph on GPUs are compacted there, and the GPUs are asked then.
+        """
         infos, kept = source.infos, kept_of(source)
         stored = max(info.m_local for info in infos)
-        needed = Estimate({"csr": 8 * (source.stripe.n_local + 1) + 4 * edges}, {"filter": 8 * stored}, {})
+        needed = Estimate({}, {"filter": 8 * stored}, {})
+        if source.backend == "cpu":
+            needed.partition["csr"] = 8 * (source.stripe.n_local + 1) + 4 * edges
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
-        require_fit(
-            self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, self._name, room_makers=(make_room,)
-        )
+        gang, what = self._graph.gang, f"{counted(edges, 'edge')} that pass"
+        require_fit(gang, what, needed, self._name, room_makers=(make_room,))
 
 
-def _input_edges(source: GraphRecord, passed: Sequence[tuple[int, int, int]]) -> int:
+def _input_edges(source: GraphRecord, infos: Sequence[PartitionInfo]) -> int:
     """Return the number of input edges of a view: those of which both directions, or one, pass."""
-    stored, loops = (sum(of_rank[at] for of_rank in passed) for at in (0, 2))
+    stored, loops = (sum(getattr(info, what) for info in infos) for what in ("m_local", "self_loops"))
     read, m = source.infos[0].input_edges, sum(info.m_local for info in source.infos)
     twice = not source.directed and (bool(source.version) or read != m)
-    return (stored + loops) // 2 if twice else stored
+    found: int = (stored + loops) // 2 if twice else stored
+    return found
 
 
 def _require_filtered(record: GraphRecord) -> None:
     """Refuse a graph of which there are no views."""
     if record.layout is not None:
         raise InvalidOptionError(f"{record.name} is in the layout {record.layout.name}; views are of graphs in 1d")
-    if record.backend != "cpu":
-        raise InvalidOptionError(f"{record.name} is on GPUs; views are of graphs with backend='cpu'")
+    if record.backend != "cpu" and (record.mutable or record.version):
+        raise InvalidOptionError(f"{record.name} is on GPUs and may be updated; views of such graphs are on CPUs")
 
 
 def _rule(graph: Graph[Any], edges: Any, vertices: Any, without: Any) -> tuple[tasks.Rule, str]:

@@ -59,7 +59,7 @@ class Made:
     beside: tuple[Any, ...]
 
     def __sizeof__(self) -> int:
-        return self.partition.nbytes + sum(map(sys.getsizeof, self.beside))
+        return sum(map(sys.getsizeof, (self.partition, *self.beside)))
 
 
 @dataclass(frozen=True)

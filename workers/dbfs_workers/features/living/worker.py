@@ -19,11 +19,12 @@ from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges,
 from dbfs_workers.features.living.kernels import NEEDED
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeUpdate
 from dbfs_workers.features.living.part import living_of
-from dbfs_workers.features.living.update_spec import UpdateChange
+from dbfs_workers.features.living.redo import redo_of
+from dbfs_workers.features.living.update_spec import UpdateChange, UpdateSpec
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
 from dbfs_workers.serving.feature import WorkerView
-from dbfs_workers.serving.turns.changes import Change, RankChanges
+from dbfs_workers.serving.turns.changes import Change, RankChanges, Redo
 
 if TYPE_CHECKING:
     from dbfs_workers.features.living.versions import NextVersion
@@ -40,6 +41,8 @@ class _PreparedVersion:
         partition: the version.
         changes: the changes from the version before; None if only the pages are new.
         facts: see ``NextVersion``.
+        spec: the update.
+        keys: the keys of the edges that changed, and of their reverses; None where they are not known.
         beside: the data beside the partition, by Dask key.
     """
 
@@ -47,6 +50,8 @@ class _PreparedVersion:
     partition: Partition
     changes: VersionChanges | None
     facts: Any | None
+    spec: UpdateSpec
+    keys: Keys
     beside: Mapping[Hashable, Carried] = field(default_factory=dict)
 
 
@@ -110,7 +115,13 @@ class Updates(RankChanges):
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > partition.version
         self._prepared[graph_id] = _PreparedVersion(
-            run_id, updated.partition, logged if following else None, updated.facts, beside
+            run_id,
+            updated.partition,
+            logged if following else None,
+            updated.facts,
+            spec,
+            (changes.keys, updated.in_keys),
+            beside,
         )
         return RankUpdate(
             info=describe(updated.partition),
@@ -144,12 +155,20 @@ class Updates(RankChanges):
             updated.partition,
             spec.hub_first,
             updated.changes.keys,
-            updated.in_changes.keys,
+            updated.in_keys,
             updated.vertices,
             batch,
             spec.replaces,
         )
         return {key: each.following(step) for key, each in zip(keys, kept, strict=True)}
+
+    def redo(self, graph_id: str, run_id: str) -> Redo | None:
+        """See ``RankChanges``: of the edges those that changed."""
+        prepared = self._prepared[graph_id]
+        assert prepared.run_id == run_id
+        if prepared.changes is None:
+            return None
+        return redo_of(prepared.spec, prepared.partition.version, *prepared.keys)
 
     @CommitUpdate.handler
     async def commit_update(self, message: CommitUpdate) -> None:

@@ -1,23 +1,40 @@
 """Filters of edges on a rank: which edges pass, and the partition and the attributes of these alone.
 
-Bits of vertices are by position: by vertex, or by the order by degree.
+Bits of vertices are by position: by vertex, or by the order by degree. Attributes stay on the host, and so does what
+passes; edges on a GPU are compacted there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.living.carried import Made, Step
 from dbfs_workers.features.views.kept import RankAttributes, RankVertices
-from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.search.cuda import device_memory, failures
+from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+T = TypeVar("T")
+
+# Edges that a thread takes at least, and threads at most.
+_THREAD_EDGES = 1 << 20
+_MOST_THREADS = 16
+# Bytes of an edge that passes: its place and row, its column, and whether it repeats another.
+_PLACE_BYTES = 8 + 8 + 4 + 2
+# Bytes of an edge while its ends are looked up: its number and row, twice, and three flags.
+_END_BYTES = 4 * 8 + 3
 
 
 class Condition(Protocol):
@@ -97,20 +114,22 @@ class Passing:
         out: bool[edges], in the order of the partition's columns.
         into: the same of its in-edges; None if the partition has none.
         left_out: int64, ascending: positions of the vertices of the whole graph that the filter leaves out.
-        self_loops: number of self-loops among the edges.
     """
 
     out: NDArray[np.bool]
     into: NDArray[np.bool] | None
     left_out: NDArray[np.int64]
-    self_loops: int
 
     def __sizeof__(self) -> int:
         return self.out.nbytes + (0 if self.into is None else self.into.nbytes) + self.left_out.nbytes
 
 
 def passing(
-    partition: Partition, attributes: RankAttributes | None, rule: Rule, kept: NDArray[np.uint8] | None
+    partition: Partition,
+    attributes: RankAttributes | None,
+    rule: Rule,
+    kept: NDArray[np.uint8] | None,
+    ranks_here: int = 1,
 ) -> Passing:
     """Find the edges of a rank that pass.
 
@@ -118,6 +137,7 @@ def passing(
         attributes: those of the rank's edges; None if there are none.
         rule: what passes.
         kept: packed bits of the vertices of which its conditions on vertices hold; None if it has none.
+        ranks_here: ranks of the host, which share its cores.
 
     Errors as for ``Condition.passing`` and ``RankAttributes.tables_of``.
     """
@@ -138,14 +158,14 @@ def passing(
             continue
         passes = np.ones(rows.columns.size, bool)
         if table is not None:
-            passes = np.logical_and.reduce([condition.passing(table) for condition in rule.edges])
+            _evaluate(rule.edges, table, passes, ranks_here)
         if present is not None:
-            own = present[partition.rank * stripe.n_local :][: stripe.n_local]
-            passes &= present[rows.columns] & np.repeat(own, np.diff(rows.row_offsets))
+            with _there(partition, "filtering its edges", _END_BYTES * rows.columns.size):
+                passes &= _between_present(rows, partition.rank * stripe.n_local, present)
         ways.append(passes)
     out, into = ways
     assert out is not None
-    return Passing(out, into, left_out, int(np.count_nonzero(_are_loops(partition.out_edges, partition) & out)))
+    return Passing(out, into, left_out)
 
 
 def kept_vertices(attributes: RankVertices, rule: Rule, partition: Partition) -> NDArray[np.uint8]:
@@ -154,10 +174,9 @@ def kept_vertices(attributes: RankVertices, rule: Rule, partition: Partition) ->
     return np.packbits(np.logical_and.reduce([condition.passing(owned) for condition in rule.vertices]))
 
 
-def count(found: Passing) -> tuple[int, int, int]:
-    """Return the numbers of edges, of in-edges and of self-loops that pass."""
-    into = 0 if found.into is None else int(np.count_nonzero(found.into))
-    return int(np.count_nonzero(found.out)), into, found.self_loops
+def count(found: Passing) -> tuple[int, int]:
+    """Return the numbers of edges and of in-edges that pass."""
+    return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
 
 
 def made(
@@ -166,19 +185,20 @@ def made(
     vertices: RankVertices | None,
     rule: Rule | None,
     found: Passing,
-    input_edges: int,
-    version: int,
+    version: int = 0,
+    ranks_here: int = 1,
 ) -> Made:
     """Return a rank of a view with the data beside it: the attributes and the rule, where not None.
 
     Args:
         partition, attributes, vertices: of the graph.
         found: the edges that pass.
-        input_edges, version: see ``Partition``; of the view.
+        version: see ``Partition``; of the view.
+        ranks_here: as of ``passing``.
     """
-    of_edges = None if attributes is None else _compacted_attributes(attributes, partition, found, version)
+    of_edges = None if attributes is None else _of_passing(attributes, partition, found, version, ranks_here)
     beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
-    return Made(_compacted_partition(partition, found, input_edges, version), beside)
+    return Made(_partition(partition, found, version, ranks_here), beside)
 
 
 def part_of(whole: Made, place: int) -> Any:
@@ -186,61 +206,123 @@ def part_of(whole: Made, place: int) -> Any:
     return whole.partition if place < 0 else whole.beside[place]
 
 
-def bytes_of(whole: Made) -> tuple[Any, ...]:
-    """Return what a record says of the data beside a partition that was made."""
-    return tuple(each.facts for each in whole.beside)
+def counting(whole: Made, input_edges: int) -> Made:
+    """Return what was made with the number of the view's input edges, which all ranks together have."""
+    return Made(replace(whole.partition, input_edges=input_edges), whole.beside)
 
 
-def _compacted_partition(partition: Partition, found: Passing, input_edges: int, version: int) -> Partition:
+def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
+    """Return the counts of what was made, and what the data beside say of themselves."""
+    partition = whole.partition
+    with _there(partition, "describing its edges", 0):
+        return partition.info, tuple(each.facts for each in whole.beside)
+
+
+def _partition(partition: Partition, found: Passing, version: int, ranks_here: int) -> Partition:
     from dbfs_workers.search.partition.shared_rows import share
 
-    rows = _compacted(partition.out_edges, found.out)
-    into = None
-    if partition.in_edges is not None and found.into is not None:
-        into = _compacted(partition.in_edges, found.into)
-    return share(
-        Partition(
-            partition.stripe,
-            partition.rank,
-            rows.row_offsets,
-            rows.columns,
-            found.self_loops,
-            _repeats(rows, partition.stripe),
-            input_edges,
-            partition.directed,
-            into,
-            version,
-            found.left_out,
-            later=partition.later,
-        )
+    with _there(partition, "compacting its edges", found.out.nbytes + _PLACE_BYTES * int(np.count_nonzero(found.out))):
+        rows = _compacted(partition.out_edges, found.out, ranks_here)
+        into = None
+        if partition.in_edges is not None and found.into is not None:
+            into = _compacted(partition.in_edges, found.into, ranks_here)
+        loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
+    view = Partition(
+        partition.stripe,
+        partition.rank,
+        rows.row_offsets,
+        rows.columns,
+        loops,
+        repeats,
+        partition.input_edges,
+        partition.directed,
+        into,
+        version,
+        found.left_out,
+        later=partition.later,
     )
+    return share(view) if isinstance(rows.columns, np.ndarray) else view
 
 
-def _compacted_attributes(
-    attributes: RankAttributes, partition: Partition, found: Passing, version: int
+def _of_passing(
+    attributes: RankAttributes, partition: Partition, found: Passing, version: int, ranks_here: int
 ) -> RankAttributes:
     import pyarrow as pa
 
+    def kept(table: pa.Table, passes: NDArray[np.bool]) -> pa.Table:
+        parts = _in_parts(lambda part: _rows(table, part).filter(pa.array(passes[part])), passes.size, ranks_here)
+        return pa.concat_tables(parts).combine_chunks()
+
     out, into = attributes.tables_of(partition)
-    into = None if into is None else into.filter(pa.array(found.into)).combine_chunks()
-    return RankAttributes(out.filter(pa.array(found.out)).combine_chunks(), into, version)
+    into = None if into is None or found.into is None else kept(into, found.into)
+    return RankAttributes(kept(out, found.out), into, version)
 
 
-def _compacted(rows: Csr, passes: NDArray[np.bool]) -> Csr:
+@contextmanager
+def _there(partition: Partition, doing: str, nbytes: int) -> Iterator[None]:
+    """Work where the edges are: on a GPU with typed errors, if it has so many bytes free; see ``failures.on_gpu``."""
+    if isinstance(partition.columns, np.ndarray):
+        yield
+        return
+    where = f"rank {partition.rank}, {doing}"
+    with failures.on_gpu(where):
+        device_memory.require(nbytes, where)
+        yield
+
+
+def _rows_of_edges(rows: Csr) -> Any:
+    """Return the row of each edge."""
+    xp, offsets = array_module(rows.columns), rows.row_offsets
+    if xp is np:
+        return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    return xp.searchsorted(offsets, xp.arange(rows.columns.size), side="right") - 1
+
+
+def _between_present(rows: Csr, first: int, present: NDArray[np.bool]) -> NDArray[np.bool]:
+    """Return which edges of rows, the first of which has the id ``first``, have both ends among those present."""
+    there = array_module(rows.columns).asarray(present)
+    found: NDArray[np.bool] = on_host(there[rows.columns] & there[first + _rows_of_edges(rows)])
+    return found
+
+
+def _in_parts(work: Callable[[slice], T], size: int, ranks_here: int) -> list[T]:
+    """Do work by parts of so many edges, in threads if there are many; return the results in order."""
+    cores = min(_MOST_THREADS, len(os.sched_getaffinity(0)) // ranks_here)
+    threads = max(1, min(cores, size // _THREAD_EDGES))
+    parts = [slice(size * part // threads, size * (part + 1) // threads) for part in range(threads)]
+    if threads == 1:
+        return [work(parts[0])]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, parts))
+
+
+def _rows(table: pa.Table, part: slice) -> pa.Table:
+    return table.slice(part.start, part.stop - part.start)
+
+
+def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
+    """Write which rows of a table pass."""
+
+    def evaluate(part: slice) -> None:
+        rows = _rows(table, part)
+        passes[part] = np.logical_and.reduce([condition.passing(rows) for condition in conditions])
+
+    _in_parts(evaluate, passes.size, ranks_here)
+
+
+def _compacted(rows: Csr, passes: NDArray[np.bool], ranks_here: int) -> Csr:
     # A search takes a fifth of the time of sums over all edges.
-    places = np.flatnonzero(passes)
-    return Csr(np.searchsorted(places, rows.row_offsets), rows.columns[places])
+    xp = array_module(rows.columns)
+    if xp is np:
+        found = _in_parts(lambda part: np.flatnonzero(passes[part]) + part.start, passes.size, ranks_here)
+        places = found[0] if len(found) == 1 else np.concatenate(found)
+    else:
+        places = xp.flatnonzero(xp.asarray(passes))
+    return Csr(xp.searchsorted(places, rows.row_offsets), rows.columns[places])
 
 
-def _are_loops(rows: Csr, partition: Partition) -> NDArray[np.bool]:
-    """Return for each edge whether it is a self-loop."""
-    first = partition.rank * partition.stripe.n_local
-    own = np.arange(first, first + partition.stripe.n_local, dtype=np.uint32)
-    loops: NDArray[np.bool] = rows.columns == np.repeat(own, np.diff(rows.row_offsets))
-    return loops
-
-
-def _repeats(rows: Csr, stripe: Stripe) -> int:
-    """Return the number of edges that repeat the one before them in their row."""
-    own = np.repeat(np.arange(stripe.n_local, dtype=np.uint32), np.diff(rows.row_offsets))
-    return int(np.count_nonzero((rows.columns[1:] == rows.columns[:-1]) & (own[1:] == own[:-1])))
+def _loops_and_repeats(rows: Csr, rank: int, stripe: Stripe) -> tuple[int, int]:
+    """Return the numbers of self-loops and of edges that repeat the one before them in their row."""
+    own, columns = _rows_of_edges(rows), rows.columns
+    repeats = (columns[1:] == columns[:-1]) & (own[1:] == own[:-1])
+    return int((columns == own + rank * stripe.n_local).sum()), int(repeats.sum())
