@@ -144,6 +144,8 @@ def assert_weighted(graph: Graph, model: Rows) -> None:
     expected = [distances.get(vertex, math.inf) for vertex in range(model.n)]
     assert result.distances().tolist() == [-1 if each == math.inf else each for each in expected]
     result.validate()
+    for target in there(graph, model)[-2:]:
+        assert graph.distance(source, target, weight="km") == (-1 if expected[target] == math.inf else expected[target])
 
 
 CONDITION = (pc.field("kind") == "road") | (pc.field("km") < 3)
@@ -544,3 +546,27 @@ def test_views_out_of_use_give_way(client: distributed.Client, leaves_nothing: N
         with pytest.raises(ResultReleasedError, match="was dropped when memory was needed, and can't be made again"):
             views[0].bfs(0)
         named.unload()
+
+
+def test_what_updates_made_is_saved(roads: Graph, tmp_path: Any) -> None:
+    roads.insert_edges({"source": ["a"], "target": ["d"], "km": [4]})
+    roads.insert_edges({"source": ["b"], "target": ["a"], "kind": ["rail"], "km": [8]}, on_existing="update")
+    roads.delete_edges([("b", "c")])
+    roads.update_vertices({"vertex": ["d"], "pop": [1]})
+    found = values(roads, *"abcd")
+    assert found == [("a", "b", "rail", 8), ("a", "d", None, 4), ("c", "d", "road", 3)]
+    with roads.where(edges=pc.field("km") > 3) as view:
+        for graph, saved in ((roads, found), (view, found[:2])):
+            graph.save(tmp_path / str(len(saved)))
+            for ranks in (2, 3):
+                options: dict[str, Any] = {"client": roads.gang.client, "ranks": ranks, "mutable": True}
+                with dbfs.load(tmp_path / str(len(saved)), **options) as again:
+                    assert values(again, *"abcd") == saved
+                    with again.where(vertices=pc.field("pop") < 2) as few:
+                        again.insert_edges([("d", "a"), ("d", "d")])
+                        assert few.bfs("d").to_dict() == {"d": 0}
+                        assert few.m == 1
+    with pytest.raises(InvalidOptionError, match="log of versions"):
+        table = pa.table({"source": [0], "target": [1], "km": [1]})
+        options = {"checkpoint": tmp_path / "log", "mutable": True, "client": roads.gang.client}
+        dbfs.load(table, edge_columns="km", **options)
