@@ -71,7 +71,8 @@ def is_as_saved(edges: SavedFiles, ranks: int, options: BuildOptions) -> bool:
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
     same_rows = len(manifest.ranks) == ranks and options.room in (0, manifest.room) and options.layout == "1d"
-    return same_rows and (options.order == "degree") == ordered and same_layout
+    same_order = options.order == ("degree" if ordered else "given")
+    return same_rows and same_order and same_layout
 
 
 def estimate_as_saved(

@@ -94,7 +94,6 @@ class KeptColumns(LoadOption):
         """Refuse options that attributes do not go with. Errors as for ``load``."""
         ways = {
             f"layout={self.layout!r}": (self.layout != STRIPES, f"layout={STRIPES!r} keeps them"),
-            "backend='cuda'": (backend == "cuda", "backend='cpu' keeps them"),
             "mutable=True": (mutable, "load the graph without one of the two"),
         }
         for option, (given, way) in ways.items():

@@ -19,16 +19,9 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.weights.delta import delta_for
 from dbfs_workers.features.weights.kernels import entries as entry_kernels
 from dbfs_workers.features.weights.kernels import rounds as round_kernels
-from dbfs_workers.features.weights.kernels.piles import NONE
+from dbfs_workers.features.weights.keys import NONE, key_of, largest, number_of
 from dbfs_workers.features.weights.purpose import LEAST_SHARED, Number, weighted
-from dbfs_workers.features.weights.storage import (
-    WeightedLabels,
-    WeightScratch,
-    distances_of,
-    key_of,
-    largest,
-    number_of,
-)
+from dbfs_workers.features.weights.storage import WeightedLabels, WeightScratch, distances_of
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.rank_levels import RankLevels
@@ -104,8 +97,8 @@ class WeightWork(RankWork):
 class WeightLevels(RankLevels[WeightScratch]):
     """The rounds of a rank: see ``RankLevels``. The class is also their stepper."""
 
-    # Rounds after which a call of the kernel ends with a bucket, on a rank that has the whole graph.
-    _least = round_kernels.LEVELS
+    # Edges relaxed after which a call of the kernel ends with a bucket, on a rank that has the whole graph.
+    _least = NONE
 
     def __init__(self, scratch: WeightScratch, exchange: Exchange) -> None:
         super().__init__(scratch, exchange, WeightWork())

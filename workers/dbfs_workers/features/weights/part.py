@@ -1,6 +1,6 @@
 """Shortest paths by weight on a rank that runs the level loop."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -8,6 +8,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Team
+from dbfs_workers.features.weights.columns import EdgeWeights
 from dbfs_workers.features.weights.kernels import NEEDED, TEAM
 from dbfs_workers.features.weights.purpose import LEAST_SHARED, LEAST_THREADS, Weighted, weighted
 from dbfs_workers.search.exchange.protocol import Cause
@@ -19,21 +20,8 @@ from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
     from dbfs_workers.features.weights.levels import WeightLevels
+    from dbfs_workers.features.weights.resident_part import ResidentWeights
     from dbfs_workers.features.weights.storage import WeightScratch
-
-
-class EdgeWeights(NamedTuple):
-    """The weights of a rank's edges in a column: see ``columns``.
-
-    Attributes:
-        of: the attributes that have the column.
-        out: of the edges that start in its rows.
-        into: of those that end there; None if no search goes back.
-    """
-
-    of: Any
-    out: NDArray[Any]
-    into: NDArray[Any] | None
 
 
 class LoopWeights(MemberPart):
@@ -97,18 +85,23 @@ class LoopWeights(MemberPart):
         return self._scratch[back][1]
 
 
-def weights_part(member: Member, partition: Any) -> LoopWeights:
+def weights_part(member: Member, partition: Any) -> "LoopWeights | ResidentWeights":
     """Return a member's part for runs by weight.
 
     Raises:
-        InvalidOptionError: the member traverses on a GPU, or its edges do not lie in stripes, or on pages.
+        InvalidOptionError: the member is one of several on GPUs, or its edges do not lie in stripes, or on pages.
     """
-    part = next((part for part in member.parts if isinstance(part, LoopWeights)), None)
-    if part is None or part._runner.backend != "cpu":
-        raise InvalidOptionError('shortest paths by weight run on CPUs; load the graph with backend="cpu"')
+    part: Any = next((part for part in member.parts if part.purpose is Weighted), None)
+    loops = isinstance(part, LoopWeights) and part._runner.backend == "cpu"
+    if not loops and (part is None or isinstance(part, LoopWeights) or partition.stripe.p > 1):
+        raise InvalidOptionError(
+            "shortest paths by weight run on CPUs, or on one GPU that has the whole graph; load the graph with "
+            'backend="cpu" or ranks=1'
+        )
     if type(partition) is not Partition:
         raise InvalidOptionError(
             f"shortest paths by weight need edges in stripes, not a {type(partition).__name__}; load the graph with "
             'layout="1d" and without mutable=True'
         )
-    return part
+    found: LoopWeights | ResidentWeights = part
+    return found

@@ -19,6 +19,9 @@ _ID_BYTES: Final = 8 + 4 + 1 + 4
 _ROW_BYTES: Final = 3 * 4
 """Bytes for each of its rows: two queues and the far pile."""
 
+_GPU_BYTES: Final = 2 * 8 + 1
+"""Bytes of a row on a GPU: a key, the one that was relaxed last, and three bitmaps."""
+
 _LIMIT_BYTES: Final = 8
 """Bytes of the limit of a row, once two searches have met."""
 
@@ -42,10 +45,12 @@ class Weighted(Purpose):
     delta: Number | None = None
     path: bool = False
 
-    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:
         searches = _ID_BYTES * ranks * rows + _ROW_BYTES * rows
         if self.path:
             searches = 2 * searches + _LIMIT_BYTES * rows
+        if specs.options.backend == "cuda":
+            searches = _GPU_BYTES * rows
         return RunBytes(
             searches + traversals * _LABEL_BYTES * rows,
             f"the distances of {traversals:,} traversals by {self.column!r}",

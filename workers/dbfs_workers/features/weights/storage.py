@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from dbfs_workers.base.jit import read_only
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
-from dbfs_workers.features.weights.kernels.piles import CHUNK, FAR, NONE, PAST, PILES, Piles, Search
+from dbfs_workers.features.weights.kernels.piles import CHUNK, FAR, PILES, Piles, Search
+from dbfs_workers.features.weights.keys import NONE, PAST, first_unreached, key_of
 from dbfs_workers.features.weights.purpose import Number, weighted
 from dbfs_workers.ids.label_table import reached
 from dbfs_workers.search.cpu import team_calls
@@ -56,16 +57,6 @@ class PathLabels(WeightedLabels):
     def by_source(self) -> NDArray[Any]:
         """The distance of the target; empty on other ranks."""
         return self.distances[self.targets]
-
-
-def number_of(key: int, dtype: np.dtype[Any]) -> Number:
-    """Return the distance of a key."""
-    return np.array([key], f"i{dtype.itemsize}").view(dtype)[0].item()  # type: ignore[no-any-return]
-
-
-def key_of(number: Number, dtype: np.dtype[Any]) -> int:
-    """Return the key of a distance: see ``kernels.piles``."""
-    return int(np.array([number], dtype).view(f"i{dtype.itemsize}")[0])
 
 
 def distances_of(keys: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -164,10 +155,7 @@ class WeightScratch:
         """
         require_present(self.partition, spec.sources)
         stripe, search, piles = self.partition.stripe, self.search, self.piles
-        unreached = NONE if self.weights.dtype.kind == "i" else key_of(np.inf, self.weights.dtype)
-        most = weighted(spec).max_distance
-        if most is not None:
-            unreached = min(unreached, key_of(largest(most, self.weights.dtype), self.weights.dtype) + 1)
+        unreached = first_unreached(weighted(spec).max_distance, self.weights.dtype)
         search.distances[:] = unreached
         search.flags[:] = 0
         search.ends[:] = 0
@@ -237,18 +225,21 @@ class WeightScratch:
         return key_of((self._numbers(here) + self._numbers(there)).min(), self.weights.dtype)
 
     def keep_to(self, other: "WeightScratch", most: Number) -> None:
-        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end."""
-        search, piles = self.search, self.piles
-        rest = other.search.distances[self.own]
-        if self.weights.dtype.kind == "i":
-            # A way of a length that int64 does not hold has no limit.
-            room = np.int64(most) - rest if most < PAST else np.full_like(rest, PAST)
+        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end.
+
+        The distances of ``other`` become the limits, in place: none of an unreached vertex is 0 or more.
+        """
+        search, piles, dtype = self.search, self.piles, self.weights.dtype
+        limits = other.search.distances[self.own]
+        if most >= PAST or most == np.inf:
+            # Sums up to there were not told apart.
+            limits[:] = np.where(limits < other.piles.unreached, PAST, -1)
+        elif dtype.kind == "i":
+            np.subtract(np.int64(most), limits, out=limits)
         else:
-            with np.errstate(invalid="ignore"):
-                left = (most - self._numbers(rest).astype(np.float64)).astype(self.weights.dtype)
-            # Rounded up. The key of a number below 0 is below 0.
-            room = np.nextafter(left, np.inf, dtype=left.dtype).view(f"i{left.itemsize}").astype(np.int64)
-        limits = np.where(rest < other.piles.unreached, room, -1)
+            room = (most - self._numbers(limits).astype(np.float64)).astype(dtype)
+            # Rounded up.
+            limits[:] = np.nextafter(room, dtype.type(np.inf)).view(f"i{dtype.itemsize}")
         far = search.far[: piles.far]
         keys = search.distances[far.astype(np.int64) + search.first]
         kept = keys <= limits[far]
@@ -266,11 +257,3 @@ class WeightScratch:
     def final(self) -> int:
         """The largest key that is final."""
         return min(self.piles.bound, self.piles.unreached - 1)
-
-
-def largest(number: Number, dtype: np.dtype[Any]) -> Number:
-    """Return the largest number of a type that is not above a given one, which is at least 0."""
-    if dtype.kind == "i":
-        return min(int(number), NONE - 1) if number < NONE else NONE - 1
-    rounded = dtype.type(number)
-    return rounded.item() if rounded <= number else np.nextafter(rounded, dtype.type(0)).item()  # type: ignore[no-any-return]

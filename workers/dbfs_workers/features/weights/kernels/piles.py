@@ -17,12 +17,6 @@ from dbfs_workers.search.partition.kernels.rows import ROWS
 from dbfs_workers.search.partition.partition import Rows
 from dbfs_workers.search.reports.counts import structured
 
-NONE: Final = 2**63 - 1
-"""The key of no vertex: that of an unreached one, where distances are integers without a bound."""
-
-PAST: Final = NONE - 1
-"""The key of an integer distance that int64 does not hold."""
-
 NEAR: Final = 1
 FAR: Final = 2
 CHANGED: Final = 1
