@@ -218,8 +218,10 @@ NAMED = {
     ("dbfs/edges/generate/lattice.py", "grid"): "lattices",
     ("dbfs/edges/readers/__init__.py", "paths"): "paths of files",
     ("dbfs/edges/readers/arrow.py", "batches"): "record batches of Arrow",
+    ("dbfs/edges/readers/attributes.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/file_set.py", "paths"): "paths of files",
     ("dbfs/edges/readers/metis.py", "weights"): "columns of weights in files",
+    ("dbfs/edges/readers/pairs.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/parquet.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/tables/memory.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/writers/target.py", "paths"): "paths of files",
@@ -228,6 +230,7 @@ NAMED = {
     ("dbfs/edges/tables/weights.py", "weights"): "columns of weights in files",
     ("dbfs/edges/writers/edge_stream.py", "weights"): "columns of weights in files",
     ("dbfs/graph/counts.py", "grid"): "users read Graph.grid, the record's layout",
+    ("workers/dbfs_workers/search/cuda/clusters.py", "grid"): "grids of blocks",
     ("dbfs/service/client_notes.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
     ("dbfs/service/log.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
 }
