@@ -219,7 +219,9 @@ NAMED = {
     ("dbfs/edges/readers/__init__.py", "paths"): "paths of files",
     ("dbfs/edges/readers/arrow.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/readers/file_set.py", "paths"): "paths of files",
+    ("dbfs/edges/readers/attributes.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/metis.py", "weights"): "columns of weights in files",
+    ("dbfs/edges/readers/pairs.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/parquet.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/tables/memory.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/writers/target.py", "paths"): "paths of files",
@@ -230,6 +232,7 @@ NAMED = {
     ("dbfs/graph/counts.py", "grid"): "users read Graph.grid, the record's layout",
     ("dbfs/service/client_notes.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
     ("dbfs/service/log.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
+    ("workers/dbfs_workers/search/cuda/clusters.py", "grid"): "a launch's grid of blocks",
 }
 
 
