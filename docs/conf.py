@@ -32,6 +32,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"dbfs_workers\.(search\.partition\.(stripe\.Ids|ordering\.Label)|base\.spec\.(Run|Traversal)Spec)"),
     (r"py:class", r"dbfs\.building\.(builder\.(Layouts|RowStorage)|attributes\.AttributeKeeper)"),
     (r"py:class", r"dbfs\.(edges\.edge_list\.Attributes|engines\.interface\.Outcome|cluster\.awaiting\.S)"),
+    (r"py:class", r"dbfs\.(networkx\.backend_graph\.EdgeValues|cluster\.gang\.Gang)"),
     # Parts of public classes, and their type variables: the reference has the classes put together.
     (r"py:class", r"dbfs\.(graph\.(graph|striped|result|asynchronous)|cluster\.awaiting|features\.\w+\.\w+)\.\w+"),
 ]

@@ -84,7 +84,7 @@ class Model:
             assert np.array_equal(graph.bfs(source).distances(), oracle.distances(matrix, [source]))
 
 
-@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("directed", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_living_graph_comes_back_at_its_last_version(
     mortal: distributed.Client, tmp_path: Path, directed: bool
 ) -> None:
@@ -164,7 +164,7 @@ def test_an_update_that_loses_a_worker_is_made_once(
         assert graph.n == N + 4
 
 
-@pytest.mark.parametrize("syncs", range(4))
+@pytest.mark.parametrize("syncs", [0, *(pytest.param(each, marks=pytest.mark.full) for each in (1, 2)), 3])
 def test_the_disk_of_a_log_is_full(
     mortal: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, syncs: int
 ) -> None:
