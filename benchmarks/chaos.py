@@ -28,6 +28,7 @@ import numpy as np
 import psutil
 import scipy.sparse
 import scipy.sparse.csgraph
+from distributed.core import Status
 
 import dbfs
 from benchmarks import options
@@ -225,8 +226,12 @@ class _Chaos(threading.Thread):
 
     def run(self) -> None:
         while not self._ends.wait(self._dice.expovariate(2 * len(self._cluster.workers) / self._life)):
-            pid = self._dice.choice([*self._cluster.workers.values()]).pid
-            # Between two lives it has none.
+            # A nanny gives up a worker that dies before it has joined.
+            nannies = [nanny for nanny in list(self._cluster.workers.values()) if nanny.status is Status.running]
+            joined = [nanny for nanny in nannies if nanny.process.status is Status.running]
+            if not joined:
+                continue
+            pid = self._dice.choice(joined).pid
             with contextlib.suppress(ProcessLookupError, TypeError):
                 if self._dice.random() < 0.5:
                     os.kill(pid, signal.SIGKILL)
@@ -259,7 +264,8 @@ def chaos(minutes: float, clients: int, ranks: int, life: float, scale: int, fil
     Example: dbfs bench chaos --minutes 1 --ranks 2
     """
     oracle, tallies = _Oracle(scale), {kind: _Tally() for kind in _KINDS}
-    settings = {"dbfs.rebuild-wait": "20 s", "dbfs.retries": 3, "distributed.logging.distributed": "error"}
+    # On a busy machine Dask would give up a worker that takes long to start again.
+    settings = {"dbfs.retries": 3, "distributed.deploy.lost-worker-timeout": "300 s"}
     with Results("chaos", file) as results, dask.config.set(settings), connect(ranks, "cpu") as client:
         with tempfile.TemporaryDirectory(prefix="dbfs-chaos-") as folder, _graphs(client, clients, scale, folder):
             kept = _played(client, oracle, tallies, clients, life, 60 * minutes)
@@ -294,6 +300,7 @@ def _played(
 ) -> list[Kept]:
     """Have clients call for some seconds of chaos; return what is kept before and after, when a client has called."""
     cluster, address = client.cluster, client.scheduler.address
+    ranks = len(cluster.workers)
 
     ends, peace = threading.Event(), {kind: _Tally() for kind in _KINDS}
     visitor = _Client(clients, address, oracle, peace, ends)
@@ -321,7 +328,7 @@ def _played(
         thread.join(_DEADLINE + 60)
         if thread.is_alive():
             raise RuntimeError(f"{thread.name} hangs")
-    client.wait_for_workers(len(cluster.workers), timeout=60)
+    client.wait_for_workers(ranks, timeout=60)
     kept = [Kept(what, before[what], after) for what, after in quiet().items()]
     visitor.close()
     return kept

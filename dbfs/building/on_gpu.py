@@ -59,10 +59,11 @@ class CudaBuilder(Builder):
         gang: Gang,
         options: BuildOptions,
         more: Sequence[distributed.Future] = (),
+        near: Sequence[distributed.Future] = (),
         *,
         through_host: bool = False,
     ) -> None:
-        super().__init__(edges, gang, options, more)
+        super().__init__(edges, gang, options, more, near)
         here = Counter(map(host_of, gang.addresses))
         self._ranks_here = [here[host_of(address)] for address in gang.addresses]
         self.through_host = through_host or len(here) > 1
@@ -100,7 +101,7 @@ class CudaBuilder(Builder):
             edges.largest_piece(cls.piece_edges(m, stripe.p), m),
             directed=edges.directed,
             in_edges=options.in_edges and edges.directed,
-            ordered=options.order == "degree",
+            ordered=options.ordered,
             kept_edges=m if options.keep_edges else 0,
             bands=bands,
         )
@@ -127,7 +128,7 @@ class CudaBuilder(Builder):
         counts: list[Ref] = []
         orders: list[Ref | None] = [None] * stripe.p
         awaited: list[Key] = []
-        if self.options.order == "degree":
+        if self.options.ordered:
             counts = self._add_degree_counts(graph, dealt, sources)
             ordered = self._add_orders(graph, stripe, counts)
             orders = [*ordered]
@@ -162,9 +163,12 @@ class CudaBuilder(Builder):
     def _add_degree_counts(
         self, graph: TaskGraph, dealt: DealtPieces, sources: Sequence[Sequence[Ref | GeneratedPiece]]
     ) -> list[Ref]:
-        """Add a task per rank that counts the degrees of its pieces."""
+        """Add a task per rank that counts the degrees of its pieces, or takes what stands in their place."""
         counts = []
-        for rank, pieces in enumerate(sources):
+        for rank, future in enumerate(self.near):
+            place = (Ref(future.key), rank, self.edges.name)
+            counts.append(graph.add(rank, self._key("count-degrees", rank), tasks.place_degrees, *place))
+        for rank, pieces in enumerate(() if counts else sources):
             arguments = (pieces, rank, dealt.n, self.edges.symmetrise, self.edges.name, self._ranks_here[rank])
             counts.append(graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, *arguments))
         return counts
@@ -174,7 +178,7 @@ class CudaBuilder(Builder):
         offers, name = self._add_offers(graph, tasks.offer_degrees, "offer-degrees", counts), self.edges.name
         orders = []
         for rank in range(stripe.p):
-            arguments = (counts[rank], offers[rank], stripe, self.bands, rank, name)
+            arguments = (counts[rank], offers[rank], stripe, self.bands, rank, name, not self.near)
             orders.append(graph.add(rank, self._key("order", rank), tasks.order_by_degree, *arguments))
         return orders
 

@@ -73,8 +73,8 @@ def search_of(arrays: Arrays, weights: NDArray[Any], *, directed: bool) -> on_gp
 def run(search: on_gpu.GpuSearch, sources: list[int], purpose: Weighted | None = None, **options: Any) -> RankRun:
     """Make a traversal, and copy its labels to the host."""
     seconds = options.pop("seconds", PATIENCE)
-    options = {"predecessors": True, "direction": "top-down"} | options
-    spec = TraversalSpec("1", tuple(sources), backend="cuda", purpose=purpose or Weighted("w"), **options)
+    given: dict[str, Any] = {"predecessors": True, "direction": "top-down"} | options
+    spec = TraversalSpec("1", tuple(sources), backend="cuda", purpose=purpose or Weighted("w"), **given)
     made = search.run(spec, time.monotonic() + seconds)
     labels = made.labels
     labels.distances = on_host(labels.distances)

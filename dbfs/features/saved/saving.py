@@ -102,10 +102,11 @@ def _write(
     for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
         plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
     column_keys: list[Key] = []
-    if (beside := record.beside) is not None and beside.keys:
+    if (beside := record.beside) is not None and (beside.edge_keys or beside.vertex_keys):
         column_keys = [(f"save-columns-{token}", rank) for rank in range(gang.p)]
         by_rank = [[*map(Ref, keys)] if keys else [None] * gang.p for keys in (beside.edge_keys, beside.vertex_keys)]
         for rank, (key, *of_rank) in enumerate(zip(column_keys, *by_rank, strict=True)):
+            of_rank.insert(0, Ref(record.partition_keys[rank]))
             plan.add(rank, key, work.on_listed, tasks.save_columns, folder, token, rank, *of_rank, deadline.seconds)
     keys = [*rank_keys, *order_keys, *table_keys, *column_keys]
     futures = gang.submit(plan, keys)

@@ -97,6 +97,7 @@ def saved(client: distributed.Client, folder: Path, **options: Any) -> str:
 SOURCES: dict[str, Callable[[distributed.Client, Path], tuple[Any, dict[str, Any]]]] = {
     "generator": lambda client, folder: ("kronecker:scale=9", {}),
     "generator by degree": lambda client, folder: ("kronecker:scale=9", {"order": "degree"}),
+    "generator by distance": lambda client, folder: ("grid2d:side=12", {"order": "bfs"}),
     "file": lambda client, folder: (text_file(folder), {}),
     "file of names": lambda client, folder: (text_file(folder, named=True), {}),
     "directed file": lambda client, folder: (text_file(folder), {"directed": True, "in_edges": True}),

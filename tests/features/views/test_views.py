@@ -335,7 +335,6 @@ def test_wrong_calls(client: distributed.Client, graph: Graph) -> None:
         ({"edge_columns": 3}, InvalidOptionTypeError, "not 3"),
         ({"edge_columns": "kind", "layout": "2d"}, InvalidOptionError, "layout='2d'"),
         ({"edge_columns": "kind", "layout": "auto"}, InvalidOptionError, "layout='auto'"),
-        ({"edge_columns": "kind", "mutable": True}, InvalidOptionError, "mutable=True"),
     ],
 )
 def test_columns_that_are_not_kept(

@@ -19,6 +19,7 @@ from dbfs.errors import (
     InvalidOptionTypeError,
     InvalidVertexError,
 )
+from dbfs_workers.features.weights import meeting
 from dbfs_workers.features.weights.purpose import Weighted
 from tests.support import graphs
 from tests.support.weights import arcs, expected, labels, runs, weighted_graphs
@@ -78,7 +79,7 @@ def test_any_path_is_dijkstras(graph: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
-def test_both_searches_reach_less_than_one(dtype: str, p: int) -> None:
+def test_both_searches_reach_less_than_one(dtype: str, p: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lattice of 60 a side: each of two circles has a quarter of the vertices of one."""
     side = 60
     at = np.arange(side * side).reshape(side, side)
@@ -89,6 +90,7 @@ def test_both_searches_reach_less_than_one(dtype: str, p: int) -> None:
     source, target = int(at[30, 15]), int(at[30, 45])
     of = arcs(arrays, weights, directed=False)
     reached = {}
+    monkeypatch.setattr(meeting, "_TURN", 64)
     for path in (False, True):
         made = [
             one[0] for one in runs(arrays, weights, [[source]], p, purpose=Weighted("w", path=path), targets=(target,))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import EdgeInputError, FormatError
 from dbfs_workers.building.pieces import AttributePiece, Edges, Piece, check_ids
+from dbfs_workers.features.views.kept import RankAttributes, RankVertices, VertexRows
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import InputEdges, Partition
 from dbfs_workers.search.partition.stripe import Stripe
@@ -59,27 +60,6 @@ class DealtRows:
 
     def __sizeof__(self) -> int:
         return self.rows.nbytes + self.targets.nbytes + self.turned.nbytes + int(self.table.nbytes)
-
-
-@dataclass(frozen=True)
-class RankAttributes:
-    """The attributes of a rank's edges, a row for each edge.
-
-    Attributes:
-        out: in the order of the partition's columns.
-        into: in the order of the columns of its in-edges; None if the partition has none.
-    """
-
-    out: pa.Table
-    into: pa.Table | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tables."""
-        return int(self.out.nbytes) + (0 if self.into is None else int(self.into.nbytes))
-
-    def __sizeof__(self) -> int:
-        return self.nbytes
 
 
 def deal_rows(
@@ -163,7 +143,7 @@ def describe(attributes: RankAttributes) -> int:
     return attributes.nbytes
 
 
-def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> pa.Table:
+def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> RankVertices:
     """Return the attributes of all vertices that a rank owns, in the order of its rows; null where there are none.
 
     Args:
@@ -178,7 +158,12 @@ def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> pa
     places = np.full(owned, -1)
     places[rows] = np.arange(rows.size)
     # A null index takes a null.
-    return _joined(piece.attributes()).take(pa.array(places, mask=places < 0))
+    return RankVertices(_joined(piece.attributes()).take(pa.array(places, mask=places < 0)))
+
+
+def given_rows(piece: AttributePiece, rows: NDArray[np.int64]) -> VertexRows:
+    """Return attributes that some rows of a rank get. Errors as for ``AttributePiece.attributes``."""
+    return VertexRows(rows, piece.attributes())
 
 
 def _sorted(parts: Sequence[DealtRows], partition: Partition, order: DegreeOrder | None, listing: Listing) -> pa.Table:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.features.views.attributes import RankAttributes
+from dbfs_workers.features.living.carried import Made, Step
+from dbfs_workers.features.views.kept import RankAttributes, RankVertices
 from dbfs_workers.search.cuda import device_memory, failures
 from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
@@ -37,7 +38,7 @@ _END_BYTES = 4 * 8 + 3
 
 
 class Condition(Protocol):
-    """A condition on the attributes of an edge."""
+    """A condition on the attributes of an edge, or of a vertex."""
 
     def passing(self, table: pa.Table) -> NDArray[np.bool]:
         """Return for each row whether the condition holds; a null does not.
@@ -45,6 +46,64 @@ class Condition(Protocol):
         Raises:
             EdgeInputError: the condition can't be computed of a value.
         """
+
+
+@dataclass(frozen=True)
+class Among:
+    """Vertices that a caller names.
+
+    Attributes:
+        bits: packed bits of the vertices that are kept.
+        count: number of vertices that there were.
+        later: whether vertices that came later are kept.
+    """
+
+    bits: NDArray[np.uint8]
+    count: int
+    later: bool
+
+    def kept(self, n: int) -> NDArray[np.bool]:
+        """Return the bits of ``n`` vertices."""
+        found = np.full(n, self.later)
+        found[: self.count] = np.unpackbits(self.bits, count=self.count)[:n]
+        return found
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a view keeps: an edge of which all conditions hold, and both ends of which are kept.
+
+    Attributes:
+        edges: conditions on the attributes of an edge.
+        vertices: conditions on those of a vertex.
+        among: vertices that were named.
+        version: version of the graph that the view was made of last. See ``Carried``: a rank of a view that follows
+            its graph keeps the rule.
+    """
+
+    edges: tuple[Condition, ...] = ()
+    vertices: tuple[Condition, ...] = ()
+    among: tuple[Among, ...] = ()
+    version: int = 0
+
+    def following(self, step: Step) -> Rule:  # noqa: ARG002
+        """See ``Carried``."""
+        return self
+
+    @property
+    def facts(self) -> int:
+        """The version."""
+        return self.version
+
+    def __sizeof__(self) -> int:
+        return 256 + sum(each.bits.nbytes for each in self.among)
+
+
+def joined(rules: list[Rule], version: int) -> Rule:
+    """Return the rule of a view whose edges pass all of some rules; ``version`` as of ``Rule``."""
+    edges = tuple(part for rule in rules for part in rule.edges)
+    vertices = tuple(part for rule in rules for part in rule.vertices)
+    return Rule(edges, vertices, tuple(part for rule in rules for part in rule.among), version)
 
 
 @dataclass(frozen=True)
@@ -68,7 +127,7 @@ class Passing:
 def passing(
     partition: Partition,
     attributes: RankAttributes | None,
-    condition: Condition | None,
+    rule: Rule,
     kept: NDArray[np.uint8] | None,
     ranks_here: int = 1,
 ) -> Passing:
@@ -76,27 +135,30 @@ def passing(
 
     Args:
         attributes: those of the rank's edges; None if there are none.
-        condition: on the attributes; None for any edge.
-        kept: packed bits of the vertices that are kept; None for all. An edge needs both ends.
+        rule: what passes.
+        kept: packed bits of the vertices of which its conditions on vertices hold; None if it has none.
         ranks_here: ranks of the host, which share its cores.
 
-    Errors as for ``Condition.passing``.
+    Errors as for ``Condition.passing`` and ``RankAttributes.tables_of``.
     """
     stripe = partition.stripe
     left_out, present = partition.deleted, None
-    if kept is not None:
-        bits = np.unpackbits(kept, count=stripe.n).astype(bool)
+    bits_of = [each.kept(stripe.n) for each in rule.among]
+    bits_of += [] if kept is None else [np.unpackbits(kept, count=stripe.n).astype(bool)]
+    if bits_of:
+        bits = np.logical_and.reduce(bits_of)
         left_out = np.union1d(left_out, np.flatnonzero(~bits))
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
+    tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(partition)
     ways: list[NDArray[np.bool] | None] = []
-    for rows, of in ((partition.out_edges, "out"), (partition.in_edges, "into")):
+    for rows, table in zip((partition.out_edges, partition.in_edges), tables, strict=True):
         if rows is None:
             ways.append(None)
             continue
         passes = np.ones(rows.columns.size, bool)
-        if condition is not None:
-            _evaluate(condition, getattr(attributes, of), passes, ranks_here)
+        if table is not None:
+            _evaluate(rule.edges, table, passes, ranks_here)
         if present is not None:
             with _there(partition, "filtering its edges", _END_BYTES * rows.columns.size):
                 passes &= _between_present(rows, partition.rank * stripe.n_local, present)
@@ -106,9 +168,10 @@ def passing(
     return Passing(out, into, left_out)
 
 
-def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint8]:
-    """Return the packed bits of a rank's vertices of which a condition holds. Errors as for ``Condition.passing``."""
-    return np.packbits(condition.passing(attributes))
+def kept_vertices(attributes: RankVertices, rule: Rule, partition: Partition) -> NDArray[np.uint8]:
+    """Return the packed bits of a rank's vertices of which all conditions hold. Errors as for ``Condition.passing``."""
+    owned = attributes.table.slice(0, partition.stripe.owned(partition.rank))
+    return np.packbits(np.logical_and.reduce([condition.passing(owned) for condition in rule.vertices]))
 
 
 def count(found: Passing) -> tuple[int, int]:
@@ -116,8 +179,46 @@ def count(found: Passing) -> tuple[int, int]:
     return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
 
 
-def compacted(partition: Partition, found: Passing, ranks_here: int = 1) -> Partition:
-    """Return the partition of the edges that pass; ``ranks_here`` as of ``passing``."""
+def made(
+    partition: Partition,
+    attributes: RankAttributes | None,
+    vertices: RankVertices | None,
+    rule: Rule | None,
+    found: Passing,
+    version: int = 0,
+    ranks_here: int = 1,
+) -> Made:
+    """Return a rank of a view with the data beside it: the attributes and the rule, where not None.
+
+    Args:
+        partition, attributes, vertices: of the graph.
+        found: the edges that pass.
+        version: see ``Partition``; of the view.
+        ranks_here: as of ``passing``.
+    """
+    of_edges = None if attributes is None else _of_passing(attributes, partition, found, version, ranks_here)
+    beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
+    return Made(_partition(partition, found, version, ranks_here), beside)
+
+
+def part_of(whole: Made, place: int) -> Any:
+    """Return the partition of what was made, or for a ``place`` from 0 on one of the data beside it."""
+    return whole.partition if place < 0 else whole.beside[place]
+
+
+def counting(whole: Made, input_edges: int) -> Made:
+    """Return what was made with the number of the view's input edges, which all ranks together have."""
+    return Made(replace(whole.partition, input_edges=input_edges), whole.beside)
+
+
+def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
+    """Return the counts of what was made, and what the data beside say of themselves."""
+    partition = whole.partition
+    with _there(partition, "describing its edges", 0):
+        return partition.info, tuple(each.facts for each in whole.beside)
+
+
+def _partition(partition: Partition, found: Passing, version: int, ranks_here: int) -> Partition:
     from dbfs_workers.search.partition.shared_rows import share
 
     with _there(partition, "compacting its edges", found.out.nbytes + _PLACE_BYTES * int(np.count_nonzero(found.out))):
@@ -126,35 +227,35 @@ def compacted(partition: Partition, found: Passing, ranks_here: int = 1) -> Part
         if partition.in_edges is not None and found.into is not None:
             into = _compacted(partition.in_edges, found.into, ranks_here)
         loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
-    view = replace(
-        partition,
-        row_offsets=rows.row_offsets,
-        columns=rows.columns,
-        in_edges=into,
-        self_loops=loops,
-        duplicates=repeats,
-        imbalance=0,
-        deleted=found.left_out,
+    view = Partition(
+        partition.stripe,
+        partition.rank,
+        rows.row_offsets,
+        rows.columns,
+        loops,
+        repeats,
+        partition.input_edges,
+        partition.directed,
+        into,
+        version,
+        found.left_out,
+        later=partition.later,
     )
     return share(view) if isinstance(rows.columns, np.ndarray) else view
 
 
-def describe(partition: Partition) -> PartitionInfo:
-    """Return the counts of a rank's edges."""
-    with _there(partition, "describing its edges", 0):
-        return partition.info
-
-
-def compacted_attributes(attributes: RankAttributes, found: Passing, ranks_here: int = 1) -> RankAttributes:
-    """Return the attributes of the edges that pass; ``ranks_here`` as of ``passing``."""
+def _of_passing(
+    attributes: RankAttributes, partition: Partition, found: Passing, version: int, ranks_here: int
+) -> RankAttributes:
     import pyarrow as pa
 
     def kept(table: pa.Table, passes: NDArray[np.bool]) -> pa.Table:
         parts = _in_parts(lambda part: _rows(table, part).filter(pa.array(passes[part])), passes.size, ranks_here)
         return pa.concat_tables(parts).combine_chunks()
 
-    into = None if attributes.into is None or found.into is None else kept(attributes.into, found.into)
-    return RankAttributes(kept(attributes.out, found.out), into)
+    out, into = attributes.tables_of(partition)
+    into = None if into is None or found.into is None else kept(into, found.into)
+    return RankAttributes(kept(out, found.out), into, version)
 
 
 @contextmanager
@@ -199,11 +300,12 @@ def _rows(table: pa.Table, part: slice) -> pa.Table:
     return table.slice(part.start, part.stop - part.start)
 
 
-def _evaluate(condition: Condition, table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
+def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
     """Write which rows of a table pass."""
 
     def evaluate(part: slice) -> None:
-        passes[part] = condition.passing(_rows(table, part))
+        rows = _rows(table, part)
+        passes[part] = np.logical_and.reduce([condition.passing(rows) for condition in conditions])
 
     _in_parts(evaluate, passes.size, ranks_here)
 

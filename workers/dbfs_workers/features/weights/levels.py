@@ -97,8 +97,8 @@ class WeightWork(RankWork):
 class WeightLevels(RankLevels[WeightScratch]):
     """The rounds of a rank: see ``RankLevels``. The class is also their stepper."""
 
-    # Rounds after which a call of the kernel ends with a bucket, on a rank that has the whole graph.
-    _least = round_kernels.LEVELS
+    # Edges relaxed after which a call of the kernel ends with a bucket, on a rank that has the whole graph.
+    _least = NONE
 
     def __init__(self, scratch: WeightScratch, exchange: Exchange) -> None:
         super().__init__(scratch, exchange, WeightWork())

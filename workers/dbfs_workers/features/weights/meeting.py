@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dbfs_workers.base.spec import TraversalSpec
-from dbfs_workers.features.weights.kernels.rounds import LEVELS
 from dbfs_workers.features.weights.keys import NONE, number_of
 from dbfs_workers.features.weights.levels import PHASE, WeightLevels
 from dbfs_workers.features.weights.purpose import Number
@@ -29,8 +28,8 @@ from dbfs_workers.search.reports.counts import Largest, Total
 
 _AHEAD, _BACK = 0, 1
 
-_TURN: Final = 16
-"""Rounds of a turn at least, on a rank that has the whole graph."""
+_TURN: Final = 1 << 14
+"""Edges of a turn at least, on a rank that has the whole graph: the rest of a turn takes as long as 4,000."""
 
 _SLACK: Final = 8
 """Roundings for which there is slack, in those of a path over all vertices. A sum and its parts take 5 of them."""
@@ -87,7 +86,7 @@ class MeetingLevels(WeightLevels):
         self.scratch = self._sides[self._side]
         self._begins, state.frontier = self._radii[self._side], int(not self._met or self._best != NONE)
         if self._met and state.frontier:
-            self._least = LEVELS
+            self._least = NONE
             self.scratch.keep_to(self._sides[_BACK], self._longest())
 
     def _radii_meet(self) -> bool:

@@ -75,7 +75,7 @@ class WeightScratch:
         partition: the rank's edges.
         weights: by edge in the order of the columns, none of them below 0: int64, float64 or float32.
         team: threads that share large rounds; None for one thread.
-        back: whether the search follows the edges backwards, from ``Partition.parent_rows``.
+        back: whether the search follows the edges backwards, from ``Partition.parents``.
 
     Attributes:
         partition, weights, team: see above.
@@ -95,10 +95,10 @@ class WeightScratch:
         stripe = partition.stripe
         ids, rows = stripe.p * stripe.n_local, stripe.n_local
         places = rows + (0 if team is None else team.threads * CHUNK)
-        rows_of_edges = partition.parent_rows if back else partition.rows
-        assert rows_of_edges is not None
+        edges = partition.parents if back else partition.out_edges
+        assert edges is not None
         self.search = Search(
-            rows=kernel_rows(rows_of_edges),
+            rows=kernel_rows(edges.rows),
             distances=np.empty(ids, np.int64),
             parents=np.empty(ids, np.uint32),
             flags=np.zeros(ids, np.uint8),
@@ -225,18 +225,21 @@ class WeightScratch:
         return key_of((self._numbers(here) + self._numbers(there)).min(), self.weights.dtype)
 
     def keep_to(self, other: "WeightScratch", most: Number) -> None:
-        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end."""
-        search, piles = self.search, self.piles
-        rest = other.search.distances[self.own]
-        if self.weights.dtype.kind == "i":
-            # A way of a length that int64 does not hold has no limit.
-            room = np.int64(most) - rest if most < PAST else np.full_like(rest, PAST)
+        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end.
+
+        The distances of ``other`` become the limits, in place: none of an unreached vertex is 0 or more.
+        """
+        search, piles, dtype = self.search, self.piles, self.weights.dtype
+        limits = other.search.distances[self.own]
+        if most >= PAST or most == np.inf:
+            # Sums up to there were not told apart.
+            limits[:] = np.where(limits < other.piles.unreached, PAST, -1)
+        elif dtype.kind == "i":
+            np.subtract(np.int64(most), limits, out=limits)
         else:
-            with np.errstate(invalid="ignore"):
-                left = (most - self._numbers(rest).astype(np.float64)).astype(self.weights.dtype)
-            # Rounded up. The key of a number below 0 is below 0.
-            room = np.nextafter(left, np.inf, dtype=left.dtype).view(f"i{left.itemsize}").astype(np.int64)
-        limits = np.where(rest < other.piles.unreached, room, -1)
+            room = (most - self._numbers(limits).astype(np.float64)).astype(dtype)
+            # Rounded up.
+            limits[:] = np.nextafter(room, dtype.type(np.inf)).view(f"i{dtype.itemsize}")
         far = search.far[: piles.far]
         keys = search.distances[far.astype(np.int64) + search.first]
         kept = keys <= limits[far]

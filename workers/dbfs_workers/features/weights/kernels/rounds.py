@@ -177,12 +177,12 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, least, ad
         delta: the width of a bucket, of the type of weights.
         alone: whether the rank has the whole graph.
         most: most vertices of a near pile whose edges one thread relaxes; a larger one is left to a team.
-        least: rounds after which the call ends with a bucket.
+        least: edges relaxed after which the call ends with a bucket.
         add: adds a weight to a key.
     """
     piles = records[0]
     begun = monotonic_ns(search.clock)
-    piles.done = 0
+    piles.done = edges = 0
     if begins != NONE:
         next_bucket(search, piles, add(begins, delta))
     while piles.done < rows.size:
@@ -190,7 +190,7 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, least, ad
             targets = search.targets.size
             if not alone or piles.nearest == NONE or (targets and missing_targets(search, piles.bound) == 0):
                 return
-            if piles.done >= least:
+            if edges >= least:
                 return
             next_bucket(search, piles, add(piles.nearest, delta))
             continue
@@ -198,6 +198,7 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, least, ad
             return
         row = rows[piles.done]
         relax(search, weights, piles, add, row)
+        edges += row.edges
         now = monotonic_ns(search.clock)
         row.levels = 1
         row.largest_frontier = row.frontier
