@@ -28,6 +28,7 @@ from dbfs_workers.base.text import counted, printable
 from dbfs_workers.features.saved import tasks
 from dbfs_workers.features.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.features.saved.saves import Saver
+from dbfs_workers.serving.tables import later_table
 
 if TYPE_CHECKING:
     import distributed
@@ -35,12 +36,6 @@ if TYPE_CHECKING:
 
 def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
     """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
-    stripe = record.stripe
-    if record.ids.keys and stripe.n > record.ids.count:
-        raise InvalidOptionError(
-            f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
-            "graph can't keep: load the graph with their edges to save it"
-        )
     if record.beside is not None and record.beside.keys:
         raise InvalidOptionError(
             f"{record.name} {record.beside.in_words}, which a saved graph can't keep: save the table of its edges, and "
@@ -106,6 +101,11 @@ def _write(
     table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
     for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
         plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
+    if record.ids.keys and record.stripe.n > record.ids.count:
+        table_keys.append((f"save-ids-{token}", gang.p))
+        some = (Ref(record.partition_keys[0]), record.ids.count, record.stripe.n, record.ids.id_type)
+        later = plan.add(0, (f"later-ids-{token}", 0), later_table, *some)
+        plan.add(0, table_keys[-1], work.on_listed, tasks.save_ids, folder, token, gang.p, later, deadline.seconds)
     keys = [*rank_keys, *order_keys, *table_keys]
     futures = gang.submit(plan, keys)
     held += futures.values()
@@ -147,6 +147,7 @@ def _manifest(
 ) -> Manifest:
     id_type = record.ids.id_type
     not_empty = tuple(table for table in tables if table is not None)
+    later = not_empty[-1] if len(tables) > len(record.ids.keys) else None
     return Manifest(
         source=record.source,
         dbfs=build(),
@@ -157,7 +158,9 @@ def _manifest(
         input_edges=record.infos[0].input_edges,
         ranks=tuple(ranks),
         order=order,
-        ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
+        ids=SavedIds(
+            record.ids.first_id, id_type.columns, id_type.names, not_empty[:-1] if later else not_empty, later
+        ),
         room=record.stripe.room if record.layout is None else 0,
     )
 

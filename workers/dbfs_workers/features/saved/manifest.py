@@ -25,7 +25,7 @@ from dbfs_workers.search.partition.stripe import Stripe
 NAME: Final = "manifest.json"
 FORMAT: Final = "dbfs saved graph"
 VERSION: Final = 2
-"""Latest version of the format: version 2 has room for more vertices. A graph without room is saved as version 1."""
+"""Latest version of the format, which has room for more vertices, and their ids. A graph without is of version 1."""
 MOST_BYTES: Final = 2**28
 """Longest manifest that is read; a graph of 100 TB has one of 256 MiB."""
 
@@ -130,12 +130,24 @@ class SavedIds:
         first_id: the id of vertex 0, if there are no tables.
         columns, names: as in ``ids.table.IdType``.
         tables: the tables of all ids in the order of vertices; empty if there are none.
+        later: the ids of the vertices after these, in the order in which updates added them; None if there are none.
     """
 
     first_id: Natural
     columns: tuple[str, ...]
     names: tuple[str, ...]
     tables: tuple[SavedTable, ...]
+    later: SavedTable | None = None
+
+    @property
+    def every(self) -> tuple[SavedTable, ...]:
+        """All tables, in the order of vertices."""
+        return self.tables if self.later is None else (*self.tables, self.later)
+
+    @property
+    def count(self) -> int:
+        """Number of vertices whose ids ascend."""
+        return sum(table.length for table in self.tables)
 
     @property
     def id_type(self) -> IdType:
@@ -198,7 +210,7 @@ class Manifest:
                 yield rank.edges
         if self.order is not None:
             yield self.order
-        yield from (table.file for table in self.ids.tables)
+        yield from (table.file for table in self.ids.every)
 
     @property
     def nbytes(self) -> int:
@@ -230,9 +242,10 @@ def is_ours(name: str) -> bool:
 def to_json(manifest: Manifest) -> bytes:
     """Return a manifest as the text of its file."""
     graph = dataclasses.asdict(manifest)
-    if not manifest.room:
-        del graph["room"]
-    found = {"format": FORMAT, "version": VERSION if manifest.room else 1, "checksum": _checksum(graph), "graph": graph}
+    plain = not manifest.room and manifest.ids.later is None
+    if plain:
+        del graph["room"], graph["ids"]["later"]
+    found = {"format": FORMAT, "version": 1 if plain else VERSION, "checksum": _checksum(graph), "graph": graph}
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
@@ -265,7 +278,8 @@ def parse(text: bytes, path: str) -> Manifest:
     if found.get("checksum") != _checksum(graph):
         raise FormatError(f"{path} is damaged: its checksum is not that of its content. Save the graph again")
     if version == 1 and isinstance(graph, dict):
-        graph = {**graph, "room": 0}
+        ids = graph.get("ids")
+        graph = {**graph, "room": 0, "ids": {**ids, "later": None} if isinstance(ids, dict) else ids}
     manifest: Manifest = decoded(Manifest, graph, f"{path}: graph")
     _check(manifest, path)
     return manifest
@@ -331,7 +345,7 @@ def _check_ids(manifest: Manifest, path: str) -> None:
         )
     if manifest.n and not ids.tables and not ids.id_type.is_integer:
         raise FormatError(f"{path}: ids of the type {ids.id_type} need tables")
-    for table in ids.tables:
+    for table in ids.every:
         wanted: list[tuple[str, tuple[str, int | None]]] = []
         for column, kind in enumerate(ids.columns):
             if kind == INTEGER:

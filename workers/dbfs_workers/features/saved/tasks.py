@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from dbfs_workers.building.gpu_data import DeviceEdges
 from dbfs_workers.building.reading import require_room, require_wanted
 from dbfs_workers.features.saved import parts, writing
 from dbfs_workers.features.saved.blocks import Content, thread_count
-from dbfs_workers.features.saved.manifest import SavedFile, SavedRank, SavedTable
+from dbfs_workers.features.saved.manifest import SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.features.saved.parts import RankFacts
-from dbfs_workers.ids.table import IdTable
+from dbfs_workers.ids.table import IdTable, LaterIds, as_python
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.search.partition.partition import describe as partition_info
@@ -69,7 +70,9 @@ def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: flo
     return writing.write_ids(folder, token, rank, table, _Watch(folder, seconds).look)
 
 
-def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
+def load_partition(
+    folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int, ids: SavedIds
+) -> Partition:
     """Return a rank's partition as it was saved: mapped or copied on a CPU, in the GPU's memory with ``cuda``.
 
     Rows that a rank may lead are copied into memory that peers can map instead: see ``shared_rows.share``.
@@ -78,6 +81,7 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
         saved, facts: as of ``parts.partition``.
         backend: ``cpu`` or ``cuda``.
         ranks_here: number of ranks of the graph on this host, which share its cores.
+        ids: the graph's ids, of which each rank has those that came after the load.
 
     Errors as for ``blocks.Content`` and ``upload``.
     """
@@ -85,6 +89,10 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
         arrays = _arrays(folder, saved.partition, backend, ranks_here)
         path = folder.file(saved.partition.name)
         partition = parts.partition(saved, facts, arrays, path, thread_count(ranks_here))
+    if ids.later is not None:
+        later = LaterIds(ids.later.first)
+        later.extend(as_python(parts.later_ids(folder, ids)), ids.later.first)
+        partition = replace(partition, later=later)
     return share(partition) if backend == "cpu" else partition
 
 
