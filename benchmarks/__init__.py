@@ -28,6 +28,7 @@ COMMANDS = {
     "peers": "peers",
     "scale-model": "scale_model",
     "scaling": "plans",
+    "sssp": "sssp",
     "updates": "updates",
     "views": "views",
 }

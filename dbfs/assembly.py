@@ -56,12 +56,16 @@ from dbfs.features.views.asynchronous import AsyncViewsGraph
 from dbfs.features.views.attributes import Attributes, edge_column_keys
 from dbfs.features.views.graph import ViewsGraph
 from dbfs.features.views.options import KeptColumns
+from dbfs.features.views.room import make_room
 from dbfs.features.weights.asynchronous import AsyncWeightsGraph
 from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
+from dbfs.graph.nearness import nearness
 
 if TYPE_CHECKING:
+    from dbfs.cluster.gang import Gang
+    from dbfs.edges.edge_list import EdgeList
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs.service.scheduler import SchedulerService
@@ -95,6 +99,10 @@ class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
         LinkedRows(),
     )
     keeper = Attributes()
+    room_makers = (make_room,)
+
+    def nearness(self, edges: EdgeList, gang: Gang, backend: str) -> list[distributed.Future]:
+        return nearness(Graph, edges, gang, self, backend)
 
 
 _AS_GIVEN: Final = BuildOptions()
@@ -136,12 +144,12 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    WeightsGraph[BFSResult],  # above the paths that it extends
     PathsGraph[BFSResult],
     RebuildGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
-    WeightsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -265,12 +273,12 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncWeightsGraph,
     AsyncPathsGraph,
     AsyncRebuildGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
-    AsyncWeightsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -367,11 +375,16 @@ def load(
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
         edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
-            of a matrix: the ranks keep these values with the edges, for ``Graph.where``.
+            of a matrix and the weights of a ``.gr``, Matrix Market, METIS or NCOL file: the ranks keep these values
+            with the edges, for ``Graph.where``. A generator draws them by the number of the edge: ``weight=1..255``,
+            ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
+            takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+            edges keep a row each. Of a graph on GPUs they stay on the host. It goes with ``layout="1d"``, and with
+            ``mutable=True`` on CPUs, without ``checkpoint``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
-            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls.
+            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
+            takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.
         vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as
             ``edge_columns``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
@@ -383,9 +396,11 @@ def load(
             the old graph keeps the name, and both must fit at once. ``first`` unloads the old graph before this one is
             built; if the build fails, both are gone.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
-        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
-            which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
-            graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
+        order: ``given``; ``degree`` for an internal numbering by falling degree with hub-first adjacency lists, which
+            is faster on graphs with hubs; ``bfs`` for one by the distance from an end of the graph, which is faster on
+            meshes and road networks, and takes a second build. Callers' ids do not change. None for the order of a
+            saved graph, and ``given`` for all others; a graph saved with ``bfs`` is ordered by degree on other numbers
+            of ranks. A saved graph also keeps its in-edges and its input edges.
         ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
             numbers 0..n-1, in ascending order of the ids. ``string``: ids of a text, a table, arrays or pairs are the
             strings that are written there, integers of any length and codes such as 007 too.
@@ -454,7 +469,7 @@ def load(
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
     kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
-    reading["attributes"] = kept.names
+    reading["attributes"] = kept.names or ()
 
     def options() -> BuildOptions:
         return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
@@ -532,7 +547,7 @@ def estimate(
     """
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     kept = KeptColumns.of(edge_columns, None, None, options.layout)
-    reading["attributes"] = kept.names
+    reading["attributes"] = kept.names or ()
     listed = edge_list(edges, **reading)
     listed = kept.take_edges(listed, shared=True)
     kept.require(1, backend, mutable=mutable)

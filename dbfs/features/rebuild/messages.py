@@ -18,6 +18,7 @@ class KeepLineage(SchedulerMessage[None]):
     Attributes:
         lineage: passed on unread; None if the graph can't be built again.
         why_not: why it can't, and what would help, in words; None if it can.
+        saved: whether the graph was saved there with all that it has, columns that came from a client's memory too.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
@@ -26,6 +27,7 @@ class KeepLineage(SchedulerMessage[None]):
     graph_id: str
     lineage: PickledValue[Lineage] | None
     why_not: ShownText | None
+    saved: bool = False
 
 
 @dataclass(frozen=True)

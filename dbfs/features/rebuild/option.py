@@ -73,11 +73,6 @@ class Rebuild(LoadOption):
         """See ``LoadOption``: note the state of the source before it is read."""
         self._edges, self._versions = edges, logged(edges)
         if self._checkpoint is not None:
-            if edges.attributes is not None:
-                raise InvalidOptionError(
-                    "checkpoint= does not go with edge_columns=, which a saved graph can't keep: load a file, which is "
-                    "read again after a loss"
-                )
             if saved_folder(self._checkpoint) is not None:
                 raise InvalidOptionError(
                     f"checkpoint={os.fsdecode(self._checkpoint)!r} has a graph already, which may be another one; give "
@@ -132,6 +127,12 @@ class Rebuild(LoadOption):
             if self._lineage is not None:
                 self._lineage = replace(self._lineage, versions=places)
         if record.mutable and self._checkpoint is not None:
+            if record.beside is not None:
+                release(futures)
+                raise InvalidOptionError(
+                    f"{record.name} {record.beside.in_words}, which a log of versions lacks: load it without one of "
+                    "checkpoint=, mutable=True and the columns"
+                )
             try:
                 # Before the graph takes updates.
                 kept = self._saved(gang, record)
@@ -163,7 +164,8 @@ class Rebuild(LoadOption):
         elif lineage is not None:
             if lineage.options.layout == AUTO:
                 lineage = replace(lineage, options=replace(lineage.options, layout=graph.record.layout_name))
-            service.call(KeepLineage(graph.record.graph_id, PickledValue.of(lineage), None))
+            saved = self._checkpoint is not None
+            service.call(KeepLineage(graph.record.graph_id, PickledValue.of(lineage), None, saved))
             if self._when == "eager":
                 _watch(graph)
 

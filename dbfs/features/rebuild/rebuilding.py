@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from dbfs import config
 from dbfs.base.records import GraphRecord
 from dbfs.building.build import build
-from dbfs.building.builder import BuiltGraph, Standing
+from dbfs.building.builder import BuiltGraph
+from dbfs.building.standing import Standing
 from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release

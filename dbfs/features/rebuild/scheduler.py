@@ -94,7 +94,7 @@ class Rebuilds(SchedulerFeature):
     async def keep_lineage(self, message: KeepLineage) -> None:
         graph = self.view.graph(message.graph_id)
         past, beside = self._past(graph), graph.record.beside
-        past.lineage = message.lineage if beside is None or not beside.why_not else None
+        past.lineage = message.lineage if message.saved or beside is None or not beside.why_not else None
         past.why_not = message.why_not or past.why_not
         graph.stands = past.lineage is not None
         graph.returning = _LATER if graph.stands else ""

@@ -21,7 +21,7 @@ class SavedGraph(Graph[R]):
         replace: bool = False,
         deadline: float | str | None = None,
     ) -> int:
-        """Save the graph in a folder, from which ``dbfs.load(path)`` loads it again on any number of ranks.
+        """Save the graph with its columns in a folder, from which ``dbfs.load(path)`` loads it again on any ranks.
 
         Each rank writes its own files. The folder is a saved graph from the moment when all files are complete; if the
         save fails, the folder keeps what it had before. The message of an error after that moment says so.

@@ -146,7 +146,7 @@ FILES: dict[str, tuple[Callable[[Path], object], type[DbfsError], str]] = {
     "a newer version": (
         lambda path: edit(path, lambda found: found.update(version=3)),
         FormatError,
-        "is of version 3 of the format; dbfs of this version reads 2. Update dbfs",
+        "is of version 3 of the format; dbfs of this version reads up to 2. Update dbfs",
     ),
     "no version": (lambda path: edit(path, lambda found: found.pop("version")), FormatError, "is of version None of"),
     "an edited manifest": (

@@ -16,7 +16,7 @@ from dbfs_workers.base.errors import FormatError
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.building.symmetry import imbalance, imbalance_and_largest
 from dbfs_workers.features.saved.blocks import Content
-from dbfs_workers.features.saved.manifest import SavedIds, SavedRank, SavedTable, array
+from dbfs_workers.features.saved.manifest import SavedRank, SavedTable, array
 from dbfs_workers.ids.table import INTEGER, IdTable, IdType, as_python, from_python, joined, sort_keys
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, array_module, on_host
@@ -201,10 +201,9 @@ def id_table(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, firs
     return IdTable(first, ids)
 
 
-def later_ids(folder: Folder, saved: SavedIds) -> Ids:
+def later_ids(folder: Folder, saved: SavedTable, id_type: IdType) -> Ids:
     """Return the ids that came after the load, in their order; errors as of ``id_table``, but for the order."""
-    assert saved.later is not None
-    return _ids(folder, saved.later, saved.id_type, 0, saved.later.length)
+    return _ids(folder, saved, id_type, 0, saved.length)
 
 
 def ends(table: IdTable) -> Ends:

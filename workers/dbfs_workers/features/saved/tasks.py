@@ -13,11 +13,11 @@ from dbfs_workers.base.errors import DeadlineExceededError, FormatError
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.building.gpu_data import DeviceEdges
 from dbfs_workers.building.reading import require_room, require_wanted
-from dbfs_workers.features.saved import parts, writing
+from dbfs_workers.features.saved import columns, parts, writing
 from dbfs_workers.features.saved.blocks import Content, thread_count
-from dbfs_workers.features.saved.manifest import SavedFile, SavedIds, SavedRank, SavedTable
+from dbfs_workers.features.saved.manifest import RankColumns, SavedColumn, SavedFile, SavedRank, SavedTable
 from dbfs_workers.features.saved.parts import RankFacts
-from dbfs_workers.ids.table import IdTable, LaterIds, as_python
+from dbfs_workers.ids.table import IdTable, IdType, LaterIds, as_python
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.search.partition.partition import describe as partition_info
@@ -70,8 +70,48 @@ def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: flo
     return writing.write_ids(folder, token, rank, table, _Watch(folder, seconds).look)
 
 
+def save_columns(
+    folder: Folder, token: str, rank: int, partition: Any, edges: Any, vertices: Any, seconds: float
+) -> tuple[RankColumns, tuple[SavedColumn, ...], tuple[SavedColumn, ...]]:
+    """Write the columns of a rank's edges and vertices; return their files, and the columns of both.
+
+    Args:
+        partition: the rank's edges.
+        edges: what has the columns of the rank's edges: see ``Beside.edge_keys``; None if there are none.
+        vertices: what has the table of its vertices: see ``Beside.vertex_keys``; None if there is none.
+
+    Raises:
+        StaleRunError: the graph was updated meanwhile. Other arguments and errors as of ``save_rank``.
+    """
+    look, (out, into) = _Watch(folder, seconds).look, (None, None) if edges is None else edges.tables_of(partition)
+    of_vertices = None if vertices is None else vertices.table
+    tables = {"columns": out, "in-columns": into, "vertices": of_vertices}
+    files = [
+        None if table is None else columns.write(folder, f"{what}-{rank}-{token}.arrow", table, look)
+        for what, table in tables.items()
+    ]
+    return RankColumns(*files), columns.columns_of(out), columns.columns_of(of_vertices)
+
+
+def load_columns(folder: Folder, file: SavedFile, of: tuple[SavedColumn, ...], rows: int, ranks_here: int) -> Any:
+    """Return the Arrow table of a file of columns, which has so many rows.
+
+    Args:
+        ranks_here: as of ``load_partition``.
+
+    Errors as for ``columns.read``.
+    """
+    return columns.read(folder, file, of, 0, rows, thread_count(ranks_here))
+
+
 def load_partition(
-    folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int, ids: SavedIds
+    folder: Folder,
+    saved: SavedRank,
+    facts: RankFacts,
+    backend: str,
+    ranks_here: int,
+    later: SavedTable | None,
+    id_type: IdType,
 ) -> Partition:
     """Return a rank's partition as it was saved: mapped or copied on a CPU, in the GPU's memory with ``cuda``.
 
@@ -81,7 +121,8 @@ def load_partition(
         saved, facts: as of ``parts.partition``.
         backend: ``cpu`` or ``cuda``.
         ranks_here: number of ranks of the graph on this host, which share its cores.
-        ids: the graph's ids, of which each rank has those that came after the load.
+        later: the ids that came after the load, which each rank has; None if there are none.
+        id_type: the type of the ids.
 
     Errors as for ``blocks.Content`` and ``upload``.
     """
@@ -89,10 +130,10 @@ def load_partition(
         arrays = _arrays(folder, saved.partition, backend, ranks_here)
         path = folder.file(saved.partition.name)
         partition = parts.partition(saved, facts, arrays, path, thread_count(ranks_here))
-    if ids.later is not None:
-        later = LaterIds(ids.later.first)
-        later.extend(as_python(parts.later_ids(folder, ids)), ids.later.first)
-        partition = replace(partition, later=later)
+    if later is not None:
+        ids = LaterIds(later.first)
+        ids.extend(as_python(parts.later_ids(folder, later, id_type)), later.first)
+        partition = replace(partition, later=ids)
     return share(partition) if backend == "cpu" else partition
 
 

@@ -60,9 +60,12 @@ def rows_between(
         attributes: what has the columns of the rank's edges: see ``Beside.edge_keys``.
         chosen, index: as of ``edges_between``, also for the edges that are returned.
         names: the columns.
+
+    Raises:
+        StaleRunError: the attributes are of another version than the partition.
     """
     ends, edges = _between(partition, chosen, index, repeats=True)
-    return ends, attributes.out.select(names).take(edges)
+    return ends, attributes.columns_of(partition).select(names).take(edges)
 
 
 def _between(

@@ -1,26 +1,44 @@
 """Filters of edges on a rank: which edges pass, and the partition and the attributes of these alone.
 
-Bits of vertices are by position: by vertex, or by the order by degree.
+Bits of vertices are by position: by vertex, or by the order by degree. Attributes stay on the host, and so does what
+passes; edges on a GPU are compacted there.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.features.views.attributes import RankAttributes
-from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.features.living.carried import Made, Step
+from dbfs_workers.features.views.kept import RankAttributes, RankVertices
+from dbfs_workers.search.cuda import device_memory, failures
+from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, array_module, on_host
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+T = TypeVar("T")
+
+# Edges that a thread takes at least, and threads at most.
+_THREAD_EDGES = 1 << 20
+_MOST_THREADS = 16
+# Bytes of an edge that passes: its place and row, its column, and whether it repeats another.
+_PLACE_BYTES = 8 + 8 + 4 + 2
+# Bytes of an edge while its ends are looked up: its number and row, twice, and three flags.
+_END_BYTES = 4 * 8 + 3
+
+
 class Condition(Protocol):
-    """A condition on the attributes of an edge."""
+    """A condition on the attributes of an edge, or of a vertex."""
 
     def passing(self, table: pa.Table) -> NDArray[np.bool]:
         """Return for each row whether the condition holds; a null does not.
@@ -28,6 +46,64 @@ class Condition(Protocol):
         Raises:
             EdgeInputError: the condition can't be computed of a value.
         """
+
+
+@dataclass(frozen=True)
+class Among:
+    """Vertices that a caller names.
+
+    Attributes:
+        bits: packed bits of the vertices that are kept.
+        count: number of vertices that there were.
+        later: whether vertices that came later are kept.
+    """
+
+    bits: NDArray[np.uint8]
+    count: int
+    later: bool
+
+    def kept(self, n: int) -> NDArray[np.bool]:
+        """Return the bits of ``n`` vertices."""
+        found = np.full(n, self.later)
+        found[: self.count] = np.unpackbits(self.bits, count=self.count)[:n]
+        return found
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a view keeps: an edge of which all conditions hold, and both ends of which are kept.
+
+    Attributes:
+        edges: conditions on the attributes of an edge.
+        vertices: conditions on those of a vertex.
+        among: vertices that were named.
+        version: version of the graph that the view was made of last. See ``Carried``: a rank of a view that follows
+            its graph keeps the rule.
+    """
+
+    edges: tuple[Condition, ...] = ()
+    vertices: tuple[Condition, ...] = ()
+    among: tuple[Among, ...] = ()
+    version: int = 0
+
+    def following(self, step: Step) -> Rule:  # noqa: ARG002
+        """See ``Carried``."""
+        return self
+
+    @property
+    def facts(self) -> int:
+        """The version."""
+        return self.version
+
+    def __sizeof__(self) -> int:
+        return 256 + sum(each.bits.nbytes for each in self.among)
+
+
+def joined(rules: list[Rule], version: int) -> Rule:
+    """Return the rule of a view whose edges pass all of some rules; ``version`` as of ``Rule``."""
+    edges = tuple(part for rule in rules for part in rule.edges)
+    vertices = tuple(part for rule in rules for part in rule.vertices)
+    return Rule(edges, vertices, tuple(part for rule in rules for part in rule.among), version)
 
 
 @dataclass(frozen=True)
@@ -51,45 +127,51 @@ class Passing:
 def passing(
     partition: Partition,
     attributes: RankAttributes | None,
-    condition: Condition | None,
+    rule: Rule,
     kept: NDArray[np.uint8] | None,
+    ranks_here: int = 1,
 ) -> Passing:
     """Find the edges of a rank that pass.
 
     Args:
         attributes: those of the rank's edges; None if there are none.
-        condition: on the attributes; None for any edge.
-        kept: packed bits of the vertices that are kept; None for all. An edge needs both ends.
+        rule: what passes.
+        kept: packed bits of the vertices of which its conditions on vertices hold; None if it has none.
+        ranks_here: ranks of the host, which share its cores.
 
-    Errors as for ``Condition.passing``.
+    Errors as for ``Condition.passing`` and ``RankAttributes.tables_of``.
     """
     stripe = partition.stripe
     left_out, present = partition.deleted, None
-    if kept is not None:
-        bits = np.unpackbits(kept, count=stripe.n).astype(bool)
+    bits_of = [each.kept(stripe.n) for each in rule.among]
+    bits_of += [] if kept is None else [np.unpackbits(kept, count=stripe.n).astype(bool)]
+    if bits_of:
+        bits = np.logical_and.reduce(bits_of)
         left_out = np.union1d(left_out, np.flatnonzero(~bits))
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
+    tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(partition)
     ways: list[NDArray[np.bool] | None] = []
-    for rows, of in ((partition.out_edges, "out"), (partition.in_edges, "into")):
+    for rows, table in zip((partition.out_edges, partition.in_edges), tables, strict=True):
         if rows is None:
             ways.append(None)
             continue
         passes = np.ones(rows.columns.size, bool)
-        if condition is not None:
-            passes = condition.passing(getattr(attributes, of))
+        if table is not None:
+            _evaluate(rule.edges, table, passes, ranks_here)
         if present is not None:
-            own = present[partition.rank * stripe.n_local :][: stripe.n_local]
-            passes &= present[rows.columns] & np.repeat(own, np.diff(rows.row_offsets))
+            with _there(partition, "filtering its edges", _END_BYTES * rows.columns.size):
+                passes &= _between_present(rows, partition.rank * stripe.n_local, present)
         ways.append(passes)
     out, into = ways
     assert out is not None
     return Passing(out, into, left_out)
 
 
-def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint8]:
-    """Return the packed bits of a rank's vertices of which a condition holds. Errors as for ``Condition.passing``."""
-    return np.packbits(condition.passing(attributes))
+def kept_vertices(attributes: RankVertices, rule: Rule, partition: Partition) -> NDArray[np.uint8]:
+    """Return the packed bits of a rank's vertices of which all conditions hold. Errors as for ``Condition.passing``."""
+    owned = attributes.table.slice(0, partition.stripe.owned(partition.rank))
+    return np.packbits(np.logical_and.reduce([condition.passing(owned) for condition in rule.vertices]))
 
 
 def count(found: Passing) -> tuple[int, int]:
@@ -97,46 +179,150 @@ def count(found: Passing) -> tuple[int, int]:
     return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
 
 
-def compacted(partition: Partition, found: Passing) -> Partition:
-    """Return the partition of the edges that pass."""
+def made(
+    partition: Partition,
+    attributes: RankAttributes | None,
+    vertices: RankVertices | None,
+    rule: Rule | None,
+    found: Passing,
+    version: int = 0,
+    ranks_here: int = 1,
+) -> Made:
+    """Return a rank of a view with the data beside it: the attributes and the rule, where not None.
+
+    Args:
+        partition, attributes, vertices: of the graph.
+        found: the edges that pass.
+        version: see ``Partition``; of the view.
+        ranks_here: as of ``passing``.
+    """
+    of_edges = None if attributes is None else _of_passing(attributes, partition, found, version, ranks_here)
+    beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
+    return Made(_partition(partition, found, version, ranks_here), beside)
+
+
+def part_of(whole: Made, place: int) -> Any:
+    """Return the partition of what was made, or for a ``place`` from 0 on one of the data beside it."""
+    return whole.partition if place < 0 else whole.beside[place]
+
+
+def counting(whole: Made, input_edges: int) -> Made:
+    """Return what was made with the number of the view's input edges, which all ranks together have."""
+    return Made(replace(whole.partition, input_edges=input_edges), whole.beside)
+
+
+def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
+    """Return the counts of what was made, and what the data beside say of themselves."""
+    partition = whole.partition
+    with _there(partition, "describing its edges", 0):
+        return partition.info, tuple(each.facts for each in whole.beside)
+
+
+def _partition(partition: Partition, found: Passing, version: int, ranks_here: int) -> Partition:
     from dbfs_workers.search.partition.shared_rows import share
 
-    rows = _compacted(partition.out_edges, found.out)
-    into = None
-    if partition.in_edges is not None and found.into is not None:
-        into = _compacted(partition.in_edges, found.into)
-    loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
-    return share(
-        replace(
-            partition,
-            row_offsets=rows.row_offsets,
-            columns=rows.columns,
-            in_edges=into,
-            self_loops=loops,
-            duplicates=repeats,
-            imbalance=0,
-            deleted=found.left_out,
-        )
+    with _there(partition, "compacting its edges", found.out.nbytes + _PLACE_BYTES * int(np.count_nonzero(found.out))):
+        rows = _compacted(partition.out_edges, found.out, ranks_here)
+        into = None
+        if partition.in_edges is not None and found.into is not None:
+            into = _compacted(partition.in_edges, found.into, ranks_here)
+        loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
+    view = Partition(
+        partition.stripe,
+        partition.rank,
+        rows.row_offsets,
+        rows.columns,
+        loops,
+        repeats,
+        partition.input_edges,
+        partition.directed,
+        into,
+        version,
+        found.left_out,
+        later=partition.later,
     )
+    return share(view) if isinstance(rows.columns, np.ndarray) else view
 
 
-def compacted_attributes(attributes: RankAttributes, found: Passing) -> RankAttributes:
-    """Return the attributes of the edges that pass."""
+def _of_passing(
+    attributes: RankAttributes, partition: Partition, found: Passing, version: int, ranks_here: int
+) -> RankAttributes:
     import pyarrow as pa
 
-    into = None if attributes.into is None else attributes.into.filter(pa.array(found.into)).combine_chunks()
-    return RankAttributes(attributes.out.filter(pa.array(found.out)).combine_chunks(), into)
+    def kept(table: pa.Table, passes: NDArray[np.bool]) -> pa.Table:
+        parts = _in_parts(lambda part: _rows(table, part).filter(pa.array(passes[part])), passes.size, ranks_here)
+        return pa.concat_tables(parts).combine_chunks()
+
+    out, into = attributes.tables_of(partition)
+    into = None if into is None or found.into is None else kept(into, found.into)
+    return RankAttributes(kept(out, found.out), into, version)
 
 
-def _compacted(rows: Csr, passes: NDArray[np.bool]) -> Csr:
+@contextmanager
+def _there(partition: Partition, doing: str, nbytes: int) -> Iterator[None]:
+    """Work where the edges are: on a GPU with typed errors, if it has so many bytes free; see ``failures.on_gpu``."""
+    if isinstance(partition.columns, np.ndarray):
+        yield
+        return
+    where = f"rank {partition.rank}, {doing}"
+    with failures.on_gpu(where):
+        device_memory.require(nbytes, where)
+        yield
+
+
+def _rows_of_edges(rows: Csr) -> Any:
+    """Return the row of each edge."""
+    xp, offsets = array_module(rows.columns), rows.row_offsets
+    if xp is np:
+        return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    return xp.searchsorted(offsets, xp.arange(rows.columns.size), side="right") - 1
+
+
+def _between_present(rows: Csr, first: int, present: NDArray[np.bool]) -> NDArray[np.bool]:
+    """Return which edges of rows, the first of which has the id ``first``, have both ends among those present."""
+    there = array_module(rows.columns).asarray(present)
+    found: NDArray[np.bool] = on_host(there[rows.columns] & there[first + _rows_of_edges(rows)])
+    return found
+
+
+def _in_parts(work: Callable[[slice], T], size: int, ranks_here: int) -> list[T]:
+    """Do work by parts of so many edges, in threads if there are many; return the results in order."""
+    cores = min(_MOST_THREADS, len(os.sched_getaffinity(0)) // ranks_here)
+    threads = max(1, min(cores, size // _THREAD_EDGES))
+    parts = [slice(size * part // threads, size * (part + 1) // threads) for part in range(threads)]
+    if threads == 1:
+        return [work(parts[0])]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, parts))
+
+
+def _rows(table: pa.Table, part: slice) -> pa.Table:
+    return table.slice(part.start, part.stop - part.start)
+
+
+def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
+    """Write which rows of a table pass."""
+
+    def evaluate(part: slice) -> None:
+        rows = _rows(table, part)
+        passes[part] = np.logical_and.reduce([condition.passing(rows) for condition in conditions])
+
+    _in_parts(evaluate, passes.size, ranks_here)
+
+
+def _compacted(rows: Csr, passes: NDArray[np.bool], ranks_here: int) -> Csr:
     # A search takes a fifth of the time of sums over all edges.
-    places = np.flatnonzero(passes)
-    return Csr(np.searchsorted(places, rows.row_offsets), rows.columns[places])
+    xp = array_module(rows.columns)
+    if xp is np:
+        found = _in_parts(lambda part: np.flatnonzero(passes[part]) + part.start, passes.size, ranks_here)
+        places = found[0] if len(found) == 1 else np.concatenate(found)
+    else:
+        places = xp.flatnonzero(xp.asarray(passes))
+    return Csr(xp.searchsorted(places, rows.row_offsets), rows.columns[places])
 
 
 def _loops_and_repeats(rows: Csr, rank: int, stripe: Stripe) -> tuple[int, int]:
     """Return the numbers of self-loops and of edges that repeat the one before them in their row."""
-    own = np.repeat(np.arange(stripe.n_local, dtype=np.uint32), np.diff(rows.row_offsets))
-    loops = np.count_nonzero(rows.columns == own + np.uint32(rank * stripe.n_local))
-    repeats = (rows.columns[1:] == rows.columns[:-1]) & (own[1:] == own[:-1])
-    return int(loops), int(np.count_nonzero(repeats))
+    own, columns = _rows_of_edges(rows), rows.columns
+    repeats = (columns[1:] == columns[:-1]) & (own[1:] == own[:-1])
+    return int((columns == own + rank * stripe.n_local).sum()), int(repeats.sum())

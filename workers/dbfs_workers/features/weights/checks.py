@@ -56,7 +56,8 @@ def check_edges(
         The first fault, if there is one; and packed bits by id of the vertices whose distance and predecessor an edge
         of the rank gives.
     """
-    stripe, weights = partition.stripe, weights_of(attributes.out[column], column, partition)[0]
+    partition = partition.on(np)
+    stripe, weights = partition.stripe, weights_of(attributes.columns_of(partition)[column], column, partition)[0]
     distances, parents = _by_id(stripe, labels, predecessors)
     known, given = reached(distances), np.zeros(distances.size, bool)
     first_id, offsets = partition.rank * stripe.n_local, partition.row_offsets
