@@ -2,7 +2,7 @@
 
 from tests.support.planting import Fault
 
-_GAMES = ("tests/service/test_simulation.py::test_two_hundred_games",)
+_GAMES = ("tests/service/test_simulation.py::test_games",)
 
 FAULTS = (
     Fault(

@@ -193,7 +193,7 @@ FAULTS = (
         "dbfs/service/turns.py",
         "            waiting = (answer, turn.over)\n",
         "            waiting = (answer,)\n",
-        ("tests/service/test_simulation.py::test_two_hundred_games",),
+        ("tests/service/test_simulation.py::test_games",),
     ),
     Fault(
         "workers/dbfs_workers/search/reports/run.py",
