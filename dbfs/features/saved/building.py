@@ -184,8 +184,9 @@ def _id_ranges(manifest: Manifest, p: int) -> list[tuple[int, int]]:
     tables = manifest.ids.tables
     if tables and len(tables) <= p:
         return [(table.first, table.first + table.length) for table in tables]
-    count = max(1, min(p, manifest.n))
-    return [(rank * manifest.n // count, (rank + 1) * manifest.n // count) for rank in range(count)]
+    n = manifest.ids.count if tables else manifest.n
+    count = max(1, min(p, n))
+    return [(rank * n // count, (rank + 1) * n // count) for rank in range(count)]
 
 
 @contextmanager
@@ -319,7 +320,8 @@ class SavedLoad(PartitionMaker):
             where = (self.backend, here[host_of(self.gang.addresses[rank])])
             key = (f"partition-{self.token}", rank)
             stands = standing and standing.partition(rank)
-            parts.append(stands or graph.add(rank, key, on_listed, tasks.load_partition, folder, saved, facts, *where))
+            load = (on_listed, tasks.load_partition, folder, saved, facts, *where, manifest.later, manifest.ids.id_type)
+            parts.append(stands or graph.add(rank, key, *load))
             infos.append(graph.add(rank, (f"partition-info-{self.token}", rank), tasks.describe, parts[-1]))
             if saved.edges is not None:
                 key = (f"input-edges-{self.token}", rank)

@@ -74,7 +74,14 @@ class SavedEdges(SavedFiles, BuiltEdges):
         return layout(self, options)
 
     def as_it_was(self, gang: Gang, options: BuildOptions, backend: str) -> SavedLoad | None:
-        return SavedLoad(self, gang, options, backend) if is_as_saved(self, gang.p, options) else None
+        if is_as_saved(self, gang.p, options):
+            return SavedLoad(self, gang, options, backend)
+        if later := self.manifest.later:
+            raise InvalidOptionError(
+                f"{self.name} has {later.length:,} ids that came after its load: load it on "
+                f"{len(self.manifest.ranks)} ranks, in the order and the layout in which it was saved"
+            )
+        return None
 
     def estimate_as_it_was(self, size: BuildSize, backend: str) -> Estimate | None:
         as_saved = is_as_saved(self, size.stripe.p, size.options)

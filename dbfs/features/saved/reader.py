@@ -25,7 +25,8 @@ from dbfs_workers.features.saved import manifest as manifests
 from dbfs_workers.features.saved.blocks import Content
 from dbfs_workers.features.saved.columns import read, schema_of
 from dbfs_workers.features.saved.manifest import Manifest, SavedColumn, SavedFile, SavedRank
-from dbfs_workers.features.saved.parts import id_table
+from dbfs_workers.features.saved.parts import id_table, later_ids
+from dbfs_workers.ids.table import joined
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -63,9 +64,11 @@ class SavedFiles(EdgeList):
             GraphTooLargeError: the memory will not hold the ids. Others as of ``saved.parts.id_table``.
         """
         require_listed(self.folder.path)
-        tables, share = self.manifest.ids.tables, float(config.get("build.memory-share"))
-        require_room(2 * sum(table.file.nbytes for table in tables), share, f"{self.name}: its ids")
-        return id_table(self.folder, tables, self.manifest.ids.id_type, 0, self.manifest.n).ids
+        saved, share = self.manifest.ids, float(config.get("build.memory-share"))
+        require_room(2 * sum(table.file.nbytes for table in self.manifest.every_table), share, f"{self.name}: its ids")
+        ids = id_table(self.folder, saved.tables, saved.id_type, 0, saved.count).ids
+        later = self.manifest.later
+        return ids if later is None else joined([ids, later_ids(self.folder, later, saved.id_type)])
 
     def cut(self, piece_edges: int) -> Sequence[SavedPiece | KeptPiece]:
         """Cut the files into pieces of about ``piece_edges`` edges."""

@@ -28,6 +28,7 @@ from dbfs_workers.base.text import counted, printable
 from dbfs_workers.features.saved import tasks
 from dbfs_workers.features.saved.manifest import Manifest, SavedColumns, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.features.saved.saves import Saver
+from dbfs_workers.serving.tables import later_table
 
 if TYPE_CHECKING:
     import distributed
@@ -35,12 +36,6 @@ if TYPE_CHECKING:
 
 def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
     """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
-    stripe = record.stripe
-    if record.ids.keys and stripe.n > record.ids.count:
-        raise InvalidOptionError(
-            f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
-            "graph can't keep: load the graph with their edges to save it"
-        )
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
         raise InvalidOptionError(
@@ -101,6 +96,11 @@ def _write(
     table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
     for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
         plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
+    if record.ids.keys and record.stripe.n > record.ids.count:
+        table_keys.append((f"save-ids-{token}", gang.p))
+        some = (Ref(record.partition_keys[0]), record.ids.count, record.stripe.n, record.ids.id_type)
+        later = plan.add(0, (f"later-ids-{token}", 0), later_table, *some)
+        plan.add(0, table_keys[-1], work.on_listed, tasks.save_ids, folder, token, gang.p, later, deadline.seconds)
     column_keys: list[Key] = []
     if (beside := record.beside) is not None and (beside.edge_keys or beside.vertex_keys):
         column_keys = [(f"save-columns-{token}", rank) for rank in range(gang.p)]
@@ -154,6 +154,7 @@ def _manifest(
 ) -> Manifest:
     id_type = record.ids.id_type
     not_empty = tuple(table for table in tables if table is not None)
+    later = not_empty[-1] if len(tables) > len(record.ids.keys) else None
     return Manifest(
         source=record.source,
         dbfs=build(),
@@ -164,7 +165,8 @@ def _manifest(
         input_edges=record.infos[0].input_edges,
         ranks=tuple(ranks),
         order=order,
-        ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
+        ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty[:-1] if later else not_empty),
+        later=later,
         room=record.stripe.room if record.layout is None else 0,
         columns=columns,
     )

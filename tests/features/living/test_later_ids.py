@@ -158,8 +158,17 @@ def test_a_refused_batch_leaves_no_id(
         assert dict(zip(*(table[name].to_pylist() for name in ("vertex", "distance")), strict=True)) == {
             one: at for at, one in enumerate("abczx")
         }
-        with pytest.raises(InvalidOptionError, match="2 vertices whose ids came after the load"):
-            graph.save(tmp_path / "saved")
+        graph.save(tmp_path / "saved")
+        with pytest.raises(InvalidOptionError, match="2 ids that came after its load: load it on 2 ranks"):
+            dbfs.load(tmp_path / "saved", client=client, ranks=1)
+        with dbfs.load(tmp_path / "saved", client=client, ranks=2, mutable=True) as saved:
+            assert saved.ids().to_pylist() == graph.ids().to_pylist()
+            assert saved.bfs("x").to_dict() == {"x": 0, "z": 1, "c": 2, "b": 3, "a": 4}
+            assert saved.insert_edges([("a", "x"), ("last", "z")]).ids == ("last",)
+            assert saved.distance("last", "x") == 2
+            saved.save(tmp_path / "again")
+        names: Any = dbfs.from_file(tmp_path / "again").names()
+        assert names.to_pylist() == ["a", "b", "c", "z", "x", "last"]
         graph.freeze()
         assert graph.bfs("a").depth == 4
         graph.thaw()

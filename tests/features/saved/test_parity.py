@@ -121,7 +121,9 @@ def test_mapped_partitions_are_read_only_and_survive_a_move(client: distributed.
         nbytes = graph.nbytes
     found = read_manifest(tmp_path / "graph")
     facts = RankFacts(found.stripe, 0, found.directed, found.input_edges)
-    part = tasks.load_partition(Folder(str(tmp_path / "graph"), mapped=True), found.ranks[0], facts, "cpu", 1)
+    part = tasks.load_partition(
+        Folder(str(tmp_path / "graph"), mapped=True), found.ranks[0], facts, "cpu", 1, None, found.ids.id_type
+    )
     assert part.in_edges is not None
     assert not any(array.flags.writeable for array in (part.row_offsets, part.columns, part.in_edges.columns))
     assert all(array.flags.aligned for array in (part.row_offsets, part.columns, part.in_edges.row_offsets))

@@ -235,7 +235,7 @@ class SimulatedLiving(LivingPart[SimulatedRunner]):
         following = replace(partition, history=(*partition.history, spec.count))
         changes = SimpleNamespace(keys=None, refused=0, first_refused=None, edges=int(partition.rank == 0))
         return SimpleNamespace(
-            partition=following, changes=changes, in_keys=None, facts=None, vertices=np.empty(0, np.int64), absent=0
+            partition=following, changes=changes, facts=None, vertices=np.empty(0, np.int64), absent=0, in_keys=None
         )
 
 

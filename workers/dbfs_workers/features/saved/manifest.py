@@ -26,7 +26,7 @@ NAME: Final = "manifest.json"
 FORMAT: Final = "dbfs saved graph"
 VERSION: Final = 2
 """Latest version of the format."""
-_SINCE_2: Final = {"room": 0, "columns": None}
+_SINCE_2: Final = {"room": 0, "columns": None, "later": None}
 """Fields that version 1 lacks, and their values there. A graph with these values is saved as version 1."""
 _Wanted: TypeAlias = "tuple[str, tuple[str, int | None]]"
 """The name of an array; its type, and the number of its items if that is known."""
@@ -153,13 +153,18 @@ class SavedIds:
     Attributes:
         first_id: the id of vertex 0, if there are no tables.
         columns, names: as in ``ids.table.IdType``.
-        tables: the tables of all ids in the order of vertices; empty if there are none.
+        tables: the tables of the ids in the order of vertices; empty if there are none.
     """
 
     first_id: Natural
     columns: tuple[str, ...]
     names: tuple[str, ...]
     tables: tuple[SavedTable, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of vertices whose ids ascend."""
+        return sum(table.length for table in self.tables)
 
     @property
     def id_type(self) -> IdType:
@@ -242,6 +247,7 @@ class Manifest:
         ids: the ids of the vertices.
         room: vertices that updates may add; see ``Stripe``.
         columns: the columns of edges and vertices; None without any.
+        later: the ids of the last vertices, in the order in which updates added them; None if all are in ``ids``.
     """
 
     source: str
@@ -256,6 +262,12 @@ class Manifest:
     ids: SavedIds
     room: Natural = 0
     columns: SavedColumns | None = None
+    later: SavedTable | None = None
+
+    @property
+    def every_table(self) -> tuple[SavedTable, ...]:
+        """The tables of all ids, in the order of vertices."""
+        return self.ids.tables if self.later is None else (*self.ids.tables, self.later)
 
     @property
     def stripe(self) -> Stripe:
@@ -281,7 +293,7 @@ class Manifest:
                 yield rank.edges
         if self.order is not None:
             yield self.order
-        yield from (table.file for table in self.ids.tables)
+        yield from (table.file for table in self.every_table)
         if self.columns is not None:
             for each in self.columns.ranks:
                 yield from each.files
@@ -461,7 +473,7 @@ def _check_ids(manifest: Manifest, path: str) -> None:
         )
     if manifest.n and not ids.tables and not ids.id_type.is_integer:
         raise FormatError(f"{path}: ids of the type {ids.id_type} need tables")
-    for table in ids.tables:
+    for table in manifest.every_table:
         wanted: list[_Wanted] = []
         for column, kind in enumerate(ids.columns):
             if kind == INTEGER:

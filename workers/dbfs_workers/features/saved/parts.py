@@ -201,6 +201,11 @@ def id_table(folder: Folder, tables: Sequence[SavedTable], id_type: IdType, firs
     return IdTable(first, ids)
 
 
+def later_ids(folder: Folder, saved: SavedTable, id_type: IdType) -> Ids:
+    """Return the ids that came after the load, in their order; errors as of ``id_table``, but for the order."""
+    return _ids(folder, saved, id_type, 0, saved.length)
+
+
 def ends(table: IdTable) -> Ends:
     """Return the first and the last id of a table as Python's values."""
     if len(table) == 0:

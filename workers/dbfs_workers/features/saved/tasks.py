@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dbfs_workers.features.saved import columns, parts, writing
 from dbfs_workers.features.saved.blocks import Content, thread_count
 from dbfs_workers.features.saved.manifest import RankColumns, SavedColumn, SavedFile, SavedRank, SavedTable
 from dbfs_workers.features.saved.parts import RankFacts
-from dbfs_workers.ids.table import IdTable
+from dbfs_workers.ids.table import IdTable, IdType, LaterIds, as_python
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import Csr, InputEdges, Partition, PartitionInfo
 from dbfs_workers.search.partition.partition import describe as partition_info
@@ -103,7 +104,15 @@ def load_columns(folder: Folder, file: SavedFile, of: tuple[SavedColumn, ...], r
     return columns.read(folder, file, of, 0, rows, thread_count(ranks_here))
 
 
-def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:
+def load_partition(
+    folder: Folder,
+    saved: SavedRank,
+    facts: RankFacts,
+    backend: str,
+    ranks_here: int,
+    later: SavedTable | None,
+    id_type: IdType,
+) -> Partition:
     """Return a rank's partition as it was saved: mapped or copied on a CPU, in the GPU's memory with ``cuda``.
 
     Rows that a rank may lead are copied into memory that peers can map instead: see ``shared_rows.share``.
@@ -112,6 +121,8 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
         saved, facts: as of ``parts.partition``.
         backend: ``cpu`` or ``cuda``.
         ranks_here: number of ranks of the graph on this host, which share its cores.
+        later: the ids that came after the load, which each rank has; None if there are none.
+        id_type: the type of the ids.
 
     Errors as for ``blocks.Content`` and ``upload``.
     """
@@ -119,6 +130,10 @@ def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: 
         arrays = _arrays(folder, saved.partition, backend, ranks_here)
         path = folder.file(saved.partition.name)
         partition = parts.partition(saved, facts, arrays, path, thread_count(ranks_here))
+    if later is not None:
+        ids = LaterIds(later.first)
+        ids.extend(as_python(parts.later_ids(folder, later, id_type)), later.first)
+        partition = replace(partition, later=ids)
     return share(partition) if backend == "cpu" else partition
 
 
