@@ -220,7 +220,6 @@ NAMED = {
     ("dbfs/edges/readers/arrow.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/readers/attributes.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/file_set.py", "paths"): "paths of files",
-    ("dbfs/edges/readers/attributes.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/metis.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/pairs.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/parquet.py", "batches"): "record batches of Arrow",
@@ -234,7 +233,6 @@ NAMED = {
     ("workers/dbfs_workers/search/cuda/clusters.py", "grid"): "grids of blocks",
     ("dbfs/service/client_notes.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
     ("dbfs/service/log.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
-    ("workers/dbfs_workers/search/cuda/clusters.py", "grid"): "a launch's grid of blocks",
 }
 
 
