@@ -165,6 +165,7 @@ class Graph(
 
     result_type = BFSResult
     engines = ENGINES
+    keeper = BuildOptions.keeper
     _column_keys = staticmethod(edge_column_keys)
 
     @bounded()
@@ -372,7 +373,7 @@ def load(
             ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
             takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+            edges keep a row each. It goes with CPUs, and not with ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
             ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
             takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.
@@ -456,7 +457,7 @@ def load(
     given, strings = ("given", "string") if ids == "string" else (ids, None)
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
-    kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
+    kept = KeptColumns.of(edge_columns, vertices, vertex_columns, strings=ids == "string")
     reading["attributes"] = kept.names or ()
 
     def options() -> BuildOptions:
@@ -534,7 +535,7 @@ def estimate(
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
-    kept = KeptColumns.of(edge_columns, None, None, options.layout)
+    kept = KeptColumns.of(edge_columns, None, None)
     reading["attributes"] = kept.names or ()
     listed = edge_list(edges, **reading)
     listed = kept.take_edges(listed, shared=True)

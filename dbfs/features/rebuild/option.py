@@ -87,7 +87,7 @@ class Rebuild(LoadOption):
             # Loads pyarrow.
             from dbfs.features.saved.saving import save
 
-            save(graph.gang, graph.record, self._checkpoint, replace=False)
+            save(graph.gang, graph.record, self._checkpoint, self._options_of().keeper, replace=False)
             kept = open_saved(Folder.at(self._checkpoint), ReadOptions())
             self._lineage = Lineage.of(self._checkpoint, {}, kept, self._options_of())
         lineage = self._lineage

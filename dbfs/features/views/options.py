@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.base.records import GraphRecord
-from dbfs.building.builder import STRIPES
 from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
@@ -53,7 +52,6 @@ class KeptColumns(LoadOption):
         names: names of the columns of edges; None for those that the edges have already.
         vertices: the table of vertices; None without one.
         of_vertices: names of its columns that are kept; None for those of a graph that was built before.
-        layout: the option ``layout``.
         strings: whether integers are taken as the strings of their digits.
         there: the option by which the edges that were taken have columns; empty if they have none.
     """
@@ -61,14 +59,11 @@ class KeptColumns(LoadOption):
     names: tuple[str, ...] | None
     vertices: Any
     of_vertices: tuple[str, ...] | None
-    layout: str
     strings: bool
     there: str = ""
 
     @classmethod
-    def of(
-        cls, edges: ColumnNames, vertices: Any, of_vertices: ColumnNames, layout: str, *, strings: bool = False
-    ) -> KeptColumns:
+    def of(cls, edges: ColumnNames, vertices: Any, of_vertices: ColumnNames, *, strings: bool = False) -> KeptColumns:
         """Return the option for what a caller gives.
 
         Raises:
@@ -78,7 +73,7 @@ class KeptColumns(LoadOption):
         if (vertices is None) is bool(names):
             given, lacking = ("vertex_columns", "vertices") if vertices is None else ("vertices", "vertex_columns")
             raise InvalidOptionError(f"{given}= needs {lacking}=: the table of vertices, and the columns to keep of it")
-        return cls(None if edges is None else column_names(edges, "edge_columns"), vertices, names, layout, strings)
+        return cls(None if edges is None else column_names(edges, "edge_columns"), vertices, names, strings)
 
     def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
         """Return the edges with the columns as attributes. Errors as for ``EdgeList.keeping``."""
@@ -93,7 +88,6 @@ class KeptColumns(LoadOption):
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Refuse options that attributes do not go with. Errors as for ``load``."""
         ways = {
-            f"layout={self.layout!r}": (self.layout != STRIPES, f"layout={STRIPES!r} keeps them"),
             "backend='cuda'": (backend == "cuda", "backend='cpu' keeps them"),
             "mutable=True": (mutable, "load the graph without one of the two"),
         }

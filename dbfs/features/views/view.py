@@ -100,10 +100,10 @@ class _Making:
         self._require_fit(max(sum(pair) for pair in passed))
 
         plan = TaskGraph()
-        views, infos, tables, sizes = [], [], [], []
+        infos, tables, sizes = [], [], []
+        views = self._added(plan, partitions, found)
         for rank in range(p):
-            views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, partitions[rank], found[rank]))
-            infos.append(plan.add(rank, self._key("info", rank), describe, views[-1]))
+            infos.append(plan.add(rank, self._key("info", rank), describe, views[rank]))
             if kept.edge_keys:
                 key = self._key("attributes", rank)
                 tables.append(plan.add(rank, key, tasks.compacted_attributes, attributes[rank], found[rank]))
@@ -117,6 +117,22 @@ class _Making:
             "beside": replaced(kept, **of_base, edge_keys=keys[1], nbytes=tuple(told[p:])),
             "build_seconds": time.perf_counter() - self._start,
         }
+
+    def _added(self, plan: TaskGraph, partitions: list[Ref], found: list[Ref]) -> list[Ref]:
+        """Add the tasks that compact the partitions; return these by rank."""
+        layout = self._record.layout
+        name, pairs = "partition" if layout is None else "edges", zip(partitions, found, strict=True)
+        views = [plan.add(rank, self._key(name, rank), tasks.compacted, *pair) for rank, pair in enumerate(pairs)]
+        if layout is None:
+            return views
+        whole = []
+        for rank in range(len(views)):
+            degrees = [
+                plan.add(peer, self._key(f"degrees-{rank}", peer), tasks.degrees, views[peer], layout, rank)
+                for peer in layout.out_holders(rank)
+            ]
+            whole.append(plan.add(rank, self._key("partition", rank), tasks.with_degrees, views[rank], layout, degrees))
+        return whole
 
     def _key(self, what: str, rank: int) -> Key:
         return (f"view-{what}-{self._token}", rank)
@@ -137,9 +153,12 @@ class _Making:
 
     def _require_fit(self, edges: int) -> None:
         """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph."""
-        infos, kept = self._record.infos, self._kept
-        stored = max(info.m_local for info in infos)
-        needed = Estimate({"csr": 8 * (self._record.stripe.n_local + 1) + 4 * edges}, {"filter": 8 * stored}, {})
+        infos, kept, stripe, layout = self._record.infos, self._kept, self._record.stripe, self._record.layout
+        stored, twice = max(info.m_local for info in infos), infos[0].has_parents
+        csr = 8 * (stripe.n_local + 1) + 4 * edges
+        if layout is not None:
+            csr = sum(layout.partition_bytes(stripe, edges // (1 + twice), bottom_up=twice).values())
+        needed = Estimate({"csr": csr}, {"filter": 8 * stored}, {})
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
         require_fit(self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, f"a view of {self._graph.name}")
@@ -154,8 +173,6 @@ class _Making:
 
 def _require_filtered(record: GraphRecord) -> None:
     """Refuse a graph of which there are no views."""
-    if record.layout is not None:
-        raise InvalidOptionError(f"{record.name} is in the layout {record.layout.name}; views are of graphs in 1d")
     if record.backend != "cpu":
         raise InvalidOptionError(f"{record.name} is on GPUs; views are of graphs with backend='cpu'")
     if record.mutable or record.version:

@@ -328,8 +328,6 @@ def test_wrong_calls(client: distributed.Client, graph: Graph) -> None:
         ({"edge_columns": ["source"]}, EdgeInputError, "'source' is an end"),
         ({"edge_columns": ["kind", "kind"]}, InvalidOptionError, "'kind' twice"),
         ({"edge_columns": 3}, InvalidOptionTypeError, "not 3"),
-        ({"edge_columns": "kind", "layout": "2d"}, InvalidOptionError, "layout='2d'"),
-        ({"edge_columns": "kind", "layout": "auto"}, InvalidOptionError, "layout='auto'"),
         ({"edge_columns": "kind", "mutable": True}, InvalidOptionError, "mutable=True"),
     ],
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.subgraphs.messages import SelectEdges
-from dbfs_workers.search.partition.partition import Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.reads.server import edges_of
 
@@ -52,7 +52,7 @@ def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArr
 
 
 def rows_between(
-    partition: Partition, attributes: Any, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str]
+    edges: RankEdges, attributes: Any, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str]
 ) -> tuple[NDArray[np.uint32], Any]:
     """Return the edges between chosen vertices, those that repeat another too, and an Arrow table of their columns.
 
@@ -61,8 +61,13 @@ def rows_between(
         chosen, index: as of ``edges_between``, also for the edges that are returned.
         names: the columns.
     """
-    ends, edges = _between(partition, chosen, index, repeats=True)
-    return ends, attributes.out.select(names).take(edges)
+    ends, places, first = [], [], 0
+    for part in edges.parts():
+        found, there = _between(part, chosen, index, repeats=True)
+        ends.append(found)
+        places.append(there + first)
+        first += part.m_local
+    return np.concatenate(ends, axis=1), attributes.out.select(names).take(np.concatenate(places))
 
 
 def _between(

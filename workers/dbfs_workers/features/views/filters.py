@@ -5,14 +5,16 @@ Bits of vertices are by position: by vertex, or by the order by degree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.features.views.attributes import RankAttributes
-from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.search.partition.partition import Csr, OwnedRows, Partition, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ class Passing:
     """The edges of a rank that pass a filter.
 
     Attributes:
-        out: bool[edges], in the order of the partition's columns.
-        into: the same of its in-edges; None if the partition has none.
+        out: bool[edges], in the order of ``RankAttributes.out``.
+        into: the same in that of ``into``; None if the rank has none.
         left_out: int64, ascending: positions of the vertices of the whole graph that the filter leaves out.
     """
 
@@ -49,7 +51,7 @@ class Passing:
 
 
 def passing(
-    partition: Partition,
+    edges: RankEdges,
     attributes: RankAttributes | None,
     condition: Condition | None,
     kept: NDArray[np.uint8] | None,
@@ -63,28 +65,34 @@ def passing(
 
     Errors as for ``Condition.passing``.
     """
-    stripe = partition.stripe
-    left_out, present = partition.deleted, None
+    stripe = edges.stripe
+    left_out, present = edges.deleted, None
     if kept is not None:
         bits = np.unpackbits(kept, count=stripe.n).astype(bool)
         left_out = np.union1d(left_out, np.flatnonzero(~bits))
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
     ways: list[NDArray[np.bool] | None] = []
-    for rows, of in ((partition.out_edges, "out"), (partition.in_edges, "into")):
-        if rows is None:
+    for lists, of in ((edges.out_lists(), "out"), (edges.in_lists(), "into")):
+        if lists is None:
             ways.append(None)
             continue
-        passes = np.ones(rows.columns.size, bool)
+        passes = np.ones(sum(each.columns.size for each in lists), bool)
         if condition is not None:
             passes = condition.passing(getattr(attributes, of))
         if present is not None:
-            own = present[partition.rank * stripe.n_local :][: stripe.n_local]
-            passes &= present[rows.columns] & np.repeat(own, np.diff(rows.row_offsets))
+            for each, part in zip(lists, _parts(passes, lists), strict=True):
+                own = present[each.owner * stripe.n_local :][: stripe.n_local]
+                part &= present[each.columns] & np.repeat(own, np.diff(each.csr.row_offsets))
         ways.append(passes)
     out, into = ways
     assert out is not None
     return Passing(out, into, left_out)
+
+
+def _parts(passes: NDArray[np.bool], lists: Sequence[OwnedRows]) -> list[NDArray[np.bool]]:
+    """Return what belongs to each of some lists, without copies."""
+    return np.split(passes, np.cumsum([each.columns.size for each in lists])[:-1])
 
 
 def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint8]:
@@ -97,27 +105,30 @@ def count(found: Passing) -> tuple[int, int]:
     return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
 
 
-def compacted(partition: Partition, found: Passing) -> Partition:
-    """Return the partition of the edges that pass."""
+def compacted(edges: RankEdges, found: Passing) -> RankEdges:
+    """Return the edges that pass. Degrees over several ranks are those of before: see ``with_degrees``."""
     from dbfs_workers.search.partition.shared_rows import share
 
-    rows = _compacted(partition.out_edges, found.out)
+    lists, in_lists = edges.out_lists(), edges.in_lists()
+    out = [_compacted(each.csr, passes) for each, passes in zip(lists, _parts(found.out, lists), strict=True)]
     into = None
-    if partition.in_edges is not None and found.into is not None:
-        into = _compacted(partition.in_edges, found.into)
-    loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
-    return share(
-        replace(
-            partition,
-            row_offsets=rows.row_offsets,
-            columns=rows.columns,
-            in_edges=into,
-            self_loops=loops,
-            duplicates=repeats,
-            imbalance=0,
-            deleted=found.left_out,
-        )
-    )
+    if in_lists is not None and found.into is not None:
+        parts = zip(in_lists, _parts(found.into, in_lists), strict=True)
+        into = [_compacted(each.csr, passes) for each, passes in parts]
+    counts = [_loops_and_repeats(csr, each.owner, edges.stripe) for each, csr in zip(lists, out, strict=True)]
+    loops, repeats = (sum(of_lists) for of_lists in zip(*counts, strict=True))
+    made = edges.with_lists(out, into, self_loops=loops, duplicates=repeats, deleted=found.left_out)
+    return share(made) if isinstance(made, Partition) else made
+
+
+def degrees(edges: RankEdges, layout: Layout, owner: int) -> NDArray[np.int64]:
+    """Return int64[n_local], the edges of a rank from each row of another one, or its own."""
+    return np.diff(layout.out_part(edges, owner).row_offsets)
+
+
+def with_degrees(edges: RankEdges, layout: Layout, found: list[NDArray[np.int64]]) -> RankEdges:
+    """Return a rank's edges with the degrees of its rows, given what each of ``Layout.out_holders`` has of these."""
+    return layout.with_degrees(edges, found)
 
 
 def compacted_attributes(attributes: RankAttributes, found: Passing) -> RankAttributes:
