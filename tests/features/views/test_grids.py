@@ -101,3 +101,22 @@ def test_views_of_a_grid(
             graph.where(**conditions[0]) as same,
         ):
             assert_same(again, same, 3)
+
+
+@pytest.mark.parametrize(("ranks", "layout"), [(3, "1d"), (4, "2d")])
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_trees_have_a_row_for_each_parallel_edge(
+    client: distributed.Client, ranks: int, layout: str, order: str, directed: bool
+) -> None:
+    options: dict[str, Any] = {"ranks": ranks, "layout": layout, "order": order, "directed": directed}
+    with dbfs.load(TABLE, client=client, edge_columns=COLUMNS, **options) as graph:
+        result = graph.bfs([3, 9], predecessors=True)
+        plain, tree = result.tree(), result.tree(columns=COLUMNS).to_arrow()
+    rows = [tuple(row.values()) for row in TABLE.to_pylist()]
+    rows += [] if directed else [(target, source, *values) for source, target, *values in rows]
+    edges = {tuple(row.values()) for row in plain.to_arrow().to_pylist()}
+    expected = sorted((row for row in rows if row[:2] in edges), key=repr)
+    found = [tuple(row.values()) for row in tree.to_pylist()]
+    assert sorted(found, key=repr) == expected
+    assert [row[:2] for row in found] == sorted(row[:2] for row in found)

@@ -52,18 +52,25 @@ def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArr
 
 
 def rows_between(
-    edges: RankEdges, attributes: Any, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str]
+    edges: RankEdges,
+    attributes: Any,
+    chosen: NDArray[np.uint32],
+    index: NDArray[np.uint32],
+    parents: NDArray[np.int64] | None,
+    names: list[str],
 ) -> tuple[NDArray[np.uint32], Any]:
     """Return the edges between chosen vertices, those that repeat another too, and an Arrow table of their columns.
 
     Args:
         attributes: what has the columns of the rank's edges: see ``Beside.edge_keys``.
         chosen, index: as of ``edges_between``, also for the edges that are returned.
+        parents: by index, the index of the vertex's parent, or its own: of a tree, whose edges alone are returned, each
+            from its parent. None for all edges.
         names: the columns.
     """
     ends, places, first = [], [], 0
     for part in edges.parts():
-        found, there = _between(part, chosen, index, repeats=True)
+        found, there = _between(part, chosen, index, repeats=True, parents=parents)
         ends.append(found)
         places.append(there + first)
         first += part.m_local
@@ -71,7 +78,12 @@ def rows_between(
 
 
 def _between(
-    partition: Partition, chosen: NDArray[np.uint32], index: NDArray[np.uint32], *, repeats: bool
+    partition: Partition,
+    chosen: NDArray[np.uint32],
+    index: NDArray[np.uint32],
+    *,
+    repeats: bool,
+    parents: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the edges between chosen vertices, and the place of each of them among the rank's edges."""
     stripe = partition.stripe
@@ -88,7 +100,11 @@ def _between(
         if not repeats:
             # Edges that repeat another follow it in their row.
             kept[1:] &= (columns[1:] != columns[:-1]) | (which[1:] != which[:-1])
-        if not partition.directed:
+        if parents is not None:
+            # A root is its own parent, and the edge of none.
+            ends = target[kept].astype(np.int64) - 1
+            kept[kept] = (parents[ends] == own_index[which[kept]]) & (ends != own_index[which[kept]])
+        elif not partition.directed:
             kept &= own_index[which] < target
         found.append(np.stack([own_index[which[kept]], target[kept] - np.uint32(1)]))
         places.append(edges[kept])
