@@ -165,7 +165,7 @@ class Graph(
 
     result_type = BFSResult
     engines = ENGINES
-    keeper = BuildOptions.keeper
+    _keeper = BuildOptions.keeper
     _column_keys = staticmethod(edge_column_keys)
 
     @bounded()

@@ -13,13 +13,10 @@ from dbfs.graph.graph import Graph, R
 
 @part_of("Graph")
 class SavedGraph(Graph[R]):
-    """Saving.
+    """Saving."""
 
-    Attributes:
-        keeper: what keeps the columns of edges; None without such a feature.
-    """
-
-    keeper: ClassVar[AttributeKeeper | None] = None
+    # What keeps the columns of edges; None without such a feature.
+    _keeper: ClassVar[AttributeKeeper | None] = None
 
     @bounded("build-deadline")
     def save(
@@ -60,4 +57,4 @@ class SavedGraph(Graph[R]):
         from dbfs.features.saved.saving import save
 
         self.refresh()
-        return save(self.gang, self.record, path, self.keeper, replace=replace)
+        return save(self.gang, self.record, path, self._keeper, replace=replace)
