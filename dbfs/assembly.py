@@ -60,8 +60,11 @@ from dbfs.features.weights.asynchronous import AsyncWeightsGraph
 from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
 from dbfs.graph.load import load_as, open_as
+from dbfs.graph.nearness import nearness
 
 if TYPE_CHECKING:
+    from dbfs.cluster.gang import Gang
+    from dbfs.edges.edge_list import EdgeList
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
     from dbfs.service.scheduler import SchedulerService
@@ -95,6 +98,9 @@ class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
         LinkedRows(),
     )
     keeper = Attributes()
+
+    def nearness(self, edges: EdgeList, gang: Gang, backend: str) -> list[distributed.Future]:
+        return nearness(Graph, edges, gang, self, backend)
 
 
 _AS_GIVEN: Final = BuildOptions()
@@ -136,12 +142,12 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    WeightsGraph[BFSResult],  # above the paths that it extends
     PathsGraph[BFSResult],
     RebuildGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
-    WeightsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -266,12 +272,12 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncWeightsGraph,
     AsyncPathsGraph,
     AsyncRebuildGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
-    AsyncWeightsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -373,7 +379,8 @@ def load(
             ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
             takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. It goes with CPUs, and not with ``mutable=True``.
+            edges keep a row each. Of a graph on GPUs they stay on the host. It does not go with
+            ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
             ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
             takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.
@@ -388,9 +395,11 @@ def load(
             the old graph keeps the name, and both must fit at once. ``first`` unloads the old graph before this one is
             built; if the build fails, both are gone.
         in_edges: also keep the in-edges of a directed graph, for bottom-up levels.
-        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists,
-            which is faster on graphs with hubs. Callers' ids do not change. None for the order of a saved
-            graph, and ``given`` for all others. A saved graph also keeps its in-edges and its input edges.
+        order: ``given``; ``degree`` for an internal numbering by falling degree with hub-first adjacency lists, which
+            is faster on graphs with hubs; ``bfs`` for one by the distance from an end of the graph, which is faster on
+            meshes and road networks, and takes a second build. Callers' ids do not change. None for the order of a
+            saved graph, and ``given`` for all others; a graph saved with ``bfs`` is ordered by degree on other numbers
+            of ranks. A saved graph also keeps its in-edges and its input edges.
         ids: ``given``: callers name vertices by the ids of the file or the table. ``dense``: callers name them by the
             numbers 0..n-1, in ascending order of the ids. ``string``: ids of a text, a table, arrays or pairs are the
             strings that are written there, integers of any length and codes such as 007 too.
@@ -430,7 +439,9 @@ def load(
             raise ``WorkerLostError``. Edges that came from this program's memory can't be read again.
         checkpoint: a folder, or a URL, in which the graph is saved when it is whole (see ``Graph.save``): lost ranks
             are then read from there, which takes less time than a build, and serves edges of this program's memory too.
-            It does not go with ``mutable=True``. The folder stays when the graph is unloaded.
+            With ``mutable=True``, on CPU cores and a disk that all workers share, each update is kept there before it
+            is answered: the graph comes back at its last version, and ``load(folder)`` loads that. The folder stays
+            when the graph is unloaded.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
@@ -446,9 +457,8 @@ def load(
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``checkpoint`` has a graph already, or goes with ``mutable=True``; or
-            ``mapped`` is given for
-            edges that are no saved graph, or true for a saved graph in a store.
+            another number of ranks; or ``checkpoint`` has a graph already, or can't keep updates; or ``mapped`` is
+            given for edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
         OutputError: ``checkpoint`` can't be written, or its disk is full.
     """

@@ -134,6 +134,7 @@ class GraphRecord:
         version: number of the graph's version; each update of edges or vertices makes the next.
         updated: edges and vertices that updates have inserted and deleted so far.
         beside: what a feature keeps beside the partitions; None if nothing.
+        log: path of the folder that keeps its versions, so that it comes back at the last one; empty if none does.
     """
 
     graph_id: Identifier
@@ -159,6 +160,7 @@ class GraphRecord:
     version: int = 0
     updated: int = 0
     beside: Beside | None = None
+    log: str = ""
 
     @property
     def layout_name(self) -> str:

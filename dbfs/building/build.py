@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import distributed
@@ -13,6 +13,7 @@ from dbfs.base.integers import whole_count
 from dbfs.base.records import BuildProgress
 from dbfs.building.builder import (
     AUTO,
+    BY_DISTANCE,
     IDS,
     ORDERS,
     STRIPES,
@@ -22,13 +23,13 @@ from dbfs.building.builder import (
     BuiltGraph,
     LayoutChoice,
     PartitionMaker,
-    Standing,
 )
 from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
+from dbfs.building.standing import Standing
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
 from dbfs.edges.edge_list import DistinctIds, EdgeList
@@ -203,6 +204,25 @@ def build(
         WorkerLostError, DeadlineExceededError: see ``Gang.gather``.
         DbfsError: reading a piece raised it.
     """
+    near: Sequence[distributed.Future] = ()
+    if options.order == BY_DISTANCE and not (standing and standing.order):
+        near = options.nearness(edges, gang, backend)
+    try:
+        return _whole(edges, gang, options, backend, progress, standing, near)
+    finally:
+        release(near)
+
+
+def _whole(
+    edges: EdgeList,
+    gang: Gang,
+    options: BuildOptions,
+    backend: str,
+    progress: Callable[[BuildProgress], None] | None,
+    standing: Standing | None,
+    near: Sequence[distributed.Future],
+) -> BuiltGraph:
+    """Build a graph with all reverses of its edges; ``near`` as of ``Builder``, all else as of ``build``."""
     if isinstance(edges, BuiltEdges):
         options = edges.settled(options)
         as_it_was = edges.as_it_was(gang, options, backend)
@@ -211,9 +231,10 @@ def build(
             edges = edges.of_rows()
         else:
             with edges.during_build(gang):
-                built = edges.as_first_built(_build(edges, gang, options, backend, progress, standing), gang, options)
+                again = _build(edges, gang, options, backend, progress, standing, near)
+                built = edges.as_first_built(again, gang, options)
     else:
-        built = _build(edges, gang, options, backend, progress, standing)
+        built = _build(edges, gang, options, backend, progress, standing, near)
     rank = 0 if standing is None else standing.lost[0]
     if standing is not None:
         # The ranks that stand may not have been asked for their imbalance. If reverses were missing before, they are.
@@ -227,7 +248,7 @@ def build(
     missing = find_missing(edges, gang)
     try:
         completed = replace(edges, m=built.infos[rank].input_edges + missing.count)
-        return _build(completed, gang, options, backend, progress, standing, missing.pieces)
+        return _build(completed, gang, options, backend, progress, standing, near, missing.pieces)
     finally:
         release(missing.pieces)
 
@@ -238,11 +259,12 @@ def _build(
     options: BuildOptions,
     backend: str,
     progress: Callable[[BuildProgress], None] | None,
-    standing: Standing | None = None,
+    standing: Standing | None,
+    near: Sequence[distributed.Future],
     more: tuple[distributed.Future, ...] = (),
 ) -> BuiltGraph:
-    """Build a graph of the pieces of its edges, and ``more`` pieces; other arguments and errors as of ``build``."""
-    builder, arguments = _builder(backend, options), (edges, gang, options, more)
+    """Build a graph of the pieces of its edges, and ``more`` pieces; other arguments and errors as of ``_whole``."""
+    builder, arguments = _builder(backend, options), (edges, gang, options, more, near)
     if not issubclass(builder, CudaBuilder):
         return _run(builder(*arguments), progress, standing)
     try:
@@ -271,8 +293,8 @@ def require_changeable(edges: EdgeList, options: BuildOptions, mutable: bool) ->
         raise InvalidOptionError(f"mutable=True does not go with layout={options.layout!r}, whose blocks have no pages")
     elif options.keep_edges:
         raise InvalidOptionError("mutable=True does not go with keep_edges=True: updates leave the kept edges behind")
-    elif options.room and options.order == "degree":
-        raise InvalidOptionError("room= does not go with order='degree': new vertices have no degree to be ordered by")
+    elif options.room and options.ordered:
+        raise InvalidOptionError(f"room= does not go with order={options.order!r}: new vertices have no place in it")
 
 
 def require_storage(edges: EdgeList, options: BuildOptions, p: int, backend: str, *, mutable: bool) -> None:

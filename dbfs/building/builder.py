@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import distributed
 
 from dbfs.base.calls import public
-from dbfs.base.records import Beside, GraphIds, GraphRecord
+from dbfs.base.records import Beside, GraphIds
 from dbfs.building.attributes import NO_ATTRIBUTES, AttributeKeeper
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
+from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, scheduler_id
 from dbfs.edges.edge_list import DistinctIds, EdgeList
@@ -37,7 +38,8 @@ from dbfs_workers.search.partition.stripe import Stripe
 logger = logging.getLogger(__name__)
 
 CSR = "csr"
-ORDERS = ("given", "degree")
+BY_DISTANCE = "bfs"
+ORDERS = ("given", "degree", BY_DISTANCE)
 IDS = ("given", "dense")
 STRIPES = "1d"
 AUTO = "auto"
@@ -93,31 +95,6 @@ class BuiltGraph:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What is left of a graph that lost ranks, for a build of the lost ranks alone.
-
-    Attributes:
-        record: the graph before the loss, on the workers of the build but for the lost ranks.
-        lost: the ranks to build.
-        ordered: whether a worker has the order by degree, if there is one.
-    """
-
-    record: GraphRecord
-    lost: tuple[int, ...]
-    ordered: bool
-
-    @property
-    def order(self) -> Ref | None:
-        """The order by degree; None without one, or if it is lost."""
-        key = self.record.order_key
-        return None if key is None or not self.ordered else Ref(key)
-
-    def partition(self, rank: int) -> Ref | None:
-        """Return the partition of a rank; None if it is lost."""
-        return None if rank in self.lost else Ref(self.record.partition_keys[rank])
-
-
-@dataclass(frozen=True)
 class DealtPieces:
     """Pieces dealt out to the ranks (piece i to rank i % p), with the edges that were read before the build.
 
@@ -161,8 +138,9 @@ class BuildOptions:
 
     Attributes:
         in_edges: keep a directed graph's in-edges too, for bottom-up levels.
-        order: ``given``, or ``degree`` for an internal numbering by falling degree with hub-first adjacency lists. None
-            for the order of a saved graph, and for ``given`` of all other edges.
+        order: ``given``; ``degree`` for an internal numbering by falling degree with hub-first adjacency lists; or
+            ``bfs`` for one by the distance from an end of the graph. None for the order of a saved graph, and for
+            ``given`` of all other edges.
         keep_edges: keep the edges as they were read beside the graph, for validation against them.
         ids: ``given`` for the ids of the edge list, or ``dense`` for the vertices 0..n-1 as ids.
         room: vertices that updates may add later.
@@ -219,6 +197,20 @@ class BuildOptions:
         """Return the stripe of n vertices on p ranks, with the room."""
         return Stripe(n, p, self.room)
 
+    def nearness(
+        self,
+        edges: EdgeList,
+        gang: Gang,  # noqa: ARG002 - of the assembly
+        backend: str,  # noqa: ARG002
+    ) -> Sequence[distributed.Future]:
+        """Return what ``bfs`` orders the vertices of a build by: see ``Builder.near``. The assembly can traverse."""
+        raise InvalidOptionError(f"{edges.name}: order={self.order!r} takes a traversal; use dbfs.BuildOptions")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether positions of vertices differ from the vertices."""
+        return self.order in ("degree", BY_DISTANCE)
+
     def offset_ids(self, edges: EdgeList) -> GraphIds:
         """Return the ids of an edge list whose number of vertices is known."""
         return GraphIds(edges.first_id if self.ids == "given" else 0)
@@ -226,7 +218,8 @@ class BuildOptions:
     def passes(self, bands: int) -> int:
         """Return how often a build in ``bands`` bands generates or reads all edges, if their number is known before."""
         # Kept edges are read once; degrees are counted, and rows are built, from the kept ones.
-        return 1 if self.keep_edges else bands + (self.order == "degree")
+        once = 1 if self.keep_edges else bands + (self.order == "degree")
+        return once + bands * (self.order == BY_DISTANCE)
 
 
 @dataclass(frozen=True)
@@ -384,6 +377,7 @@ class Builder(PartitionMaker):
         gang: the workers that hold its ranks.
         options: its layout.
         more: futures of pieces that belong to the edges as well; the caller keeps them.
+        near: futures by rank of int64[n], whose sums take the place of degrees in the order; empty for degrees.
 
     Attributes:
         tasks: module of the tasks that read pieces and describe partitions.
@@ -394,11 +388,16 @@ class Builder(PartitionMaker):
     tasks: Any
 
     def __init__(
-        self, edges: EdgeList, gang: Gang, options: BuildOptions, more: Sequence[distributed.Future] = ()
+        self,
+        edges: EdgeList,
+        gang: Gang,
+        options: BuildOptions,
+        more: Sequence[distributed.Future] = (),
+        near: Sequence[distributed.Future] = (),
     ) -> None:
         self.edges = edges
         self.options = options
-        self.more = more
+        self.more, self.near = more, near
         self.in_edges = options.in_edges and edges.directed
         self.gang = gang
         self.token = uuid.uuid4().hex

@@ -72,7 +72,7 @@ class HostBuilder(Builder):
             min(2 * largest, max(m, 1)),
             held,
             in_edges=cls.stores_twice(edges, options),
-            ordered=options.order == "degree",
+            ordered=options.ordered,
             kept_edges=m if options.keep_edges else 0,
             table_bytes=table_bytes,
             hosts=of.hosts,
@@ -100,8 +100,8 @@ class HostBuilder(Builder):
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""
         standing, order = self.standing, None
-        if self.options.order == "degree":
-            order = (standing and standing.order) or self._add_degree_order(graph, dealt)
+        if self.options.ordered:
+            order = (standing and standing.order) or self._add_order(graph, dealt)
         stores = self.count_stores()
         collections = [
             graph.add(rank, self._key("open-bins", rank), delivering.open_collection, self.token, rank, stripe, stores)
@@ -135,7 +135,7 @@ class HostBuilder(Builder):
             m: edges promised.
         """
         edges, partitions = self.edges, []
-        options = (read, edges.directed, self.options.order == "degree", edges.name, m, edges.paired)
+        options = (read, edges.directed, self.options.ordered, edges.name, m, edges.paired)
         for rank, collection in enumerate(collections):
             if self.standing is not None and (stands := self.standing.partition(rank)):
                 partitions.append(stands)
@@ -144,11 +144,11 @@ class HostBuilder(Builder):
             partitions.append(graph.add(rank, self._key("partition", rank), tasks.make_partition, *arguments))
         return partitions
 
-    def _add_degree_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
+    def _add_order(self, graph: TaskGraph, dealt: DealtPieces) -> Ref:
         """Add the tasks that count degrees and order the vertices: a count per rank, then sums of two counts each."""
         edges, p = self.edges, self.gang.p
-        counts: list[tuple[int, Ref]] = []
-        for rank in range(min(p, len(dealt.pieces))):
+        counts = [(rank, Ref(future.key)) for rank, future in enumerate(self.near)]
+        for rank in () if counts else range(min(p, len(dealt.pieces))):
             sources = [dealt.source(index) for index in range(rank, len(dealt.pieces), p)]
             options = (dealt.n, edges.symmetrise, edges.name)
             counts.append(

@@ -15,9 +15,17 @@ import distributed
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildSize, BuildTasks, DealtPieces
-from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_bands, free_gpu_bytes, too_large_for_gpus
+from dbfs.building.memory import (
+    Estimate,
+    estimate_device_bytes,
+    fewest_bands,
+    free_gpu_bytes,
+    require_fit,
+    too_large_for_gpus,
+)
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.base.text import counted
 from dbfs_workers.building import on_gpu as tasks
 from dbfs_workers.building.pieces import GeneratedPiece, Piece
 from dbfs_workers.search.partition.stripe import Stripe
@@ -51,10 +59,11 @@ class CudaBuilder(Builder):
         gang: Gang,
         options: BuildOptions,
         more: Sequence[distributed.Future] = (),
+        near: Sequence[distributed.Future] = (),
         *,
         through_host: bool = False,
     ) -> None:
-        super().__init__(edges, gang, options, more)
+        super().__init__(edges, gang, options, more, near)
         here = Counter(map(host_of, gang.addresses))
         self._ranks_here = [here[host_of(address)] for address in gang.addresses]
         self.through_host = through_host or len(here) > 1
@@ -92,7 +101,7 @@ class CudaBuilder(Builder):
             edges.largest_piece(cls.piece_edges(m, stripe.p), m),
             directed=edges.directed,
             in_edges=options.in_edges and edges.directed,
-            ordered=options.order == "degree",
+            ordered=options.ordered,
             kept_edges=m if options.keep_edges else 0,
             bands=bands,
         )
@@ -107,6 +116,10 @@ class CudaBuilder(Builder):
         if not needed.fits:
             raise too_large_for_gpus(stripe, needed, free, self.edges.name)
         self.bands = needed.bands
+        if self.edges.attributes is not None and self.options.keeper is not None:
+            on_host = Estimate({}, {}, {})
+            self.options.keeper.count(on_host, self.edges.attributes.schema, -(-size.directed_edges // stripe.p))
+            require_fit(self.gang, counted(m, "edge"), on_host, f"the columns of {self.edges.name}")
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and exchange edges, and make the partitions."""
@@ -115,7 +128,7 @@ class CudaBuilder(Builder):
         counts: list[Ref] = []
         orders: list[Ref | None] = [None] * stripe.p
         awaited: list[Key] = []
-        if self.options.order == "degree":
+        if self.options.ordered:
             counts = self._add_degree_counts(graph, dealt, sources)
             ordered = self._add_orders(graph, stripe, counts)
             orders = [*ordered]
@@ -150,9 +163,12 @@ class CudaBuilder(Builder):
     def _add_degree_counts(
         self, graph: TaskGraph, dealt: DealtPieces, sources: Sequence[Sequence[Ref | GeneratedPiece]]
     ) -> list[Ref]:
-        """Add a task per rank that counts the degrees of its pieces."""
+        """Add a task per rank that counts the degrees of its pieces, or takes what stands in their place."""
         counts = []
-        for rank, pieces in enumerate(sources):
+        for rank, future in enumerate(self.near):
+            place = (Ref(future.key), rank, self.edges.name)
+            counts.append(graph.add(rank, self._key("count-degrees", rank), tasks.place_degrees, *place))
+        for rank, pieces in enumerate(() if counts else sources):
             arguments = (pieces, rank, dealt.n, self.edges.symmetrise, self.edges.name, self._ranks_here[rank])
             counts.append(graph.add(rank, self._key("count-degrees", rank), tasks.count_degrees, *arguments))
         return counts
@@ -162,7 +178,7 @@ class CudaBuilder(Builder):
         offers, name = self._add_offers(graph, tasks.offer_degrees, "offer-degrees", counts), self.edges.name
         orders = []
         for rank in range(stripe.p):
-            arguments = (counts[rank], offers[rank], stripe, self.bands, rank, name)
+            arguments = (counts[rank], offers[rank], stripe, self.bands, rank, name, not self.near)
             orders.append(graph.add(rank, self._key("order", rank), tasks.order_by_degree, *arguments))
         return orders
 

@@ -16,7 +16,15 @@ from dbfs import config
 from dbfs.base.progress import ProgressOption, build_reporter
 from dbfs.base.records import BACKENDS, EXCHANGES, EXCHANGES_OF, BuildProgress, Formation, GraphRecord
 from dbfs.base.units import format_bytes
-from dbfs.building.build import AUTO, BuildOptions, build, choose_layout, require_changeable, require_storage
+from dbfs.building.build import (
+    AUTO,
+    BuildOptions,
+    BuiltGraph,
+    build,
+    choose_layout,
+    require_changeable,
+    require_storage,
+)
 from dbfs.cluster.connect import connect, current_client, roster
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, release
@@ -111,22 +119,13 @@ def load_as(
                 compile_now(of_build(listed, gang.p))
             with build_reporter(progress, shown) as report:
                 built = build(listed, gang, options, chosen, report)
-            record = GraphRecord(
+            record = replaced(
+                record_of(built, listed, gang, chosen),
                 graph_id=graph_id,
                 name=shown,
                 named=name is not None,
-                client=client.id,
-                source=listed.name,
-                directed=listed.directed,
-                addresses=gang.addresses,
-                backend=chosen,
-                exchange=config.choice("exchange", EXCHANGES),
                 layout=options.laid_out(gang.p),
-                created=time.time(),
-                read_seconds=built.read_seconds,
-                build_seconds=built.seconds,
                 mutable=mutable,
-                **built.recorded,
             )
             held = built.futures
             try:
@@ -148,6 +147,27 @@ def load_as(
         graph.unload()
         raise
     return graph
+
+
+def record_of(built: BuiltGraph, edges: EdgeList, gang: Gang, backend: str) -> GraphRecord:
+    """Return the record of a graph that was built: in 1d, without a name, and not to be changed."""
+    return GraphRecord(
+        graph_id=uuid.uuid4().hex,
+        name=edges.name,
+        named=False,
+        client=gang.client.id,
+        source=edges.name,
+        directed=edges.directed,
+        addresses=gang.addresses,
+        backend=backend,
+        exchange=config.choice("exchange", EXCHANGES),
+        layout=None,
+        created=time.time(),
+        read_seconds=built.read_seconds,
+        build_seconds=built.seconds,
+        mutable=False,
+        **built.recorded,
+    )
 
 
 def open_as(made: Made[G], name: str, client: distributed.Client | None) -> G:

@@ -94,7 +94,7 @@ def cases(draw: st.DrawFn) -> Case:
         st.builds(
             Layout,
             ranks=st.integers(1, 4),
-            order=st.sampled_from(["given", "degree"]),
+            order=st.sampled_from(["given", "degree", "bfs"]),
             layout=st.sampled_from(["1d", "2d"]),
             exchange=st.sampled_from(["shared_memory", "tcp"]),
             piece_edges=st.sampled_from([100, 2**18]),

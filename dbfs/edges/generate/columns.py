@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -108,6 +109,9 @@ class Words:
         return pa.DictionaryArray.from_arrays(pa.array(drawn), pa.array(self.words, pa.string()))
 
 
+_NO_DRAWS: Final[Mapping[str, Draw]] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class DrawnColumn:
     """A column: its name, the key of its sequence of random numbers, and what is drawn."""
@@ -156,12 +160,13 @@ class DrawnAttributes(Attributes):
         return [DrawnRows(piece, self.numbered, self.columns) for piece in self.edges.cut(piece_edges)]
 
 
-def drawing(edges: E, texts: Sequence[str], *, numbered: bool) -> E:
+def drawing(edges: E, texts: Sequence[str], *, numbered: bool, own: Mapping[str, Draw] = _NO_DRAWS) -> E:
     """Return generated edges with columns.
 
     Args:
         texts: each column as ``NAME`` or ``NAME=DRAW``: see above.
         numbered: as of ``DrawnRows``.
+        own: draws that the model has of its own, by their texts.
 
     Raises:
         InvalidOptionError: a text has another form, a range is empty or has more than 2^40 values, or a name occurs
@@ -174,7 +179,11 @@ def drawing(edges: E, texts: Sequence[str], *, numbered: bool) -> E:
     # A column of another graph, or of another name, is independent of this one.
     start = counter.key(zlib.crc32(edges.name.encode()))
     columns = tuple(
-        DrawnColumn(name, counter.key(start, zlib.crc32(name.encode())), _draw(draw, f"{edges.name}: column {name!r}"))
+        DrawnColumn(
+            name,
+            counter.key(start, zlib.crc32(name.encode())),
+            own.get(draw) or _draw(draw, f"{edges.name}: column {name!r}"),
+        )
         for name, draw in zip(names, (draw for _, draw in pairs), strict=True)
     )
     schema = pa.schema([pa.field(each.name, each.draw.kind) for each in columns])

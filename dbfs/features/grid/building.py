@@ -82,7 +82,7 @@ class GridBuilder(HostBuilder):
     def add_partitions(
         self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int
     ) -> list[Ref]:
-        edges, ordered = self.edges, self.options.order == "degree"
+        edges, ordered = self.edges, self.options.ordered
         blocks = []
         for rank, collection in enumerate(collections):
             arguments = (stripe, self.grid, rank, collection, read, ordered, edges.name, m, edges.paired)

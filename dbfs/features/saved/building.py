@@ -22,7 +22,7 @@ import distributed
 
 from dbfs.base.records import Beside, GraphIds
 from dbfs.building.attributes import NO_ATTRIBUTES, AttributeTasks
-from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker, Standing
+from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
@@ -31,6 +31,7 @@ from dbfs.building.memory import (
     require_fit,
     require_fit_gpus,
 )
+from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of, release, run_on
 from dbfs.edges.readers.source import require_listed, require_readable
@@ -69,8 +70,9 @@ def is_as_saved(edges: SavedFiles, ranks: int, options: BuildOptions) -> bool:
     manifest = edges.manifest
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
-    same_rows = len(manifest.ranks) == ranks and not options.room and options.layout == "1d"
-    return same_rows and (options.order == "degree") == ordered and same_layout
+    same_rows = len(manifest.ranks) == ranks and options.room in (0, manifest.room) and options.layout == "1d"
+    same_order = options.order == ("degree" if ordered else "given")
+    return same_rows and same_order and same_layout
 
 
 def estimate_as_saved(

@@ -29,7 +29,6 @@ from dbfs_workers.base.text import counted, printable
 from dbfs_workers.features.saved import tasks
 from dbfs_workers.features.saved.manifest import Manifest, SavedColumns, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.features.saved.saves import Saver
-from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     import distributed
@@ -43,11 +42,6 @@ def save(
     ``keeper`` is what keeps the columns of edges. Other arguments and errors as of ``Graph.save``.
     """
     stripe = record.stripe
-    if stripe.n_local != Stripe(stripe.n, stripe.p).n_local:
-        raise InvalidOptionError(
-            f"{record.name} has room for {stripe.room:,} more vertices, which a saved graph can't keep: load the graph "
-            "without room= to save it"
-        )
     if record.ids.keys and stripe.n > record.ids.count:
         raise InvalidOptionError(
             f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
@@ -183,6 +177,7 @@ def _manifest(
         ranks=tuple(ranks),
         order=order,
         ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
+        room=record.stripe.room if record.layout is None else 0,
         columns=columns,
     )
 

@@ -88,7 +88,6 @@ class KeptColumns(LoadOption):
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Refuse options that attributes do not go with. Errors as for ``load``."""
         ways = {
-            "backend='cuda'": (backend == "cuda", "backend='cpu' keeps them"),
             "mutable=True": (mutable, "load the graph without one of the two"),
         }
         for option, (given, way) in ways.items():

@@ -179,7 +179,7 @@ def test_a_checkpoint_has_the_columns_of_a_clients_memory(mortal: distributed.Cl
         assert ([*graph.edge_columns], [*graph.vertex_columns]) == (["kind"], ["age"])
 
 
-@pytest.mark.parametrize("by", ["columns", "ids"])
+@pytest.mark.parametrize("by", ["columns", pytest.param("ids", marks=pytest.mark.full)])
 def test_a_view_is_lost_and_its_base_comes_back(mortal: distributed.Client, tmp_path: Path, by: str) -> None:
     """They share the tables of ids, and the order. Those of the ranks that stand serve the base."""
     kept, given = {"columns": ("kind", {"edges": "kind = 'rail'"}), "ids": (None, {"without": ["v01"]})}[by]

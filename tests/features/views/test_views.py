@@ -181,7 +181,10 @@ def graph(client: distributed.Client) -> Any:
         yield graph
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "reader", "categories"])
+@pytest.mark.parametrize(
+    "kind",
+    ["pandas", "reader", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("polars", "arrow", "categories"))],
+)
 def test_every_kind_of_table(client: distributed.Client, kind: str) -> None:
     categories = TABLE.set_column(2, "kind", TABLE["kind"].dictionary_encode())
     given = {
@@ -197,7 +200,9 @@ def test_every_kind_of_table(client: distributed.Client, kind: str) -> None:
                 assert_distances(view, TABLE.filter(condition), directed=False)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "csv.gz", "folder"])
+@pytest.mark.parametrize(
+    "kind", ["parquet", "csv", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("arrow", "csv.gz", "folder"))]
+)
 def test_every_kind_of_file(client: distributed.Client, kind: str, tmp_path: Path) -> None:
     generator = np.random.default_rng(8)
     m = 900
@@ -246,7 +251,7 @@ def test_every_kind_of_file(client: distributed.Client, kind: str, tmp_path: Pat
 
 
 def test_files_whose_values_change_their_type(client: distributed.Client, tmp_path: Path) -> None:
-    rows = [f"{row},{row + 1},{row}" for row in range(300_000)]
+    rows = [f"{row},{row + 1},{row}" for row in range(100_000)]
     for last, word in (("12.5", "12.5"), ("x", "'x'")):
         path = tmp_path / "late.csv"
         path.write_text("\n".join(["source,target,year", *rows, f"1,2,{last}"]))
@@ -361,7 +366,7 @@ def test_edges_without_columns(client: distributed.Client) -> None:
         dbfs.load(frame, edge_columns="mixed", client=client)
 
 
-@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("order", [pytest.param("given", marks=pytest.mark.full), "degree"])
 def test_a_view_is_a_graph_like_any_other(client: distributed.Client, order: str) -> None:
     generator = np.random.default_rng(4)
     m = 260
@@ -450,7 +455,9 @@ def test_subgraphs_with_columns(client: distributed.Client, directed: bool, orde
             plain.subgraph(some, columns="km")
 
 
-@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.full) for kind in (nx.Graph, nx.DiGraph)), nx.MultiGraph]
+)
 def test_attributes_of_networkx(client: distributed.Client, kind: type[nx.Graph[Any]]) -> None:
     generator = np.random.default_rng(12)
     made = kind()
@@ -500,7 +507,7 @@ def test_weights_of_matrices(client: distributed.Client, directed: bool) -> None
             dbfs.load(scipy.sparse.csr_array(dense), edge_columns="km", client=client)
 
 
-@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("order", [pytest.param("given", marks=pytest.mark.full), "degree"])
 def test_vertices_that_are_left_out(client: distributed.Client, order: str) -> None:
     generator = np.random.default_rng(5)
     src, dst = generator.integers(0, 60, (2, 150))
@@ -529,7 +536,9 @@ def test_vertices_that_are_left_out(client: distributed.Client, order: str) -> N
 
 
 @pytest.mark.parametrize("order", ["given", "degree"])
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "kind", ["arrow", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("pandas", "polars"))]
+)
 def test_vertices_by_their_columns(client: distributed.Client, kind: str, order: str) -> None:
     generator = np.random.default_rng(6)
     m, ids = 300, np.arange(40) * 3

@@ -1,7 +1,7 @@
 """Every kernel compiles for every architecture, with NVRTC and no GPU, and no variant of the resident kernel spills.
 
-Axes: resident.cu in its four variants (one rank or a gang, with and without predecessors) and the sources of small
-kernels, each for sm_75, sm_80, sm_90 and sm_100.
+Axes: resident.cu in its variants (one rank or a gang, with and without predecessors, in clusters or not) and the
+sources of small kernels, each for sm_75, sm_80, sm_90 and sm_100.
 """
 
 import itertools
@@ -27,10 +27,11 @@ from dbfs_workers.features.lab.kernels.sources import lab_source
 from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.living.kernels.sources import MERGING, REPAIR
 from dbfs_workers.features.validation.kernels.sources import VALIDATION
+from dbfs_workers.features.weights.kernels.sources import NEAR_FAR
 from dbfs_workers.search.cuda import layout, module
 from dbfs_workers.search.cuda import source as source_module
 from dbfs_workers.search.cuda.backend import KERNELS as BACKEND_KERNELS
-from dbfs_workers.search.cuda.kernels.sources import FACTS, MESSAGES, SUMMARY, Variant
+from dbfs_workers.search.cuda.kernels.sources import CLUSTERS, FACTS, MESSAGES, SUMMARY, Variant
 from dbfs_workers.search.cuda.module import cached_cubin, compile_cubin, cubin_path
 from dbfs_workers.search.cuda.source import Source, sources
 from dbfs_workers.search.cuda.summary import SHARED_BINS, SHARED_BYTES
@@ -43,14 +44,17 @@ pytestmark = [
 ]
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
-VARIANTS = [Variant(gang, predecessors) for gang, predecessors in itertools.product((False, True), repeat=2)]
+VARIANTS = [
+    Variant(gang, predecessors, cluster=cluster)
+    for gang, predecessors, cluster in itertools.product((False, True), (False, True), (0, CLUSTERS[0]))
+]
 # The first size compiles for the architecture of the measured figures, and one variant of the resident kernel.
 ARCHITECTURE_ROWS = [pytest.param(arch, marks=[] if arch == "sm_90" else pytest.mark.full) for arch in ARCHITECTURES]
 VARIANT_ROWS = [
     pytest.param(
         variant,
-        marks=[] if variant.predecessors and not variant.gang else pytest.mark.full,
-        id=f"gang={variant.gang:d}-predecessors={variant.predecessors:d}",
+        marks=[] if variant.predecessors and not variant.gang and variant.cluster else pytest.mark.full,
+        id=f"gang={variant.gang:d}-predecessors={variant.predecessors:d}-cluster={variant.cluster}",
     )
     for variant in VARIANTS
 ]
@@ -74,6 +78,7 @@ SMALL_KERNELS = {
     MERGING: {f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")},
     VALIDATION: {"dbfs_check_edges", "dbfs_pack_labels"},
     REPAIR: {"dbfs_repair"},
+    NEAR_FAR: {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")},
     BY_VERTEX: {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
     lab_source("expand_contract"): {"dbfs_lab_expand_contract"},
     lab_source("contract_expand"): {"dbfs_lab_contract_expand"},
@@ -105,11 +110,11 @@ LAUNCHING = lab_source("device_launches")
 LAUNCHING_KERNELS = {f"dbfs_lab_{name}" for name in ("device_loop", "device_level", "child_kernels", "large_list")}
 
 
-# The first size compiles one source of the laboratory, since those compile for the longest.
+# The second size compiles one source of the laboratory, since those compile for the longest.
 SOURCE_ROWS = [
     pytest.param(
         source,
-        marks=pytest.mark.full if "/lab/" in source.path and source != lab_source("pages") else [],
+        marks=pytest.mark.long if "/lab/" in source.path and source != lab_source("pages") else [],
         id=source.path,
     )
     for source in SMALL_KERNELS

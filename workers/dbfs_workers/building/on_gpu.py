@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbfs_workers.building import cuda as building
 from dbfs_workers.building.cuda import KEY_BYTES, BinnedKeys, CsrBand, check_ids
@@ -73,6 +74,16 @@ def count_degrees(
         return DegreeCounts([degrees])
 
 
+def place_degrees(near: NDArray[np.int64], rank: int, name: str) -> DegreeCounts:
+    """Return what vertices are ordered by in place of degrees, int64[n] of the host, on the GPU."""
+    where = f"rank {rank}, ordering {name}"
+    with on_gpu(where):
+        device_memory.require(8 * near.size, where)
+        degrees = device_memory.own_allocation(near.size, np.uint64)
+        degrees.set(near.view(np.uint64))
+        return DegreeCounts([degrees])
+
+
 def offer_degrees(counts: DegreeCounts, peer: int | None) -> Offer:
     """Offer a rank's degrees to one peer through the host, or to all peers (None) for mapping."""
     degrees = counts.degrees[0]
@@ -81,9 +92,12 @@ def offer_degrees(counts: DegreeCounts, peer: int | None) -> Offer:
 
 
 def order_by_degree(
-    own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, bands: int, rank: int, name: str
+    own: DegreeCounts, offers: Sequence[Offer], stripe: Stripe, bands: int, rank: int, name: str, are_degrees: bool
 ) -> GpuDegreeOrder:
-    """Add up all ranks' degrees and return the vertices' order by the sums. Errors as for ``bin_edges``."""
+    """Add up all ranks' degrees and return the vertices' order by the sums. Errors as for ``bin_edges``.
+
+    If they are no degrees (``place_degrees``), bands have equally many rows instead of edges.
+    """
     import cupy
 
     where = f"rank {rank}, ordering {name}"
@@ -97,8 +111,8 @@ def order_by_degree(
             degrees += peers
         del peers
         position, vertex = building.degree_order(degrees)
-        rows = [(0, stripe.n_local)]
-        if bands > 1:
+        rows = building.even_rows(stripe, bands)
+        if bands > 1 and are_degrees:
             # Replaces the degrees by vertex, whose memory the running sums then take.
             degrees = degrees[vertex]
             rows = building.rows_by_degree(stripe, bands, degrees)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.ids.table import IdTable, nbytes
 from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host
+from dbfs_workers.search.partition.stripe import Stripe
 
 Value = TypeVar("Value")
 
@@ -52,6 +53,13 @@ def rows_on_shortest_path(
 ) -> NDArray[np.int64]:
     """Return the rows ``near`` edges from one vertex and ``far`` from another, given the distances from each."""
     return np.flatnonzero((from_one == near) & (from_other == far))
+
+
+def near(distances: NDArray[np.int32], depth: int, stripe: Stripe, rank: int) -> NDArray[np.int64]:
+    """Return int64[n]: of a rank's vertices how much nearer than ``depth + 1`` each is, 0 if unreached; 0 of others."""
+    found, nearer = on_host(distances), np.zeros(stripe.n, np.int64)
+    nearer[rank :: stripe.p] = np.where(found < 0, 0, depth + 1 - found)
+    return nearer
 
 
 def degree_counts(edges: RankEdges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

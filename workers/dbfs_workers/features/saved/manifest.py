@@ -25,7 +25,9 @@ from dbfs_workers.search.partition.stripe import Stripe
 NAME: Final = "manifest.json"
 FORMAT: Final = "dbfs saved graph"
 VERSION: Final = 2
-"""Of a graph with columns; one without is of version 1, as before there were any."""
+"""Latest version of the format."""
+_SINCE_2: Final = {"room": 0, "columns": None}
+"""Fields that version 1 lacks, and their values there. A graph with these values is saved as version 1."""
 _Wanted: TypeAlias = "tuple[str, tuple[str, int | None]]"
 """The name of an array; its type, and the number of its items if that is known."""
 
@@ -238,6 +240,7 @@ class Manifest:
         order: file of the array ``vertex``, uint32[n], the vertex at each position; None if vertices keep the order
             given.
         ids: the ids of the vertices.
+        room: vertices that updates may add; see ``Stripe``.
         columns: the columns of edges and vertices; None without any.
     """
 
@@ -251,12 +254,13 @@ class Manifest:
     ranks: tuple[SavedRank, ...]
     order: SavedFile | None
     ids: SavedIds
+    room: Natural = 0
     columns: SavedColumns | None = None
 
     @property
     def stripe(self) -> Stripe:
         """How the graph lies on its ranks."""
-        return Stripe(self.n, len(self.ranks))
+        return Stripe(self.n, len(self.ranks), self.room)
 
     @property
     def m(self) -> int:
@@ -312,8 +316,8 @@ def is_ours(name: str) -> bool:
 def to_json(manifest: Manifest) -> bytes:
     """Return a manifest as the text of its file."""
     graph, version = dataclasses.asdict(manifest), VERSION
-    if manifest.columns is None:
-        del graph["columns"]
+    if graph == {**graph, **_SINCE_2}:
+        graph = {name: value for name, value in graph.items() if name not in _SINCE_2}
         version = 1
     found = {"format": FORMAT, "version": version, "checksum": _checksum(graph), "graph": graph}
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
@@ -347,8 +351,8 @@ def parse(text: bytes, path: str) -> Manifest:
     graph = found.get("graph")
     if found.get("checksum") != _checksum(graph):
         raise FormatError(f"{path} is damaged: its checksum is not that of its content. Save the graph again")
-    if version == 1 and isinstance(graph, dict) and "columns" not in graph:
-        graph = {**graph, "columns": None}
+    if version == 1 and isinstance(graph, dict) and not _SINCE_2.keys() & graph.keys():
+        graph = {**graph, **_SINCE_2}
     manifest: Manifest = decoded(Manifest, graph, f"{path}: graph")
     _check(manifest, path)
     return manifest

@@ -118,12 +118,14 @@ template <Role kRole>
 __device__ __forceinline__ void stage_by_owner(const Params& a, Block& b, bool won, u32 id, u32 parent) {
   const u32 owner = kRole == Role::kPeer && won ? id / a.n_local : 0;
   const u32 winners = __ballot_sync(kAll, won);
-  if (!won) return;
-  const u32 same = kRole == Role::kPeer ? __match_any_sync(winners, owner) : winners;
+  if (!winners) return;
+  u32 same = winners;
+  if (kRole == Role::kPeer) same = won ? __match_any_sync(winners, owner) : 0;
   const u32 first = __ffs(same) - 1;
   u32 at = 0;
-  if (lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
-  at = __shfl_sync(same, at, first) + __popc(same & lanes_below()) + owner * stage_region<kRole>(a);
+  if (won && lane_id() == first) at = atomicAdd(&b.staged_for[owner], (u32)__popc(same));
+  at = __shfl_sync(kAll, at, first) + __popc(same & lanes_below()) + owner * stage_region<kRole>(a);
+  if (!won) return;
   b.stage.ids[at] = kRole == Role::kPeer ? id - owner * a.n_local : id;
   if (kPredecessors) b.stage.parents[at] = parent;
 }
@@ -137,7 +139,8 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
     const bool mine = kRole != Role::kPeer || owner == a.rank;
-    const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
+    const bool keeps = kRole != Role::kPeer || a.max_degree <= kKeepDegree;
+    const u32 room = keeps ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
     const u32 leave = count - kept;
@@ -176,6 +179,20 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   }
 }
 
+// Step::kGather and Step::kHandOver: a block appends the vertices that it kept to the queue of the frontier.
+__device__ __forceinline__ void queue_kept(const Params& a, Block& b, Slot* slot) {
+  const u32 kept = b.kept;
+  if (!kept) return;
+  if (threadIdx.x == 0) b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)kept);
+  __syncthreads();
+  const Queue queue = light_queue<kAloneRole>(a, b.run.queue);
+  for (u32 i = threadIdx.x; i < kept; i += kThreads) {
+    queue.ids[b.base[0] + i] = b.keep_ids[i];
+    if (kPredecessors) queue.parents[b.base[0] + i] = b.keep_parents[i];
+  }
+  if (threadIdx.x == 0) b.kept = 0;
+}
+
 // Fetch the neighbours of the kept vertices. All warps except the first call it, while the first waits at the barrier.
 template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
@@ -191,24 +208,39 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
 }
 
 // Claim, label and expand the kept vertices. The first warp has none. A kept vertex may have been reached sooner by way
-// of another rank; its neighbours were claimed at that time, and are not claimed again.
+// of another rank; its neighbours were claimed at that time, and are not claimed again. Of a list longer than its group,
+// the first neighbours were fetched.
 template <Role kRole>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
+  const u32 first_id = kRole == Role::kPeer ? a.rank * a.n_local : 0;
   if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
-  // Read while the claim's answer is on its way, which takes as long. Then the list can be prefetched for fetch_kept.
-  const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
+  // Read while the claim's answer is on its way, which takes as long. Then fetch_kept finds both ends of the list in L1,
+  // and the list can be prefetched.
+  Degree found = {0, 0};
+  if (kRole == Role::kSingle && won) found = degree_of(a.out, id);
+  Degree degree = {0, 0};
+  const u32* columns = nullptr;
+  if (kRole != Role::kPeer && a.max_degree > kKeepDegree && i < kept) {
+    const Place place = place_of<kRole>(a, from);
+    degree = degree_of(place.csr, place.row);
+    columns = place.csr.columns + degree.begin + j;
+  }
   if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
-  if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
+  if (won && found.count) prefetch(&a.out.columns[found.begin]);
   if (i < kept && j == 0) {
     const bool first = first_way<kRole>(a, from);
     if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
-  stage_by_owner<kRole>(a, b, won, id, (kRole == Role::kPeer ? a.rank * a.n_local : 0) + from);
+  stage_by_owner<kRole>(a, b, won, id, first_id + from);
+  for (u32 at = kKeepDegree; __any_sync(kAll, at < degree.count); at += kKeepDegree) {
+    const u32 next = at + j < degree.count ? __ldg(columns + at) : kNoVertex;
+    stage_by_owner<kRole>(a, b, next != kNoVertex && claim(a.peers[a.rank].visited, next), next, first_id + from);
+  }
 }
 
 // One light level: first the kept vertices, then the queue and the inboxes.
@@ -225,13 +257,14 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     }
   }
   const u32 most_beats = stage_region<kRole>(a) / kThreads, kept = b.kept;
+  const u32 blocks = kCluster && b.run.step == Step::kExpandCluster ? kCluster : gridDim.x;
   u32 expanded = 0, beats = 0;
   if (kept) {
     expand_kept<kRole>(a, b, kept, expanded);
-    beats = 1;
+    beats = (a.max_degree + kKeepDegree - 1) / kKeepDegree;
   }
-  for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
-    const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
+  for (u32 first = blockIdx.x * per_warp; first < items; first += blocks * kWarps * per_warp) {
+    const u32 warp_first = first + warp_in_block() * blocks * per_warp;
     // A warp without vertices does no work, and the multiprocessor serves the others.
     const bool works = warp_first < items;
     u32 from = kNoVertex, ahead = kNoVertex;
@@ -275,6 +308,18 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
   // A rank without peers has the frontier's length already, and a total costs its barrier a trip to L2.
   if (kRole == Role::kPeer && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
   if (beats) publish_by_owner<kRole>(a, b, to, true);  // without beats nothing was kept or found
+}
+
+// A light level of a rank that waits for no other; on the cluster, one level after another.
+__device__ __forceinline__ void expand_alone(const Params& a, Block& b) {
+  const bool cluster = kCluster && b.run.step == Step::kExpandCluster;
+  if (cluster && blockIdx.x >= kCluster) return;
+  bool goes_on;
+  do {
+    const Run& run = b.run;
+    expand_light<kAloneRole>(a, b, {run.queue ^ 1, step_slot(a, run), (run.level + 1) & 1, run.level + 1});
+    goes_on = cluster && end_cluster_level(a, b);
+  } while (goes_on);
 }
 
 }  // namespace dbfs

@@ -1,0 +1,72 @@
+"""What ``order="bfs"`` orders the vertices by: how near each is to an end of the graph.
+
+The graph is built with the order given, traversed, and unloaded; then the build proper begins. So neighbours lie side
+by side, and the vertices of a level in few cache lines, also from other sources, wherever levels are bands across the
+graph: in meshes and road networks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import distributed
+
+from dbfs.building.build import STRIPES, BuildOptions, build
+from dbfs.building.builder import CSR
+from dbfs.cluster.deadline import of_call
+from dbfs.cluster.gang import Gang, Ref, TaskGraph, release
+from dbfs.edges.edge_list import EdgeList
+from dbfs.graph.degrees import hub
+from dbfs.graph.graph import Graph
+from dbfs.graph.load import Made, record_of
+from dbfs.graph.result import BFSResult
+from dbfs.graph.traversing import traverse
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import AddGraph
+from dbfs_workers.serving import queries
+
+
+def nearness(
+    made: Made[Graph[BFSResult]], edges: EdgeList, gang: Gang, options: BuildOptions, backend: str
+) -> list[distributed.Future]:
+    """Return futures by rank of int64[n], whose sum is larger the nearer a vertex is to the end; 0 if unreached.
+
+    The end is the vertex farthest from the hub, the first of several. So a graph that comes back has the same order.
+
+    Args:
+        made: makes the graph of its record.
+        edges, gang, options, backend: of the build that needs the order. Errors as for ``load``.
+    """
+    plain = replace(edges, attributes=None)
+    as_given = replace(options, order="given", in_edges=False, keep_edges=False, room=0, layout=STRIPES, storage=CSR)
+    built = build(plain, gang, as_given, backend)
+    record, stripe = record_of(built, plain, gang, backend), built.stripe
+    try:
+        formed = ServiceClient.of(gang.client).call(AddGraph(record, of_call("build-deadline").remaining))
+    finally:
+        release(built.futures)
+    tasks = TaskGraph()
+    with made(record, formed, gang.client) as graph:
+        if not graph.n:
+            return []
+        first = _from(graph, hub(graph))
+        end = int(first.vertices_between(first.depth, first.depth)[0])
+        first.release()
+        found = _from(graph, end)
+        keys = []
+        for rank, part in enumerate(found.published_labels().distances):
+            arguments = (Ref(part.key), found.depth, stripe, rank)
+            keys.append(tasks.add(rank, (f"near-{record.graph_id}", rank), queries.near, *arguments).key)
+        submitted = gang.submit(tasks, keys)
+        futures = [submitted[key] for key in keys]
+        try:
+            gang.finish(futures, of_call("build-deadline"), f"ordering {edges.name}")
+        except BaseException:
+            release(futures)
+            raise
+        found.release()
+    return futures
+
+
+def _from(graph: Graph[BFSResult], vertex: int) -> BFSResult:
+    return traverse(graph, graph.result_type, [(vertex,)])[0]

@@ -1,0 +1,183 @@
+"""The resident kernel of one rank, all of its steps, run by the emulator in blocks of few threads, against SciPy."""
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dbfs_workers.search.cuda import layout
+from dbfs_workers.search.cuda.kernels.sources import Variant
+from dbfs_workers.search.cuda.resident import ResidentKernel
+from dbfs_workers.search.cuda.run import UNLIMITED, Direction, Mode, Reason
+from dbfs_workers.search.direction import GPU_ALPHA, GPU_BETA
+from dbfs_workers.search.partition.stripe import NO_VERTEX, Stripe
+from tests.support import cuda_on_cpu, graphs, oracle
+from tests.support.cuda_on_cpu.compiler import compiled, for_cpu, needs_compiler
+
+pytestmark = needs_compiler
+
+THREADS, BLOCKS, CAPACITY = 64, 6, 1 << 10
+MEMORY = "search/cuda/kernels/common/memory.cuh"
+
+
+@cache
+def kernel(predecessors: bool, cluster: int) -> Any:
+    memory = (Path(cuda_on_cpu.__file__).parent / "memory_on_cpu.h").read_text()
+    made = {layout.HEADER_NAME: for_cpu(layout.HEADER), MEMORY: memory}
+    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS, cluster=cluster).defines
+    run = ctypes.PyDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
+    run.restype = ctypes.c_char_p
+    return run
+
+
+class Rank:
+    """The memory of the only rank of a graph, and runs of the kernel on it."""
+
+    def __init__(self, n: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> None:
+        self.stripe = Stripe(n, 1)
+        self.adjacency = oracle.adjacency(n, src, dst, directed=False)
+        rows = self.stripe.n_local
+        degrees = np.zeros(rows, np.int64)
+        degrees[:n] = np.diff(self.adjacency.indptr)
+        self.offsets = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
+        self.columns = self.adjacency.indices.astype(np.uint32)
+        first = np.full(rows, NO_VERTEX, np.uint32)
+        first[degrees > 0] = self.columns[self.offsets[:-1][degrees > 0]]
+        closed = np.packbits(degrees == 0, bitorder="little").view(np.uint32)
+        words = self.stripe.words_local + 4
+        chunks = int((-(-degrees[degrees > layout.LARGE_DEGREE] // layout.CHUNK_EDGES)).sum()) + 1
+        self.distances, self.parents = np.zeros(rows, np.int32), np.zeros(rows, np.uint32)
+        self.control = np.zeros(layout.CONTROL_BYTES // 8 + 16, np.uint64)
+        # Where the level is at which the cluster was done for the last time.
+        self.stretch_at = (layout.CONTROL["stretch"] + -self.control.ctypes.data % layout.LINE_BYTES) // 8
+        self.host = np.zeros(layout.HOST_HEADER.itemsize + CAPACITY * layout.RECORD.itemsize, np.uint8)
+        self.header = self.host[: layout.HOST_HEADER.itemsize].view(layout.HOST_HEADER)
+        self.arrays: dict[str, NDArray[Any]] = {
+            "known": np.zeros(words, np.uint32),
+            "closed": np.append(closed, np.zeros(4, np.uint32)),
+            "first_in": first,
+            "visited": np.zeros(words, np.uint32),
+            "frontier": np.zeros(2 * words, np.uint32),
+            "queues": np.zeros((2, rows), np.uint32),
+            "queue_parents": np.zeros((2, rows), np.uint32),
+            "chunks": np.zeros((2, chunks), np.uint64),
+        }
+        self.params = np.zeros(1, layout.PARAMS)
+        self.params["max_degree"] = degrees.max(initial=0)
+        self.params["light"] = ResidentKernel._lanes_a_vertex(int(degrees.max(initial=0)), 1)
+        self.params["edges_total"], self.params["vertices_total"] = degrees.sum(), max(1, (degrees > 0).sum())
+
+    def run(
+        self,
+        sources: list[int],
+        seed: int,
+        *,
+        predecessors: bool = True,
+        cluster: int = 0,
+        abort: bool = False,
+        **options: Any,
+    ) -> NDArray[np.int64]:
+        """Run the kernel; return the number of levels of each mode."""
+        params, stripe = self.params, self.stripe
+        at = {name: array.ctypes.data for name, array in self.arrays.items()}
+        csr = self.offsets.ctypes.data, self.columns.ctypes.data
+        params["out"] = params["in"] = csr
+        peer = {"visited": at["visited"], "frontier": at["frontier"], "parents": self.parents.ctypes.data}
+        for name, place in peer.items():
+            params["peers"][name][0, 0] = place
+        params["distances"] = self.distances.ctypes.data
+        for name in ("known", "closed", "first_in"):
+            params[name] = at[name]
+        for name in ("queues", "queue_parents", "chunks"):
+            params[name] = [array.ctypes.data for array in self.arrays[name]]
+        params["control"] = self.control.ctypes.data + -self.control.ctypes.data % layout.LINE_BYTES
+        params["host"] = self.host.ctypes.data
+        params["timeout_ns"] = 1 << 62
+        params["ranks"], params["n_local"], params["words_local"] = 1, stripe.n_local, stripe.words_local
+        params["rows_used"] = params["reset_rows"] = stripe.n_local
+        params["max_depth"], params["stats_capacity"] = UNLIMITED, CAPACITY
+        params["alpha"], params["beta"], params["direction"] = GPU_ALPHA, GPU_BETA, Direction.AUTO
+        params["sparse_edges"] = options.pop("sparse_edges", 200)
+        for name, value in options.items():
+            params[name] = value
+        params["source_count"] = len(sources)
+        params["few_sources"][0, : len(sources)] = sources
+        self.host[:] = 0
+        self.header["abort"] = abort
+        self.control[self.stretch_at] = 0
+        pointers = (ctypes.c_void_p * 1)(params.ctypes.data)
+        failed = kernel(predecessors, cluster)(BLOCKS, THREADS, ctypes.c_ulonglong(seed), pointers)
+        assert not failed, failed.decode()
+        assert Reason(int(self.header["status"][0]) & 0xFF) is Reason.FINISHED
+        self.stretch = int(self.control[self.stretch_at])
+        records = self.host[layout.HOST_HEADER.itemsize :].view(layout.RECORD)[: self.header["levels"][0]]
+        return np.bincount((records["mode"] & 0xFF).astype(np.int64), minlength=len(Mode))
+
+    def check(self, sources: list[int], *, predecessors: bool = True) -> None:
+        """Check the labels of a run."""
+        expected = oracle.distances(self.adjacency, sources)
+        n = expected.size
+        np.testing.assert_array_equal(self.distances[:n], expected)
+        if predecessors:
+            reached = np.flatnonzero(expected > 0)
+            parents = self.parents[reached].astype(np.int64)
+            assert (expected[parents] == expected[reached] - 1).all()
+            stored = self.adjacency[parents, reached]
+            assert np.asarray(stored).all()
+
+
+def lattice(side: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    places = np.arange(side * side).reshape(side, side)
+    src = np.append(places[:, :-1], places[:-1])
+    return side * side, src, np.append(places[:, 1:], places[1:])
+
+
+def path(n: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    return n, np.arange(n - 1), np.arange(1, n)
+
+
+def tree(depth: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    children = np.arange(1, 2**depth - 1)
+    return 2**depth - 1, (children - 1) // 2, children
+
+
+GRAPHS = {
+    "lattice": lambda: lattice(30),
+    "path": lambda: path(90),
+    "random": lambda: graphs.random(400, 700, 3),
+    "long lists": lambda: graphs.random(400, 2200, 4),
+    "dense": lambda: graphs.random(300, 9000, 5),
+}
+
+
+@pytest.mark.parametrize("cluster", [0, 3])
+@pytest.mark.parametrize("predecessors", [True, False])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_labels(name: str, predecessors: bool, cluster: int) -> None:
+    rank = Rank(*GRAPHS[name]())
+    modes = np.zeros(len(Mode), np.int64)
+    for seed, (sources, most) in enumerate((([0], 1), ([5, 80], 6), ([17], 1000), ([40], 30), ([3], 0))):
+        options: dict[str, Any] = {"predecessors": predecessors, "cluster": cluster, "cluster_vertices": most}
+        modes += rank.run(sources, seed, **options)
+        rank.check(sources, predecessors=predecessors)
+    assert modes[Mode.LIGHT] > 0 or name == "dense"
+
+
+def test_the_cluster_begins_and_ends_by_the_frontier() -> None:
+    # From a corner the frontier grows to 24 vertices and shrinks again; a tree's grows to its end.
+    for edges, most, last in ((lattice(24), 0, 0), (lattice(24), 5, 47), (tree(8), 5, 4), (tree(8), 8, 5)):
+        rank = Rank(*edges)
+        rank.run([0], most, cluster=3, cluster_vertices=most)
+        rank.check([0])
+        assert rank.stretch == last
+
+
+@pytest.mark.parametrize("cluster", [0, 3])
+def test_an_abort_is_seen_in_levels_without_a_wait(cluster: int) -> None:
+    rank = Rank(*path(300))
+    with pytest.raises(AssertionError, match="ABORTED"):
+        rank.run([0], 1, cluster=cluster, cluster_vertices=100, abort=True)

@@ -1,0 +1,40 @@
+"""Thread-block clusters: how many of them a GPU runs at once. CuPy does not offer these calls of CUDA's driver."""
+
+import ctypes
+from typing import Any, Final
+
+ARCHITECTURE: Final = 90
+"""The first compute capability with clusters, times ten."""
+
+LEAST_SHARE: Final = 0.9
+"""Least share of the multiprocessors that a grid in clusters fills. On an H200 it is 128 of 132, by 8 as by 16."""
+
+# CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, for clusters of more than 8 blocks.
+_NON_PORTABLE: Final = 14
+
+
+class _Launch(ctypes.Structure):
+    """``CUlaunchConfig`` of CUDA's driver."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+def most_blocks(kernel: Any, cluster: int, threads: int) -> int:
+    """Return the blocks of all clusters of a kernel that the current GPU runs at once; 0 if it runs none.
+
+    Args:
+        kernel: from ``cupy.RawModule.get_function``, compiled for clusters of that many blocks.
+        cluster: blocks of a cluster.
+        threads: threads of a block.
+    """
+    driver, function, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(kernel.kernel.ptr), ctypes.c_int()
+    shape = _Launch(cluster, 1, 1, threads, 1, 1)
+    if driver.cuFuncSetAttribute(function, _NON_PORTABLE, 1):
+        return 0
+    failed = driver.cuOccupancyMaxActiveClusters(ctypes.byref(count), function, ctypes.byref(shape))
+    return 0 if failed else cluster * count.value
