@@ -220,6 +220,8 @@ NAMED = {
     ("dbfs/edges/readers/arrow.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/readers/file_set.py", "paths"): "paths of files",
     ("dbfs/edges/readers/metis.py", "weights"): "columns of weights in files",
+    ("dbfs/edges/readers/attributes.py", "weights"): "columns of weights in files",
+    ("dbfs/edges/readers/pairs.py", "weights"): "columns of weights in files",
     ("dbfs/edges/readers/parquet.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/tables/memory.py", "batches"): "record batches of Arrow",
     ("dbfs/edges/writers/target.py", "paths"): "paths of files",
