@@ -26,6 +26,7 @@ from dbfs.edges.tables.attributes import (
     stored_schema,
 )
 from dbfs.edges.tables.ends import Ends, listed
+from dbfs.edges.tables.graphs import nodes_of
 from dbfs.edges.tables.ids import Place, ids_of
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.features.views.attributes import kept_of
@@ -63,13 +64,17 @@ class KeptColumns(LoadOption):
     there: str = ""
 
     @classmethod
-    def of(cls, edges: ColumnNames, vertices: Any, of_vertices: ColumnNames, *, strings: bool = False) -> KeptColumns:
-        """Return the option for what a caller gives.
+    def of(
+        cls, edges: ColumnNames, vertices: Any, of_vertices: ColumnNames, source: Any, *, strings: bool = False
+    ) -> KeptColumns:
+        """Return the option for what a caller gives; ``source`` is what is loaded, which may have vertices itself.
 
         Raises:
             InvalidOptionError: one of ``vertices`` and ``vertex_columns`` is missing; others as of ``column_names``.
         """
         names = None if of_vertices is None else column_names(of_vertices, "vertex_columns")
+        if vertices is None and names:
+            vertices = nodes_of(source, names)
         if (vertices is None) is bool(names):
             given, lacking = ("vertex_columns", "vertices") if vertices is None else ("vertices", "vertex_columns")
             raise InvalidOptionError(f"{given}= needs {lacking}=: the table of vertices, and the columns to keep of it")
