@@ -56,6 +56,7 @@ from dbfs.features.views.asynchronous import AsyncViewsGraph
 from dbfs.features.views.attributes import Attributes, edge_column_keys
 from dbfs.features.views.graph import ViewsGraph
 from dbfs.features.views.options import KeptColumns
+from dbfs.features.views.room import make_room
 from dbfs.features.weights.asynchronous import AsyncWeightsGraph
 from dbfs.features.weights.graph import WeightsGraph
 from dbfs.graph.asynchronous import streamed
@@ -98,6 +99,7 @@ class BuildOptions(CoreOptions):  # noqa: D101 - it has the words of its base
         LinkedRows(),
     )
     keeper = Attributes()
+    room_makers = (make_room,)
 
     def nearness(self, edges: EdgeList, gang: Gang, backend: str) -> list[distributed.Future]:
         return nearness(Graph, edges, gang, self, backend)
@@ -379,8 +381,8 @@ def load(
             ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
             takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. Of a graph on GPUs they stay on the host. It does not go with
-            ``mutable=True``.
+            edges keep a row each. Of a graph on GPUs they stay on the host. It goes with
+            ``mutable=True`` on CPUs, without ``checkpoint``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
             ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
             takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbfs.base.units import format_bytes, format_seconds
 from dbfs_workers.base.text import LONGEST_NAME, Identifier, ShownText, printable
@@ -14,6 +14,9 @@ from dbfs_workers.ids.table import INTEGERS, IdType
 from dbfs_workers.search import backends
 from dbfs_workers.search.partition.partition import PartitionInfo
 from dbfs_workers.search.partition.stripe import Stripe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EXCHANGES = ("auto", "cuda_ipc", "nccl", "shared_memory", "tcp")
 EXCHANGES_OF = {
@@ -60,17 +63,21 @@ class GraphIds:
 
 
 class Beside(ABC):
-    """What a feature keeps on the ranks beside a graph's partitions. The graph can't be changed then.
+    """What a feature keeps on the ranks beside a graph's partitions. Updates change the data with these.
 
     Attributes:
         view_of: id of the graph that the graph was made of by a filter; empty if it was loaded.
-        edge_keys: by rank, Dask keys of objects whose ``out`` is an Arrow table of the ``edge_columns``, with a row for
-            each of the partition's edges, and ``into`` one of its in-edges, or None; empty if there are none.
-        vertex_keys: by rank, Dask keys of Arrow tables with a row for each vertex; empty if there are none.
+        edge_keys: by rank, Dask keys of objects whose ``columns_of(partition)`` returns an Arrow table of the
+            ``edge_columns``, with a row for each of the partition's edges; empty if there are none. Their
+            ``tables_of(partition)`` are that table and one of its in-edges, or None.
+        nbytes: by rank, bytes of these; empty if there are none.
+        vertex_keys: by rank, Dask keys of objects whose ``table`` is an Arrow table with a row for each vertex; empty
+            if there are none.
     """
 
     view_of: str
     edge_keys: tuple[Hashable, ...]
+    nbytes: tuple[int, ...]
     vertex_keys: tuple[Hashable, ...]
 
     @property
@@ -82,6 +89,21 @@ class Beside(ABC):
     @abstractmethod
     def edge_columns(self) -> Sequence[str]:
         """Names of columns of values of the edges."""
+
+    @property
+    @abstractmethod
+    def edge_schema(self) -> "pa.Schema":
+        """The Arrow schema of these, in the types in which the ranks keep them."""
+
+    @property
+    @abstractmethod
+    def changeable(self) -> bool:
+        """Whether updates may change the graph."""
+
+    @property
+    @abstractmethod
+    def fixed_on(self) -> str:
+        """Id of the graph that must not change, since this one has its edges and does not follow; empty if none."""
 
     @property
     @abstractmethod
@@ -100,6 +122,10 @@ class Beside(ABC):
     @abstractmethod
     def renamed(self, new: Mapping[Hashable, Hashable]) -> "Beside":
         """Return the same with other keys: ``new`` has them by the keys of before, where they differ."""
+
+    @abstractmethod
+    def changed(self, facts: Sequence[Sequence[Any]]) -> "Beside":
+        """Return the same after an update, given by rank what the data say, in the order of ``keys_of``."""
 
     @abstractmethod
     def is_like(self, other: "Beside | None") -> bool:
@@ -259,7 +285,7 @@ class GraphStatus:
         name: the name given to ``load``, else the name of the edge list.
         n: number of vertices.
         m: number of directed edges stored.
-        bytes_per_rank: bytes of each rank's partition.
+        bytes_per_rank: bytes of each rank's partition, and of the columns of its edges.
         created: time of loading, in UTC.
         runs: runs started so far.
         backend: the device of the ranks: ``cpu`` or ``cuda``.
@@ -271,6 +297,8 @@ class GraphStatus:
         not_ready: its workers that are late or paused, by rank.
         returning: how lost ranks come back, and how far that is, in words; empty if none is lost, or none comes back.
         view_of: id of the graph that it is a view of; empty if it is none.
+        fixed_on: id of the graph that it was made of and does not follow; empty if it is no such view.
+        dropped: whether the ranks do not have it, since its memory was needed; its next use makes it again.
     """
 
     name: str
@@ -289,6 +317,8 @@ class GraphStatus:
     not_ready: tuple[WorkerStatus, ...] = ()
     returning: str = ""
     view_of: str = ""
+    fixed_on: str = ""
+    dropped: bool = False
 
 
 @dataclass(frozen=True)

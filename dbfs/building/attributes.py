@@ -119,6 +119,10 @@ class AttributeKeeper(ABC):
         """
 
     @abstractmethod
+    def add_vertices(self, graph: TaskGraph, tables: Sequence[Ref], token: str) -> list[Key]:
+        """Add the tasks that keep, of each rank, an Arrow table of its vertices; return their keys by rank."""
+
+    @abstractmethod
     def with_vertices(self, beside: Beside | None, keys: Sequence[Key], schema: pa.Schema) -> Beside:
         """Return what the record says of a graph whose vertices have attributes that its source has too.
 

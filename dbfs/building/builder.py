@@ -19,7 +19,7 @@ import distributed
 from dbfs.base.calls import public
 from dbfs.base.records import Beside, GraphIds
 from dbfs.building.attributes import NO_ATTRIBUTES, AttributeKeeper
-from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
+from dbfs.building.memory import Estimate, RoomMaker, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
 from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
@@ -152,6 +152,7 @@ class BuildOptions:
         layouts: the layouts that there are beside ``1d``; None without any.
         storages: how the rows of graphs that updates may change are stored.
         keeper: what keeps the attributes of edges; None without such a feature.
+        room_makers: see ``memory.require_fit``.
 
     Raise ``InvalidOptionError`` if the order, the ids, the layout or the storage are unknown.
     """
@@ -166,6 +167,7 @@ class BuildOptions:
     layouts: ClassVar["Layouts | None"] = None
     storages: ClassVar[tuple["RowStorage", ...]] = ()
     keeper: ClassVar[AttributeKeeper | None] = None
+    room_makers: ClassVar[tuple[RoomMaker, ...]] = ()
 
     def __post_init__(self) -> None:
         if self.order not in (None, *ORDERS):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import dask
 from dask.utils import parse_bytes
@@ -386,12 +386,24 @@ def _shared_validation(stripe: Stripe) -> int:
     return (8 + 8 + 16) * stripe.n_local + 4 * stripe.words
 
 
-def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 0) -> None:
+RoomMaker: TypeAlias = Callable[[Gang], bool]
+"""See ``require_fit``."""
+
+
+def require_fit(
+    gang: Gang,
+    what: str,
+    needed: Estimate,
+    name: str,
+    held: int = 0,
+    room_makers: Sequence[RoomMaker] = (),
+) -> None:
     """Refuse a graph whose build or run takes more memory than the workers may still take.
 
     A worker's process may take ``build.memory-share`` of its memory limit, other graphs included, and less if Dask
     would pause the worker before. Workers without a limit divide that share of what their machine has free. Of the
-    bytes needed, each rank holds ``held`` already. ``what`` says in the message how large the graph is. Errors as for
+    bytes needed, each rank holds ``held`` already. ``what`` says in the message how large the graph is. A room
+    maker frees something of a gang's workers that can be made again, and returns whether there was any. Errors as for
     ``build``.
     """
     workers = joined_workers(gang.client)
@@ -410,6 +422,9 @@ def require_fit(gang: Gang, what: str, needed: Estimate, name: str, held: int = 
     holds = f", of which it holds {held:,} as edges and ids that were read" if held else ""
     for rank, usable in enumerate(_settled(read, wanted)):
         if wanted > usable:
+            if any(make_room(gang) for make_room in room_makers):
+                require_fit(gang, what, needed, name, held, room_makers)
+                return
             limit, address = limits[rank], gang.addresses[rank]
             not_ready = sync(gang.client, not_ready_of, gang.client, [address])
             worker = str(not_ready[0]) if not_ready else address

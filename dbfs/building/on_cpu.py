@@ -95,7 +95,8 @@ class HostBuilder(Builder):
         # The ids are numbered by now.
         needed = replace(needed, numbering={})
         held += needed.partition.get("ids", 0)
-        require_fit(self.makers, counted(stripe.n, "vertex", "vertices"), needed, self.edges.name, held)
+        size_in_words = counted(stripe.n, "vertex", "vertices")
+        require_fit(self.makers, size_in_words, needed, self.edges.name, held, self.options.room_makers)
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and deliver edges, and make the partitions."""

@@ -37,7 +37,7 @@ from dbfs.graph500.benchmark import EDGEFACTOR, ROOTS
     show_default=True,
     help="Numbering of the vertices inside. By degree takes longer to construct, and less to search.",
 )
-@click.option("--sssp", is_flag=True, help="Also find shortest paths by weight from the same keys (kernel 3), on CPUs.")
+@click.option("--sssp", is_flag=True, help="Also find shortest paths by weight from the same keys (kernel 3).")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -46,9 +46,11 @@ class Lookout:
         why: whom the call waits for, in words, for its errors and its progress; empty if all are ready.
         whom: see ``over``.
         since: when the call began, in seconds of ``time.monotonic()``.
+        ended: whether the call is over.
     """
 
     def __init__(self) -> None:
+        self.ended = False
         self.why = ""
         self.whom: Sequence[str] | str = ()
         self.since = time.monotonic()
@@ -89,6 +91,7 @@ class Lookout:
 
     def close(self) -> None:
         """End the look: no question is asked for this call any more."""
+        self.ended = True
         if self._questions is not None:
             self._questions.leave(self)
 

@@ -128,11 +128,13 @@ class GraphEntry:
 
     def status(self, not_ready: tuple[WorkerStatus, ...]) -> GraphStatus:
         """Return the graph as ``dbfs.graphs()`` lists it, given its workers that are late or paused."""
+        beside = self.record.beside
+        columns = (beside and beside.nbytes) or (0,) * self.record.stripe.p
         return GraphStatus(
             name=self.record.name,
             n=self.record.stripe.n,
             m=sum(info.m_local for info in self.record.infos),
-            bytes_per_rank=tuple(info.nbytes for info in self.record.infos),
+            bytes_per_rank=tuple(info.nbytes + more for info, more in zip(self.record.infos, columns, strict=True)),
             ranks=self.record.stripe.p,
             created=datetime.fromtimestamp(self.record.created, UTC),
             runs=self.runs,
@@ -144,7 +146,8 @@ class GraphEntry:
             free_pages=sum(info.free_pages for info in self.record.infos),
             changes_per_second=self.changes_per_second,
             not_ready=not_ready,
-            view_of="" if self.record.beside is None else self.record.beside.view_of,
+            view_of="" if beside is None else beside.view_of,
+            fixed_on="" if beside is None else beside.fixed_on,
         )
 
 

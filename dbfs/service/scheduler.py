@@ -175,7 +175,8 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def list_graphs(self, message: ListGraphs) -> list[GraphStatus]:  # noqa: ARG002
         found = [graph.status(self.watch.not_ready(graph.record.addresses)) for graph in self.graphs.values()]
         # A view stands while the graph that it was made of is spread anew.
-        return [replace(status, view_of=self._table.latest_id(status.view_of)) for status in found]
+        latest = self._table.latest_id
+        return [replace(one, view_of=latest(one.view_of), fixed_on=latest(one.fixed_on)) for one in found]
 
     @ListWorkers.handler
     async def list_workers(self, message: ListWorkers) -> list[WorkerStatus]:  # noqa: ARG002

@@ -226,6 +226,14 @@ class Attributes:
 
     out: Any
 
+    def columns_of(self, partition: Any) -> Any:
+        """Return the columns."""
+        return self.out
+
+    def tables_of(self, partition: Any) -> tuple[Any, Any]:
+        """Return the columns, and none of in-edges."""
+        return self.out, None
+
 
 def hold(
     graph: Graph, src: NDArray[np.int64], dst: NDArray[np.int64], columns: dict[str, Any]

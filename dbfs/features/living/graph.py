@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 from dbfs.base.calls import part_of
 from dbfs.base.integers import whole_count
 from dbfs.cluster.deadline import bounded
+from dbfs.edges.tables.ends import listed
 from dbfs.errors import InvalidOptionError
 from dbfs.features.living.living import Update, Updates
 from dbfs.features.living.watch import L, Watch
 from dbfs.graph.graph import Graph
+from dbfs.service.client import ServiceClient
+from dbfs.service.messages import ListGraphs
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
@@ -29,11 +32,15 @@ class LivingGraph(Graph[L]):
         format: str | None = None,  # noqa: A002 - the word users expect
         source: ColumnNames = None,
         target: ColumnNames = None,
+        on_existing: str = "skip",
         strict: bool = False,
         batch_id: str | None = None,
         deadline: float | str | None = None,
     ) -> Update:
         """Insert edges. An edge that the graph has already is skipped.
+
+        In a graph with columns (``load(edge_columns=)``) the edges get the values of the batch's columns of these
+        names, and nulls in all others. Of an edge that occurs again in the batch the first row counts.
 
         If ids are strings, tuples or integers with gaps, new ids become vertices within the graph's room
         (``load(..., room=)``); ``Update.ids`` has them.
@@ -42,6 +49,8 @@ class LivingGraph(Graph[L]):
             edges: anything that ``load`` takes, between ids of this graph's type. In an undirected graph an edge (u, v)
                 is also the edge (v, u).
             format, source, target: see ``load``.
+            on_existing: ``skip``; or ``update``: an edge that the graph has takes all values of its row, the last one
+                in the batch, and nulls where the batch has no column; so do all of its parallel edges.
             strict: refuse the whole batch if the graph has an edge already, or an edge occurs twice in the batch.
             batch_id: an id of the caller's choice, with which the batch may be sent again without harm: of the graph's
                 last 256 batches none is made a second time. After ``OutcomeUnknownError`` send the batch again with the
@@ -51,11 +60,12 @@ class LivingGraph(Graph[L]):
 
         Raises:
             InvalidOptionError: the graph was not loaded with ``mutable=True``, or is frozen; or of the graph and the
-                batch one is directed and the other undirected.
+                batch one is directed and the other undirected; or ``on_existing`` is ``update``, and the batch has none
+                of the graph's columns.
             InvalidVertexError, InvalidVertexTypeError: an end of an edge was deleted, is no id of the graph's type, or
                 is not in a graph whose ids are consecutive integers.
-            EdgeInputError: with ``strict``, the graph has an edge already. For this and the errors of files, see also
-                ``load``.
+            EdgeInputError: with ``strict``, the graph has an edge already; or values of a column are not of the type of
+                the graph's. For this and the errors of files, see also ``load``.
             GraphTooLargeError: the edges do not fit in a worker's memory, or the batch has more new ids than the graph
                 has room.
             QueueFullError, WorkerLostError, DeadlineExceededError, RunCancelledError: the update ended early, and the
@@ -64,8 +74,8 @@ class LivingGraph(Graph[L]):
             ResultReleasedError, GraphNotFoundError: the graph was unloaded.
         """
         updates = Updates(self)
-        changes = updates.edge_list(edges, format, source, target)
-        return updates.change("insert-edges", changes, strict=strict, batch_id=batch_id)
+        batch = updates.batch(edges, format, source, target, on_existing, strict=strict)
+        return updates.change("insert-edges", batch, strict=strict, batch_id=batch_id)
 
     @bounded()
     def delete_edges(
@@ -84,8 +94,8 @@ class LivingGraph(Graph[L]):
         Arguments and errors as for ``insert_edges``; ``strict`` refuses a batch with an edge that the graph lacks.
         """
         updates = Updates(self)
-        changes = updates.edge_list(edges, format, source, target)
-        return updates.change("delete-edges", changes, strict=strict, batch_id=batch_id)
+        batch = updates.batch(edges, format, source, target)
+        return updates.change("delete-edges", batch, strict=strict, batch_id=batch_id)
 
     @bounded()
     def insert_vertices(
@@ -146,9 +156,18 @@ class LivingGraph(Graph[L]):
         """Move the rows of a frozen graph to pages, and allow updates again.
 
         Raises:
-            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges.
+            InvalidOptionError: the graph is in the layout ``2d``, or keeps its input edges, or has views that were
+                made while it could not change.
             Other errors as for ``insert_edges``.
         """
+        self.require_loaded()
+        graphs = ServiceClient.of(self.gang.client).call(ListGraphs())
+        fixed = [status.name for status in graphs if status.fixed_on == self.record.graph_id]
+        if fixed:
+            raise InvalidOptionError(
+                f"{self.name} has views that would not follow, {listed(fixed)}: unload these, and make views after "
+                "thaw(), which follow"
+            )
         Updates(self).change("thaw")
 
     @bounded()

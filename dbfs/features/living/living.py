@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+import distributed
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ from dbfs.edges.readers.source import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
 from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError, WorkerLostError
+from dbfs.features.living.columns import columns_in, keys_beside, readable, sent_rows
 from dbfs.features.living.edges import UpdateBins
 from dbfs.features.living.updates import UpdateReport, require_mutable
 from dbfs.graph.striped import StripedGraph
@@ -38,10 +40,15 @@ from dbfs_workers.features.living.update_spec import NumberedBeforeError, Update
 from dbfs_workers.ids.codes import MOST_SMALL_IDS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dbfs.base.records import GraphRecord
     from dbfs.edges.resolve import EdgeSource
     from dbfs.edges.tables.ends import ColumnNames
 
+
+EXISTING: Final = ("skip", "update")
+"""What becomes of an edge to insert that is there."""
 
 # Edges of an update that travel in a message through the scheduler, as up to 128 KiB. More are binned by tasks.
 _FEW_EDGES: Final = 4096
@@ -63,12 +70,29 @@ class Update:
         skipped: number of items left out: edges to insert that the graph had, edges to delete that it lacked, or
             vertices that were deleted before.
         ids: ids of the vertices inserted or deleted.
+        replaced: number of edges to insert that the graph had, or of vertices, that have the batch's values now.
     """
 
     version: int
     edges: int
     skipped: int
     ids: tuple[Any, ...]
+    replaced: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Edges to insert or delete.
+
+    Attributes:
+        edges: the edges.
+        columns: an Arrow table of all columns of the graph, a row for each edge; None if the batch has none.
+        replaces: whether an edge that the graph has takes the values of its row.
+    """
+
+    edges: EdgeList
+    columns: pa.Table | None = None
+    replaces: bool = False
 
 
 class Updates:
@@ -86,17 +110,27 @@ class Updates:
     def _record(self) -> GraphRecord:
         return self._graph.record
 
-    def edge_list(
+    def batch(
         self,
         edges: EdgeSource,
         format: str | None,  # noqa: A002
         source: ColumnNames,
         target: ColumnNames,
-    ) -> EdgeList:
-        """Return an update as an edge list whose direction is the graph's."""
+        existing: str | None = None,
+        *,
+        strict: bool = False,
+    ) -> Batch:
+        """Return edges as a batch whose direction is the graph's.
+
+        ``existing`` is the option ``on_existing`` of an insertion, whose columns are read too; None of a deletion.
+        """
+        if existing not in (None, *EXISTING):
+            raise InvalidOptionError(f"on_existing must be one of {', '.join(EXISTING)}, not {existing!r}")
+        edges = readable(edges)
         own = isinstance(edges, EdgeList) or (isinstance(edges, str) and generate.is_spec(edges))
         directed = None if own else self._record.directed
-        listed = edge_list(edges, directed=directed, format=format, source=source, target=target)
+        options: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
+        listed = edge_list(edges, **options)
         if listed.directed != self._record.directed:
             raise InvalidOptionError(
                 f"{listed.name} is {_direction(listed.directed)}, and {self._record.name} is "
@@ -104,12 +138,18 @@ class Updates:
             )
         if listed.path is not None:
             require_readable(listed.path, shared=self._graph.gang.client.cluster is None)
-        return listed
+        beside, columns, replaces = self._record.beside, None, existing == "update"
+        if existing is not None and beside is not None and beside.edge_columns:
+            columns = columns_in(edges, listed, beside.edge_schema, options)
+        if replaces and (columns is None or strict):
+            why = "strict=True refuses such edges" if strict else f"{listed.name} has no columns of {self._record.name}"
+            raise InvalidOptionError(f"on_existing='update' replaces the values of edges that are there, and {why}")
+        return Batch(listed, columns, replaces)
 
     def change(
         self,
         kind: str,
-        edges: EdgeList | None = None,
+        batch: Batch | None = None,
         *,
         count: int = 0,
         vertices: tuple[int, ...] = (),
@@ -118,12 +158,23 @@ class Updates:
     ) -> Update:
         """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
         with self._graph.deletions.named():
-            return self._change(kind, edges, count, vertices, strict, batch_id)
+            return self._change(kind, batch, count, vertices, strict, batch_id)
+
+    def set_vertices(self, keys: tuple[Hashable, ...], count: int, batch_id: str | None) -> Update:
+        """Change data of ``count`` vertices beside the partitions; ``keys`` have them by rank: see ``UpdateChange``.
+
+        Errors as of ``Graph.insert_vertices``.
+        """
+        self._require_mutable("set-vertices")
+        spec = UpdateSpec("set-vertices", self._record.order_key is not None)
+        report = self._sent(UpdateChange(spec, False, keys, batch_id=batch_id or ""), of_call())
+        self._graph.take(report.record)
+        return Update(report.record.version, 0, 0, (), count)
 
     def _change(
         self,
         kind: str,
-        edges: EdgeList | None,
+        batch: Batch | None,
         count: int,
         vertices: tuple[int, ...],
         strict: bool,
@@ -133,8 +184,10 @@ class Updates:
         batch_id = batch_id or _UNSURE.get(limit)
         if batch_id is not None:
             require(batch_id, Identifier, "batch_id")
-        if isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES:
-            return self._change_few(kind, edges, strict, limit, batch_id)
+        edges = None if batch is None else batch.edges
+        few = isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES
+        if batch is not None and (few or batch.columns is not None):
+            return self._change_few(kind, batch, strict, limit, batch_id)
         self._graph.refresh()
         self._require_mutable(kind)
         run_id, given, new = uuid.uuid4().hex, edges, dict[Any, int]()
@@ -175,8 +228,8 @@ class Updates:
         ids = self._graph.python_ids(self._graph.numbering.vertices_at(report.vertices.tolist()))
         return Update(report.record.version, report.edges, report.refused + report.absent, tuple(ids))
 
-    def _change_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
-        """Insert or delete a few edges, which go to the ranks with the message of the update."""
+    def _change_few(self, kind: str, batch: Batch, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
+        """Insert or delete a few edges, which go to the ranks with the message of the update; or edges with columns."""
         self._graph.require_loaded()
         if not self._record.mutable:
             # Another client may have thawed the graph.
@@ -184,21 +237,22 @@ class Updates:
         self._require_mutable(kind)
         while True:
             try:
-                return self._send_few(kind, edges, strict, limit, batch_id)
+                return self._send_few(kind, batch, strict, limit, batch_id)
             except NumberedBeforeError:
                 # Another update with new ids came first.
                 limit.enforce(lambda: f"changing {self._record.name}")
                 self._graph.refresh()
 
-    def _send_few(self, kind: str, edges: EdgeList, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
+    def _send_few(self, kind: str, batch: Batch, strict: bool, limit: Deadline, batch_id: str | None) -> Update:
         """See ``_change_few``.
 
         Raise ``NumberedBeforeError`` if the graph has got more vertices since new ids of the update were numbered.
         """
-        new, n = dict[Any, int](), self._graph.n
+        edges, new, n = batch.edges, dict[Any, int](), self._graph.n
         if self._record.ids.keys:
             edges, new = self._between_vertices(edges, kind)
         src, dst = self._read(edges)
+        rows = np.arange(src.size)
         if self._record.order_key is not None:
             src, dst = np.array(self._graph.numbering.positions([*src.tolist(), *dst.tolist()]), np.int64).reshape(
                 2, -1
@@ -206,16 +260,32 @@ class Updates:
         if not self._record.directed and not edges.mirrored:
             # A self-loop is its own reverse.
             back = src != dst
+            rows = np.concatenate([rows, rows[back]])
             src, dst = np.concatenate([src, dst[back]]), np.concatenate([dst, src[back]])
-        spec = UpdateSpec(kind, self._record.order_key is not None, edges=(src, dst), ids=tuple(new), n=n)
-        report = self._sent(UpdateChange(spec, strict, batch_id=batch_id or ""), limit)
+        spec = UpdateSpec(kind, self._record.order_key is not None, ids=tuple(new), n=n, replaces=batch.replaces)
+        held = list[distributed.Future]()
+        try:
+            if batch.columns is None:
+                spec = replace(spec, edges=(src, dst))
+            else:
+                given = batch.columns.num_rows
+                if edges.m not in (None, given):
+                    raise EdgeInputError(f"{edges.name}: {edges.m:,} edges have {given:,} rows of columns")
+                grown = self._record.stripe.grown(len(new))
+                held = sent_rows(self._graph.gang, self._record, grown, (src, dst), rows, batch.columns)
+            keys = tuple(future.key for future in held)
+            report = self._sent(UpdateChange(spec, strict, keys, batch_id=batch_id or ""), limit)
+        finally:
+            release(held)
         if not report.applied:
             raise self._refusal(kind, report, new)
         self._graph.take(report.record)
-        return Update(report.record.version, report.edges, report.refused, tuple(new))
+        skipped, replaced = (0, report.refused) if batch.replaces else (report.refused, 0)
+        return Update(report.record.version, report.edges, skipped, tuple(new), replaced)
 
     def _sent(self, change: UpdateChange, limit: Deadline, of_tasks: str = "") -> UpdateReport:
         """Send an update; see ``RunSender.update``."""
+        change = replace(change, beside=keys_beside(self._record))
         try:
             report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, of_tasks)
         except WorkerLostError as error:
@@ -248,17 +318,23 @@ class Updates:
 
     def _read(self, edges: EdgeList) -> Edges:
         """Return an update's edges as vertices. The client reads them. Ids that have a table were mapped before."""
-        (piece,) = edges.cut(max(edges.m or 0, 1))
+        pieces = edges.cut(max(edges.m or 0, 1 << 20))
         first_ids = (edges.first_id if edges.n is not None else 0, self._record.ids.first_id)
+
+        def read(n: int) -> Edges:
+            parts = [read_changes(piece, *first_ids, n, edges.name) for piece in pieces]
+            src, dst = zip(*parts, strict=True)
+            return parts[0] if len(parts) == 1 else (np.concatenate(src), np.concatenate(dst))
+
         if self._record.ids.keys:
             assert edges.n is not None
-            return read_changes(piece, *first_ids, edges.n, edges.name)
+            return read(edges.n)
         try:
-            return read_changes(piece, *first_ids, self._graph.n, edges.name)
+            return read(self._graph.n)
         except InvalidVertexError:
             # Another client may have inserted the vertices.
             self._graph.refresh()
-            return read_changes(piece, *first_ids, self._graph.n, edges.name)
+            return read(self._graph.n)
 
     def _between_vertices(self, edges: EdgeList, kind: str) -> tuple[EdgeList, dict[Any, int]]:
         """Return an update between ids that have a table as one between vertices, and the vertices of new ids.
@@ -289,7 +365,7 @@ class Updates:
 
     def _require_mutable(self, kind: str) -> None:
         record = self._record
-        if record.beside is not None:
+        if record.beside is not None and not record.beside.changeable:
             raise InvalidOptionError(f"{record.name} {record.beside.in_words}, and so can't be changed")
         if kind != "thaw":
             require_mutable(record)

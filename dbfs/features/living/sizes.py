@@ -30,5 +30,8 @@ class VersionRows(RowStorage):
         # The pages take the place of the CSR.
         csr = copies * (8 * (stripe.n_local + 1) + 4 * m_local)
         later = {"later ids": _LATER_ID_BYTES * stripe.room} if "ids" in needed.partition and stripe.room else {}
-        updated = replace(needed, update={"pages": pages - csr, "next pages": pages, **later})
+        kept = needed.partition.get("attributes", 0)
+        # The tables of a version are made of those of an earlier one, and of its edges.
+        tables = {"next attributes": kept + csr} if kept else {}
+        updated = replace(needed, update={"pages": pages - csr, "next pages": pages, **later, **tables})
         return replace(updated, peaks=(updated.peak_bytes,))

@@ -95,7 +95,7 @@ class Updates(GraphChanges):
         known = decided.get(message.batch_id) or decided.get(run.run_id)
         if known is not None:
             return Answer((answer_well(PickledValue.of(known)),), last=True)
-        if run.update != "thaw":
+        if run.update not in ("thaw", "replace"):
             require_mutable(graph.record)
         try:
             answer = (await self._turns.lead(run, message.work, holds=False)).answer
@@ -173,6 +173,7 @@ def _report(graph: GraphEntry, kind: str, ranks: Sequence[RankUpdate], *, applie
         stripe=first.stripe,
         infos=tuple(rank.info for rank in ranks),
         version=first.version,
+        beside=record.beside and record.beside.changed([rank.beside for rank in ranks]),
         updated=record.updated + edges + vertices.size,
         mutable={"freeze": False, "thaw": True}.get(kind, record.mutable),
     )

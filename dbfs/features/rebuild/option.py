@@ -127,6 +127,12 @@ class Rebuild(LoadOption):
             if self._lineage is not None:
                 self._lineage = replace(self._lineage, versions=places)
         if record.mutable and self._checkpoint is not None:
+            if record.beside is not None:
+                release(futures)
+                raise InvalidOptionError(
+                    f"{record.name} {record.beside.in_words}, which a log of versions lacks: load it without one of "
+                    "checkpoint=, mutable=True and the columns"
+                )
             try:
                 # Before the graph takes updates.
                 kept = self._saved(gang, record)

@@ -219,12 +219,23 @@ def _with_vertex_columns(built: BuiltGraph, edges: SavedFiles, gang: Gang, optio
     if columns is None or not columns.vertices or keeper is None:
         return built
     plan, order, token = TaskGraph(), None, uuid.uuid4().hex
-    keys = [(f"vertex-attributes-{token}", rank) for rank in range(gang.p)]
     if built.order is not None:
         # The ranks get copies of this one: of copies of the graph's own order Dask may keep one on any rank.
         order = plan.add(0, (f"attributes-order-{token}", 0), same_value, Ref(built.order.key))
-    for rank, key in enumerate(keys):
-        plan.add(rank, key, vertex_rows, edges.folder, edges.manifest, built.stripe, rank, order)
+    tables = [
+        plan.add(
+            rank,
+            (f"vertex-attributes-{token}", rank),
+            vertex_rows,
+            edges.folder,
+            edges.manifest,
+            built.stripe,
+            rank,
+            order,
+        )
+        for rank in range(gang.p)
+    ]
+    keys = keeper.add_vertices(plan, tables, token)
     futures = gang.submit(plan, keys)
     try:
         gang.finish([*futures.values()], of_call("build-deadline"), f"loading the vertices' columns of {edges.name}")
@@ -340,7 +351,7 @@ class SavedLoad(PartitionMaker):
             arguments = (file, of, rows, here[host_of(self.gang.addresses[rank])])
             return graph.add(rank, key, on_listed, tasks.load_columns, folder, *arguments)
 
-        ways = list[tuple[Ref, Ref | None]]()
+        ways, tables = list[tuple[Ref, Ref | None]](), list[Ref]()
         for rank, (saved, files) in enumerate(zip(manifest.ranks, columns.ranks, strict=True)):
             sizes = [place.length for place in saved.partition.arrays[1::2]]
             if files.out is not None:
@@ -351,8 +362,8 @@ class SavedLoad(PartitionMaker):
                 ways.append((out, into))
             if files.vertices is not None:
                 owned = manifest.stripe.owned(rank)
-                ref = table(rank, "vertex-attributes", files.vertices, columns.vertices, owned)
-                vertices.append(ref.key)
+                tables.append(table(rank, "vertex-attributes", files.vertices, columns.vertices, owned))
+        vertices += keeper.add_vertices(graph, tables, self.token)
         if ways:
             of_edges = (schema_of(columns.edges), partitions, self.edges.name, self.token)
             attributes = keeper.add_loaded(graph, ways, *of_edges)

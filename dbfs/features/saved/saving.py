@@ -109,7 +109,7 @@ def _write(
     for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
         plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
     column_keys: list[Key] = []
-    if (beside := record.beside) is not None and beside.keys:
+    if (beside := record.beside) is not None and (beside.edge_keys or beside.vertex_keys):
         of_edges = [*map(Ref, beside.edge_keys)]
         if record.layout is not None and of_edges:
             assert keeper is not None
@@ -119,6 +119,7 @@ def _write(
         nothing: list[Any] = [None] * gang.p
         by_rank = [of_edges or nothing, [*map(Ref, beside.vertex_keys)] or nothing]
         for rank, (key, *of_rank) in enumerate(zip(column_keys, *by_rank, strict=True)):
+            of_rank.insert(0, partitions[rank])
             plan.add(rank, key, work.on_listed, tasks.save_columns, folder, token, rank, *of_rank, deadline.seconds)
     keys = [*rank_keys, *order_keys, *table_keys, *column_keys]
     futures = gang.submit(plan, keys)

@@ -17,6 +17,7 @@ class AsyncViewsGraph(AsyncGraph):
 
     synchronous: ViewsGraph[Any]
 
+    update_vertices = awaited(ViewsGraph.update_vertices, unchanged)
     views = awaited(ViewsGraph.views, unchanged)
     where = awaited(ViewsGraph.where, lambda view: view.view())
 

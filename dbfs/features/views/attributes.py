@@ -19,6 +19,7 @@ from dbfs.graph.striped import StripedGraph
 from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.features.views import attributes as tasks
+from dbfs_workers.features.views.kept import RankVertices
 from dbfs_workers.search.partition.stripe import Stripe
 from dbfs_workers.serving.queries import same_value
 
@@ -45,6 +46,10 @@ class KeptAttributes(Beside):
         vertex_schema: the schema of these.
         vertices_saved: whether the graph's source has these too.
         view_of, base_name: id and name of the graph that this one is a view of; empty if it is none.
+        root: id of the graph, no view itself, that a view, or the graph of the view, was made of; empty if it is none.
+        root_version: version of that graph of which a view that follows has the edges.
+        rule_keys: by rank, Dask keys of the ``filters.Rule`` of a view that follows; empty if it follows none.
+        by_vertices: whether the rule has conditions on the columns of vertices.
     """
 
     edge_keys: tuple[Hashable, ...]
@@ -55,10 +60,27 @@ class KeptAttributes(Beside):
     vertices_saved: bool = False
     view_of: str = ""
     base_name: str = ""
+    root: str = ""
+    root_version: int = 0
+    rule_keys: tuple[Hashable, ...] = ()
+    by_vertices: bool = False
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        return (*self.edge_keys, *self.vertex_keys)
+        return tuple(key for keys in self._by_rank for key in keys)
+
+    @property
+    def _by_rank(self) -> tuple[tuple[Hashable, ...], ...]:
+        return tuple(keys for keys in (self.edge_keys, self.vertex_keys, self.rule_keys) if keys)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is a view that follows its root."""
+        return bool(self.rule_keys)
+
+    @property
+    def fixed_on(self) -> str:
+        return "" if self.follows else self.root
 
     @property
     def why_not(self) -> str:
@@ -67,11 +89,17 @@ class KeptAttributes(Beside):
         return _OF_VERTICES if self.vertex_keys and not self.vertices_saved else ""
 
     def keys_of(self, rank: int) -> tuple[Hashable, ...]:
-        return tuple(keys[rank] for keys in (self.edge_keys, self.vertex_keys) if keys)
+        return tuple(keys[rank] for keys in self._by_rank)
 
     def renamed(self, new: Mapping[Hashable, Hashable]) -> KeptAttributes:
-        edges, vertices = (tuple(new.get(key, key) for key in keys) for keys in (self.edge_keys, self.vertex_keys))
-        return replace(self, edge_keys=edges, vertex_keys=vertices)
+        edges, vertices, rules = (
+            tuple(new.get(key, key) for key in keys) for keys in (self.edge_keys, self.vertex_keys, self.rule_keys)
+        )
+        return replace(self, edge_keys=edges, vertex_keys=vertices, rule_keys=rules)
+
+    def changed(self, facts: Sequence[Sequence[Any]]) -> KeptAttributes:
+        nbytes = tuple(of_rank[0] for of_rank in facts) if self.edge_keys else ()
+        return replace(self, nbytes=nbytes, root_version=facts[0][-1] if self.rule_keys else 0)
 
     def is_like(self, other: Beside | None) -> bool:
         if not isinstance(other, KeptAttributes):
@@ -86,6 +114,14 @@ class KeptAttributes(Beside):
     def edge_columns(self) -> Sequence[str]:
         names: list[str] = self.columns.names
         return names
+
+    @property
+    def edge_schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def changeable(self) -> bool:
+        return not self.view_of
 
     @property
     def columns(self) -> pa.Schema:
@@ -219,6 +255,12 @@ class Attributes(AttributeKeeper):
             key = (f"striped-attributes-{token}", rank)
             found.append(graph.add(rank, key, tasks.sort_rows, ways, partition, shared, listing))
         return found
+
+    def add_vertices(self, graph: TaskGraph, tables: Sequence[Ref], token: str) -> list[Key]:
+        return [
+            graph.add(rank, (f"kept-vertices-{token}", rank), RankVertices, table).key
+            for rank, table in enumerate(tables)
+        ]
 
     def with_vertices(self, beside: Beside | None, keys: Sequence[Key], schema: pa.Schema) -> KeptAttributes:
         kept = beside if isinstance(beside, KeptAttributes) else NOTHING

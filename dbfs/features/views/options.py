@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ from dbfs.edges.tables.graphs import nodes_of
 from dbfs.edges.tables.ids import Place, ids_of
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.features.views.attributes import kept_of
+from dbfs.features.views.room import make_room
 from dbfs.graph.ids import IdLookup
 from dbfs.graph.load import LoadOption
 from dbfs.graph.positions import Numbering
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dbfs.edges.tables.ends import ColumnNames
+
+TABLE: Final = "the table of vertices"
 
 _OF_VERTICES: Final = ("vertex", "id", "node")
 """Names of columns with the ids of vertices, in lower case."""
@@ -93,7 +97,7 @@ class KeptColumns(LoadOption):
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Refuse options that attributes do not go with. Errors as for ``load``."""
         ways = {
-            "mutable=True": (mutable, "load the graph without one of the two"),
+            "backend='cuda'": (backend == "cuda" and mutable, "backend='cpu' keeps them where updates come"),
         }
         for option, (given, way) in ways.items():
             if given and self.there:
@@ -115,8 +119,9 @@ class KeptColumns(LoadOption):
         owned = max(record.stripe.owned(rank) for rank in range(gang.p))
         width = attributes.nbytes // max(1, attributes.num_rows) + 8
         needed = Estimate({"attributes": width * owned}, {}, {})
-        require_fit(gang, counted(record.stripe.n, "vertex", "vertices"), needed, "the table of vertices")
-        futures = _sent(record, gang, attributes, np.array(Numbering(gang, record).positions(vertices.tolist()), int))
+        require_fit(gang, counted(record.stripe.n, "vertex", "vertices"), needed, TABLE, room_makers=(make_room,))
+        positions = np.array(Numbering(gang, record).positions(vertices.tolist()), int)
+        futures = sent_vertices(record, gang, attributes, positions, whole=True)
         schema = attributes.schema.serialize().to_pybytes()
         keys = tuple(future.key for future in futures)
         kept = replaced(kept_of(record), vertex_keys=keys, vertex_schema=schema, vertices_saved=False)
@@ -124,33 +129,43 @@ class KeptColumns(LoadOption):
 
     def _rows(self, record: GraphRecord, gang: Gang) -> tuple[pa.Table, NDArray[np.int64]]:
         """Return the attributes that are kept, and the vertex of each row."""
-        where, there, names = "the table of vertices", _names(self.vertices), self.of_vertices or ()
-        require_there(names, there, where)
-        column = _id_column([name for name in there if name not in names], where)
-        table: pa.Table = columns_of(self.vertices, [column, *names], where)
-        ids = ids_of(table, [column], Ends((column,), (column,), self.strings), Place(where))
-        try:
-            vertices = IdLookup(gang, record).vertices_of(ids, "vertex")
-        except InvalidVertexError as error:
-            raise type(error)(f"{where}, column {column!r}: {error}") from None
-        first, numbers = np.unique(vertices, return_index=True)
-        if first.size < vertices.size:
-            again = int(np.setdiff1d(np.arange(vertices.size), numbers)[0])
-            before = int(np.flatnonzero(vertices == vertices[again])[0])
-            one = table[column][again].as_py()
-            raise EdgeInputError(f"{where}: rows {before} and {again} are both of {one!r}; expected one row a vertex")
-        schema = stored_schema(table.schema, names, where)
-        return as_stored(table, schema, Place(where)), vertices
+        names = self.of_vertices or ()
+        require_there(names, names_in(self.vertices), TABLE)
+        table, vertices = vertices_in(self.vertices, names, IdLookup(gang, record), strings=self.strings)
+        return as_stored(table, stored_schema(table.schema, names, TABLE), Place(TABLE)), vertices
 
 
 def _columns(edges: EdgeList) -> tuple[str, ...]:
     return () if edges.attributes is None else tuple(edges.attributes.schema.names)
 
 
-def _sent(
-    record: GraphRecord, gang: Gang, attributes: pa.Table, positions: NDArray[np.int64]
+def vertices_in(
+    given: Any, names: Sequence[str], lookup: IdLookup, *, strings: bool = False
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Return some columns of a table of vertices, and the vertex of each row. Errors as of ``KeptColumns.add_data``."""
+    column = _id_column([name for name in names_in(given) if name not in names], TABLE)
+    table: pa.Table = columns_of(given, [column, *names], TABLE)
+    ids = ids_of(table, [column], Ends((column,), (column,), strings), Place(TABLE))
+    try:
+        vertices = lookup.vertices_of(ids, "vertex")
+    except InvalidVertexError as error:
+        raise type(error)(f"{TABLE}, column {column!r}: {error}") from None
+    first, numbers = np.unique(vertices, return_index=True)
+    if first.size < vertices.size:
+        again = int(np.setdiff1d(np.arange(vertices.size), numbers)[0])
+        before = int(np.flatnonzero(vertices == vertices[again])[0])
+        one = table[column][again].as_py()
+        raise EdgeInputError(f"{TABLE}: rows {before} and {again} are both of {one!r}; expected one row a vertex")
+    return table.select([*names]), vertices
+
+
+def sent_vertices(
+    record: GraphRecord, gang: Gang, attributes: pa.Table, positions: NDArray[np.int64], *, whole: bool
 ) -> list[distributed.Future]:
-    """Send the attributes of vertices at some positions to their owners; return the futures of their tables."""
+    """Send the attributes of vertices at some positions to their owners; return the futures of these by rank.
+
+    ``whole`` says whether an owner makes the table of all of its vertices, instead of keeping the rows that are sent.
+    """
     stripe, plan, token, sent = record.stripe, TaskGraph(), uuid.uuid4().hex, list[distributed.Future]()
     try:
         keys = []
@@ -158,8 +173,12 @@ def _sent(
             at = np.flatnonzero(stripe.owner(positions) == rank)
             rows = AttributeRows(attributes.take(at), attributes.schema, Place(record.name))
             sent += gang.client.scatter([rows], workers=[address], hash=False)
-            arguments = (Ref(sent[-1].key), stripe.row(positions[at]), stripe.owned(rank))
-            keys.append(plan.add(rank, (f"vertex-attributes-{token}", rank), tasks.place_rows, *arguments).key)
+            arguments = (Ref(sent[-1].key), stripe.row(positions[at]))
+            key = (f"vertex-attributes-{token}", rank)
+            if whole:
+                keys.append(plan.add(rank, key, tasks.place_rows, *arguments, stripe.owned(rank)).key)
+            else:
+                keys.append(plan.add(rank, key, tasks.given_rows, *arguments).key)
         futures = gang.submit(plan, keys)
         try:
             gang.finish(
@@ -173,14 +192,14 @@ def _sent(
         release(sent)
 
 
-def _names(table: Any) -> list[str]:
+def names_in(table: Any) -> list[str]:
     """Return the names of a table's columns. Raise ``EdgeInputError`` for what is no table."""
     names = getattr(table, "column_names", None) or getattr(table, "columns", None)
     if names is None and hasattr(table, "schema"):
         names = table.schema.names
     if isinstance(table, str) or names is None or callable(names):
         raise EdgeInputError(
-            "vertices= takes a table in memory: a DataFrame of pandas or Polars, or an Arrow table; read files by "
+            "the vertices must be a table in memory: a DataFrame of pandas or Polars, or an Arrow table; read files by "
             "pyarrow.parquet.read_table(path)"
         )
     return [str(name) for name in names]

@@ -1,10 +1,17 @@
-"""The making of a view: the ranks find the edges that pass, and compact these to a graph of their own."""
+"""The making of a view: the ranks find the edges that pass, and compact these to a graph of their own.
+
+A view of a graph that may be updated follows it. The ranks keep the view's rule, and a use of the view after an update
+has them make its edges anew, of that graph: as the view's next version, by an update of the view.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Hashable
+import weakref
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import Any
 
@@ -16,57 +23,213 @@ from dbfs.base.records import Formation, GraphRecord
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Key, Ref, TaskGraph, host_of, release
-from dbfs.errors import InvalidOptionError
+from dbfs.errors import GraphNotFoundError, InvalidOptionError, ResultReleasedError
+from dbfs.features.living.columns import keys_beside
 from dbfs.features.views.attributes import KeptAttributes, kept_of
 from dbfs.features.views.conditions import condition_on, is_expression
+from dbfs.features.views.room import make_room
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import require_replacement, reserved
+from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
+from dbfs.service.held_run import held_run
 from dbfs.service.messages import AddGraph, GetGraph
+from dbfs.service.runs import RunSender
 from dbfs_workers.base.text import LONGEST_NAME, counted, printable
-from dbfs_workers.features.views import attributes as attribute_tasks
+from dbfs_workers.building.layout import Layout
+from dbfs_workers.features.living.update_spec import UpdateChange, UpdateSpec
 from dbfs_workers.features.views import filters as tasks
 from dbfs_workers.search.partition.partition import PartitionInfo
 
 
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a view was made, so that it can be made again.
+
+    Attributes:
+        base: what it is a view of. A reference would keep that loaded.
+        rule: what is kept of that.
+        version: the version of the base, which a view that does not follow has.
+    """
+
+    base: weakref.ref[Graph[Any]]
+    rule: tasks.Rule
+    version: int
+
+
 def make_view(
     graph: Graph[Any], edges: Any, vertices: Any, without: Any, name: str | None, replace: bool | str
-) -> tuple[GraphRecord, Formation]:
+) -> tuple[GraphRecord, Formation, Recipe]:
     """Make a view of a graph; arguments and errors as of ``Graph.where``."""
     require_replacement(name, replace)
-    _require_filtered(graph.record)
     graph.require_loaded()
+    _require_filtered(graph.record)
     if edges is None and vertices is None and without is None:
         raise InvalidOptionError("where() takes edges=, vertices= or without=, which say what stays")
-    record = graph.record
-    kept = kept_of(record)
-    condition = None if edges is None else condition_on(edges, kept.columns, graph.name, "edges")
-    of_vertices = (
-        condition_on(vertices, kept.vertex_columns, graph.name, "vertices") if is_expression(vertices) else None
-    )
-    bits = None if vertices is None and without is None else _bits(graph, kept, of_vertices, vertices, without)
-    making = _Making(graph, record, kept)
-    graph_id = uuid.uuid4().hex
-    shown = printable(f"{record.name} where {_in_words(condition, of_vertices, vertices, without)}", LONGEST_NAME)
-    with reserved(graph.gang, graph_id, name, replace):
+    rule, words = _rule(graph, edges, vertices, without)
+    shown = printable(f"{graph.record.name} where {words}", LONGEST_NAME) if name is None else name
+    record, formed = _made(graph, rule, uuid.uuid4().hex, shown, named=name is not None, replace=replace)
+    return record, formed, Recipe(weakref.ref(graph), rule, graph.record.version)
+
+
+def make_again(view: StripedGraph, recipe: Recipe, base: Graph[Any]) -> None:
+    """Make a view again that was dropped.
+
+    Raises:
+        ResultReleasedError: its base was unloaded, or a view that does not follow has another base now.
+        Other errors as of ``Graph.where``.
+    """
+    before = view.record
+    try:
+        base.refresh()
+        if not kept_of(before).follows and base.record.version != recipe.version:
+            raise ResultReleasedError(f"{base.name} was changed from version {recipe.version}")
+        view.follow(*_made(base, recipe.rule, before.graph_id, before.name, before=before))
+    except (GraphNotFoundError, ResultReleasedError) as error:
+        words = f"{before.name} was dropped when memory was needed, and can't be made again: {error}"
+        raise ResultReleasedError(words) from error
+
+
+def _made(
+    graph: Graph[Any],
+    rule: tasks.Rule,
+    graph_id: str,
+    name: str,
+    *,
+    named: bool = False,
+    replace: bool | str = False,
+    before: GraphRecord | None = None,
+) -> tuple[GraphRecord, Formation]:
+    """Make a view of a graph; ``before`` is its record if it was dropped."""
+    root, making, limit = _root_of(graph), _Making(graph, name), of_call("build-deadline")
+    with reserved(graph.gang, graph_id, name if named else None, replace):
         try:
-            facts = making.run(condition, bits)
+            with _turn(graph, root) as source:
+                version = 0
+                if before is not None:
+                    version = before.version + (bool(root) and source.version != kept_of(before).root_version)
+                made = making.made(source, kept_of(graph.record), rule, follows=bool(root), version=version)
+            kept = making.taken_apart(made)
             view = replaced(
-                record,
+                source,
                 graph_id=graph_id,
-                name=shown if name is None else name,
-                named=name is not None,
+                name=name,
+                named=named,
                 client=graph.gang.client.id,
+                partition_keys=kept[0],
                 input_edge_keys=(),
+                infos=made.infos,
                 created=time.time(),
                 read_seconds=0.0,
-                **facts,
+                build_seconds=making.seconds,
+                mutable=False,
+                version=version,
+                updated=0,
+                log="",
+                beside=made.beside(graph.record, kept[1:]),
             )
-            formed = ServiceClient.of(graph.gang.client).call(AddGraph(view, of_call("build-deadline").remaining))
+            formed = ServiceClient.of(graph.gang.client).call(AddGraph(view, limit.remaining))
         finally:
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(making.held)
     return view, formed
+
+
+def bring_up_to_date(view: StripedGraph) -> bool:
+    """Bring a view up to date with the graph that it follows; return whether that graph is there.
+
+    Raises:
+        GraphTooLargeError: the workers have too little memory for the next version.
+        Other errors as of ``Graph.insert_edges``.
+    """
+    client = view.gang.client
+    service, root = ServiceClient.of(client), kept_of(view.record).root
+    try:
+        if service.call(GetGraph(root)).version == kept_of(view.record).root_version:
+            return True
+        # Another client may have done so.
+        view.take(service.call(GetGraph(view.record.graph_id)))
+        making = _Making(view, view.record.name)
+        try:
+            with _turn(view, root) as source:
+                before = view.record
+                if source.version == kept_of(before).root_version:
+                    return True
+                made = making.made(source, kept_of(before), None, follows=True, version=before.version + 1)
+            spec = UpdateSpec("replace", before.order_key is not None)
+            change = UpdateChange(spec, False, made.keys, keys_beside(before))
+            report = RunSender.of(client).update(before.graph_id, change, of_call())
+        finally:
+            release(making.held)
+    except GraphNotFoundError:
+        # The view itself may be gone: then this raises.
+        service.call(GetGraph(view.record.graph_id))
+        return False
+    view.take(report.record)
+    return True
+
+
+def _root_of(graph: StripedGraph) -> str:
+    """Return the id of the graph that a view of ``graph`` follows; empty if it follows none."""
+    record, kept = graph.record, kept_of(graph.record)
+    if not kept.view_of:
+        return record.graph_id if record.mutable or record.version else ""
+    with contextlib.suppress(GraphNotFoundError):
+        if kept.follows:
+            return ServiceClient.of(graph.gang.client).call(GetGraph(kept.root)).graph_id
+    return ""
+
+
+@contextlib.contextmanager
+def _turn(graph: StripedGraph, root: str) -> Iterator[GraphRecord]:
+    """Yield the record of what a view is made of: the root, which no update changes meanwhile; without one the graph.
+
+    Raise ``GraphNotFoundError`` if the graph was unloaded. Other errors as for ``held_run``.
+    """
+    service = ServiceClient.of(graph.gang.client)
+    if not root:
+        yield service.call(GetGraph(graph.record.graph_id))
+        return
+    with held_run(service, root, uuid.uuid4().hex, 0, of_call("build-deadline"), "view"):
+        yield service.call(GetGraph(root))
+
+
+@dataclass(frozen=True)
+class _MadeView:
+    """A view on the ranks.
+
+    Attributes:
+        keys: by rank, Dask keys of the ``Made``.
+        infos: the partitions' counts.
+        facts: by rank, what the data beside the partitions say of themselves.
+        has: whether edges, vertices and the rule have data there.
+        by_vertices: see ``KeptAttributes``.
+        version: of what the view was made of.
+    """
+
+    keys: tuple[Key, ...]
+    infos: tuple[PartitionInfo, ...]
+    facts: tuple[tuple[Any, ...], ...]
+    has: tuple[bool, bool, bool]
+    by_vertices: bool
+    version: int
+
+    def beside(self, base: GraphRecord, keys: Sequence[tuple[Hashable, ...]]) -> KeptAttributes:
+        """Return what the record of a view of ``base`` says of the data with some keys, by kind."""
+        given = iter(keys)
+        edges, vertices, rules = (next(given) if there else () for there in self.has)
+        kept = replaced(
+            kept_of(base),
+            edge_keys=edges,
+            vertex_keys=vertices,
+            view_of=base.graph_id,
+            base_name=base.name,
+            root=kept_of(base).root or base.graph_id,
+            root_version=self.version if rules else 0,
+            rule_keys=rules,
+            by_vertices=self.by_vertices and bool(rules),
+        )
+        return replaced(kept, nbytes=tuple(of_rank[0] for of_rank in self.facts) if edges else ())
 
 
 class _Making:
@@ -76,107 +239,164 @@ class _Making:
         held: futures of its data, those of the graph it is a view of among them.
     """
 
-    def __init__(self, graph: Graph[Any], record: GraphRecord, kept: KeptAttributes) -> None:
-        self._graph, self._record, self._kept = graph, record, kept
+    def __init__(self, graph: StripedGraph, name: str) -> None:
+        self._graph, self._name = graph, name
         self._deadline, self._token, self._start = of_call("build-deadline"), uuid.uuid4().hex, time.perf_counter()
-        client = graph.gang.client
-        # Held before the service is asked whether the graph is there, since another client may unload it.
-        self.held: set[distributed.Future] = {distributed.Future(key, client) for key in record.keys}
-        ServiceClient.of(client).call(GetGraph(record.graph_id))
+        self.held: set[distributed.Future] = set()
 
-    def run(self, condition: Any, bits: NDArray[np.uint8] | None) -> dict[str, Any]:
-        """Make the data; return the fields of the record that say of it."""
-        p, kept = self._graph.gang.p, self._kept
+    @property
+    def seconds(self) -> float:
+        """Seconds since the beginning."""
+        return time.perf_counter() - self._start
+
+    def made(
+        self, source: GraphRecord, before: KeptAttributes, own: tasks.Rule | None, *, follows: bool, version: int
+    ) -> _MadeView:
+        """Make a view.
+
+        Args:
+            source: what it is made of.
+            before: of the graph that it is a view of, or of the view itself; its rule holds too.
+            own: the rule that is new.
+            follows: whether the ranks keep the rule.
+            version: of the view.
+        """
+        p, kept = self._graph.gang.p, kept_of(source)
+        client = self._graph.gang.client
+        # Held before the service is asked whether the graph is there, since another client may unload it.
+        self.held.update(distributed.Future(key, client) for key in source.keys)
+        ServiceClient.of(client).call(GetGraph(source.graph_id))
         plan = TaskGraph()
-        partitions = [Ref(key) for key in self._record.partition_keys]
+        partitions = [Ref(key) for key in source.partition_keys]
         attributes: list[Ref | None] = [Ref(key) for key in kept.edge_keys] or [None] * p
-        shared = None if bits is None else self._sent(bits)
+        vertices: list[Ref | None] = [Ref(key) for key in kept.vertex_keys] or [None] * p
+        rules = self._rules(plan, before.rule_keys, own, source.version)
         hosts = [host_of(address) for address in self._graph.gang.addresses]
         here = [hosts.count(host) for host in hosts]
+        by_vertices = before.by_vertices or (own is not None and bool(own.vertices))
+        bits = self._bits(plan, source, vertices, rules) if by_vertices else [None] * p
         found = [
-            plan.add(rank, self._key("passing", rank), tasks.passing, partitions[rank], *of_rank, here[rank])
-            for rank, of_rank in enumerate((each, condition, shared) for each in attributes)
+            plan.add(
+                rank, self._key("passing", rank), tasks.passing, partitions[rank], of_rank, rules[rank], bits[rank]
+            )
+            for rank, of_rank in enumerate(attributes)
         ]
         counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]) for rank in range(p)]
-        passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in found])
-        self._require_fit(max(sum(pair) for pair in passed))
+        passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in (*found, *rules)])
+        self._require_fit(source, max(map(sum, passed)))
 
-        plan = TaskGraph()
-        infos, tables, sizes = [], [], []
-        views = self._added(plan, partitions, found, here)
+        plan, made = TaskGraph(), []
         for rank in range(p):
-            infos.append(plan.add(rank, self._key("info", rank), tasks.describe, views[rank]))
-            if kept.edge_keys:
-                key = self._key("attributes", rank)
-                table = (attributes[rank], found[rank], here[rank])
-                tables.append(plan.add(rank, key, tasks.compacted_attributes, *table))
-                sizes.append(plan.add(rank, self._key("bytes", rank), attribute_tasks.describe, tables[-1]))
-        told = self._gathered(plan, [ref.key for ref in (*infos, *sizes)], [ref.key for ref in (*views, *tables)])
-        keys: list[tuple[Hashable, ...]] = [tuple(ref.key for ref in refs) for refs in (views, tables)]
-        of_base: dict[str, Any] = {"view_of": self._record.graph_id, "base_name": self._record.name}
-        return {
-            "partition_keys": keys[0],
-            "infos": self._counted(told[:p]),
-            "beside": replaced(kept, **of_base, edge_keys=keys[1], nbytes=tuple(told[p:])),
-            "build_seconds": time.perf_counter() - self._start,
-        }
+            rule = rules[rank] if follows else None
+            of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank])
+            made.append(plan.add(rank, self._key("made", rank), tasks.made, *of_base, version, here[rank]))
+        if source.layout is not None:
+            made = self._with_degrees(plan, made, source.layout)
+        facts = [plan.add(rank, self._key("facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
+        infos, _ = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
 
-    def _added(self, plan: TaskGraph, partitions: list[Ref], found: list[Ref], here: list[int]) -> list[Ref]:
-        """Add the tasks that compact the partitions; return these by rank. ``here`` are the ranks of a rank's host."""
-        layout = self._record.layout
-        name, pairs = "partition" if layout is None else "edges", zip(partitions, found, here, strict=True)
-        views = [plan.add(rank, self._key(name, rank), tasks.compacted, *pair) for rank, pair in enumerate(pairs)]
-        if layout is None:
-            return views
+        plan, input_edges = TaskGraph(), _input_edges(source, infos)
+        made = [plan.add(rank, self._key("view", rank), tasks.counting, made[rank], input_edges) for rank in range(p)]
+        facts = [plan.add(rank, self._key("view-facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
+        infos, told = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
+        return _MadeView(
+            tuple(ref.key for ref in made),
+            infos,
+            told,
+            (bool(kept.edge_keys), bool(kept.vertex_keys), follows),
+            by_vertices,
+            source.version,
+        )
+
+    def _with_degrees(self, plan: TaskGraph, made: list[Ref], layout: Layout) -> list[Ref]:
+        """Add the tasks that count the degrees of rows whose edges lie on several ranks; return the ranks' views."""
         whole = []
-        for rank in range(len(views)):
+        for rank, own in enumerate(made):
             degrees = [
-                plan.add(peer, self._key(f"degrees-{rank}", peer), tasks.degrees, views[peer], layout, rank)
+                plan.add(peer, self._key(f"degrees-{rank}", peer), tasks.degrees, made[peer], layout, rank)
                 for peer in layout.out_holders(rank)
             ]
-            whole.append(plan.add(rank, self._key("partition", rank), tasks.with_degrees, views[rank], layout, degrees))
+            whole.append(plan.add(rank, self._key("whole", rank), tasks.with_degrees, own, layout, degrees))
         return whole
+
+    def taken_apart(self, made: _MadeView) -> list[tuple[Hashable, ...]]:
+        """Return by rank the Dask keys of the partitions, and of each of the data beside these."""
+        plan, keys = TaskGraph(), list[tuple[Key, ...]]()
+        for place in range(-1, len(made.facts[0])):
+            of_ranks = [
+                plan.add(rank, self._key(f"part{place + 1}", rank), tasks.part_of, Ref(key), place).key
+                for rank, key in enumerate(made.keys)
+            ]
+            keys.append(tuple(of_ranks))
+        futures = self._graph.gang.submit(plan, [key for of_ranks in keys for key in of_ranks])
+        self.held.update(futures.values())
+        self._graph.gang.finish([*futures.values()], self._deadline, f"making {self._name}")
+        return [*keys]
+
+    def _rules(self, plan: TaskGraph, before: Sequence[Hashable], own: tasks.Rule | None, version: int) -> list[Ref]:
+        """Return by rank the rule: of before and the new one."""
+        gang, refs = self._graph.gang, list[Ref]()
+        for rank, address in enumerate(gang.addresses):
+            rules = [Ref(before[rank])] if before else []
+            if own is not None:
+                # Not by way of the scheduler.
+                (future,) = gang.client.scatter([own], workers=[address], hash=False)
+                self.held.add(future)
+                rules.append(Ref(future.key))
+            refs.append(plan.add(rank, self._key("rule", rank), tasks.joined, rules, version))
+        return refs
+
+    def _bits(
+        self, plan: TaskGraph, source: GraphRecord, vertices: Sequence[Ref | None], rules: Sequence[Ref]
+    ) -> list[Ref | None]:
+        """Return by rank the bits of the vertices of which the conditions hold, which their owners compute."""
+        gang, n, p = self._graph.gang, source.stripe.n, self._graph.gang.p
+        own = [
+            plan.add(rank, self._key("kept", rank), tasks.kept_vertices, vertices[rank], rules[rank], Ref(key))
+            for rank, key in enumerate(source.partition_keys)
+        ]
+        bits = np.zeros(n, bool)
+        for rank, packed in enumerate(self._gathered(plan, [ref.key for ref in own], [ref.key for ref in rules])):
+            of_rank = bits[rank::p]
+            of_rank[:] = np.unpackbits(packed, count=of_rank.size)
+        future = gang.client.scatter(np.packbits(bits), workers=list(gang.addresses), broadcast=True, hash=False)
+        self.held.add(future)
+        return [Ref(future.key)] * p
 
     def _key(self, what: str, rank: int) -> Key:
         return (f"view-{what}-{self._token}", rank)
-
-    def _sent(self, bits: NDArray[np.uint8]) -> Ref:
-        """Send bits to all ranks, not by way of the scheduler."""
-        client, addresses = self._graph.gang.client, list(self._graph.gang.addresses)
-        future = client.scatter(bits, workers=addresses, broadcast=True, hash=False)
-        self.held.add(future)
-        return Ref(future.key)
 
     def _gathered(self, plan: TaskGraph, awaited: list[Key], held: list[Key]) -> list[Any]:
         """Submit tasks, and return the results of some of them; others are held."""
         futures = self._graph.gang.submit(plan, [*awaited, *held])
         self.held.update(futures.values())
-        doing = f"making a view of {self._graph.name}"
-        return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, doing)
+        return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, f"making {self._name}")
 
-    def _require_fit(self, edges: int) -> None:
+    def _require_fit(self, source: GraphRecord, edges: int) -> None:
         """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph.
 
         The edges of a graph on GPUs are compacted there, and the GPUs are asked then.
         """
-        infos, kept, stripe, layout = self._record.infos, self._kept, self._record.stripe, self._record.layout
+        infos, kept, stripe, layout = source.infos, kept_of(source), source.stripe, source.layout
         stored, twice = max(info.m_local for info in infos), infos[0].has_parents
         needed = Estimate({}, {"filter": 8 * stored}, {})
-        if self._record.backend == "cpu":
-            needed.partition["csr"] = 8 * (stripe.n_local + 1) + 4 * edges
         if layout is not None:
             needed.partition.update(layout.partition_bytes(stripe, edges // (1 + twice), bottom_up=twice))
-            needed.partition.pop("csr", None)
+        elif source.backend == "cpu":
+            needed.partition["csr"] = 8 * (stripe.n_local + 1) + 4 * edges
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
-        require_fit(self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, f"a view of {self._graph.name}")
+        gang, what = self._graph.gang, f"{counted(edges, 'edge')} that pass"
+        require_fit(gang, what, needed, self._name, room_makers=(make_room,))
 
-    def _counted(self, infos: list[PartitionInfo]) -> tuple[PartitionInfo, ...]:
-        """Return the counts with the number of input edges: those of which both directions, or one, pass."""
-        stored, loops = (sum(getattr(info, what) for info in infos) for what in ("m_local", "self_loops"))
-        graph = self._graph
-        twice = not graph.directed and graph.input_edges != graph.m
-        return tuple(replaced(info, input_edges=(stored + loops) // 2 if twice else stored) for info in infos)
+
+def _input_edges(source: GraphRecord, infos: Sequence[PartitionInfo]) -> int:
+    """Return the number of input edges of a view: those of which both directions, or one, pass."""
+    stored, loops = (sum(getattr(info, what) for info in infos) for what in ("m_local", "self_loops"))
+    read, m = source.infos[0].input_edges, sum(info.m_local for info in source.infos)
+    twice = not source.directed and (bool(source.version) or read != m)
+    found: int = (stored + loops) // 2 if twice else stored
+    return found
 
 
 def _require_filtered(record: GraphRecord) -> None:
@@ -185,47 +405,32 @@ def _require_filtered(record: GraphRecord) -> None:
         raise InvalidOptionError(
             f"{record.name} is on GPUs in the layout {record.layout.name}; views are of graphs in 1d there"
         )
-    if record.mutable or record.version:
-        raise InvalidOptionError(f"{record.name} may be updated; views are of graphs loaded without mutable=True")
+    if record.backend != "cpu" and (record.mutable or record.version):
+        raise InvalidOptionError(f"{record.name} is on GPUs and may be updated; views of such graphs are on CPUs")
 
 
-def _bits(graph: Graph[Any], kept: KeptAttributes, condition: Any, vertices: Any, without: Any) -> NDArray[np.uint8]:
-    """Return the packed bits of the vertices that are kept, by position.
-
-    Args:
-        condition: on the vertices; None if ``vertices`` are ids, or None for all.
-    """
-    bits = np.ones(graph.n, bool)
-    if condition is not None:
-        bits = _by_condition(graph, kept, condition)
-    elif vertices is not None:
-        bits[:] = False
-        bits[_positions(graph, vertices)] = True
+def _rule(graph: Graph[Any], edges: Any, vertices: Any, without: Any) -> tuple[tasks.Rule, str]:
+    """Return what a view keeps, and the same in words."""
+    kept, among = kept_of(graph.record), list[tasks.Among]()
+    condition = None if edges is None else condition_on(edges, kept.columns, graph.name, "edges")
+    of_vertices = (
+        condition_on(vertices, kept.vertex_columns, graph.name, "vertices") if is_expression(vertices) else None
+    )
+    given = [each for each in (condition, of_vertices) if each is not None]
+    words = [" ".join(str(each).split()) for each in given]
+    if vertices is not None and of_vertices is None:
+        among.append(_among(graph, vertices, left_out=False))
+        words.append("vertices are among some ids")
     if without is not None:
-        bits[_positions(graph, without)] = False
-    return np.packbits(bits)
+        among.append(_among(graph, without, left_out=True))
+        words.append("vertices are not among some ids")
+    conditions = tuple(() if each is None else (each,) for each in (condition, of_vertices))
+    return tasks.Rule(conditions[0], conditions[1], tuple(among)), " and ".join(words)
 
 
-def _positions(graph: Graph[Any], ids: Any) -> NDArray[np.int64]:
+def _among(graph: Graph[Any], ids: Any, *, left_out: bool) -> tasks.Among:
     vertices = graph.vertices_of(ids)
-    return vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
-
-
-def _by_condition(graph: Graph[Any], kept: KeptAttributes, condition: Any) -> NDArray[np.bool]:
-    """Return for each position whether a condition holds of its vertex, which the owners compute."""
-    arguments = [(Ref(key), condition) for key in kept.vertex_keys]
-    doing = f"filtering the vertices of {graph.name}"
-    found = graph.gang.on_each_rank("kept-vertices", tasks.kept_vertices, arguments, of_call("build-deadline"), doing)
-    bits = np.zeros(graph.n, bool)
-    for rank, packed in enumerate(found):
-        own = bits[rank :: graph.ranks]
-        own[:] = np.unpackbits(packed, count=own.size)
-    return bits
-
-
-def _in_words(condition: Any, of_vertices: Any, vertices: Any, without: Any) -> str:
-    """Return what a view keeps, in words."""
-    words = [" ".join(str(each).split()) for each in (condition, of_vertices) if each is not None]
-    words += [] if vertices is None or of_vertices is not None else ["vertices are among some ids"]
-    words += [] if without is None else ["vertices are not among some ids"]
-    return " and ".join(words)
+    positions: NDArray[np.int64] = vertices if graph.order is None else graph.order.position[vertices].astype(np.int64)
+    bits = np.full(graph.n, left_out)
+    bits[positions] = not left_out
+    return tasks.Among(np.packbits(bits), graph.n, left_out)

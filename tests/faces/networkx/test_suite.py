@@ -56,6 +56,9 @@ PARTS = {
 BOUNDS = "test_use_bounds_on_off_consistency"
 SOME_BOUNDS = [f"{step % 5 / 5}-{10 + step}-{step}" for step in range(10)]
 
+# A graph with negative weights, which Dijkstra's algorithm happens to get right, and the backend refuses.
+NEGATIVE = "test_zero_cycle_smoke"
+
 # NetworkX tests the first only by others that call its code, and the others with attributes of edges.
 UNTESTED = {"generic_bfs_edges", "from_edgelist", "from_scipy_sparse_array", "parse_edgelist"}
 
@@ -75,7 +78,7 @@ def test_every_function_belongs_to_a_part() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", PARTS)
 def test_networkx_passes_its_own_tests(part: str, tmp_path: Path) -> None:
-    passed, found = run(PARTS[part][0], " or ".join([f"not {BOUNDS}", *SOME_BOUNDS]), tmp_path)
+    passed, found = run(PARTS[part][0], " or ".join([f"not {BOUNDS} and not {NEGATIVE}", *SOME_BOUNDS]), tmp_path)
     assert passed > 0
     assert functions_of(part) <= found["ran"].keys()
     # A function leaves a call to NetworkX for a parameter that it refuses, and never after it has begun.

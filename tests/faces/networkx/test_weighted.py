@@ -14,8 +14,9 @@ import pytest
 from dbfs.errors import InvalidOptionError
 from dbfs.networkx import from_networkx
 from dbfs.networkx.backend import backend
-from tests.faces.networkx.test_functions import WEIGHTED
+from dbfs.networkx.registry import OFFERS
 
+WEIGHTED = {name for name, offer in OFFERS.items() if offer.function.__module__ == "dbfs.networkx.weighted"}
 KINDS = (nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph)
 WEIGHTS: dict[str, Callable[[random.Random], Any]] = {
     "integers": lambda rng: rng.randint(0, 3),

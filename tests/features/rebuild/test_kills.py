@@ -197,3 +197,42 @@ def test_a_graph_on_gpus_comes_back() -> None:
             assert_right(graph)
             assert graph.state().rebuilt == 1
         eventually(lambda: nothing_is_left(gpus))
+
+
+def test_a_living_graph_is_killed_while_it_changes(mortal: distributed.Client, tmp_path: Path) -> None:
+    """Each update that was answered is there, once, and no other one."""
+    n, ended, made = 400, threading.Event(), list[int]()
+    ring = np.arange(n)
+    options: dict[str, Any] = {"mutable": True, "room": 100_000, "checkpoint": tmp_path / "kept"}
+    with (
+        dask.config.set({"dbfs.retries": WORKERS}),
+        dbfs.load((ring, np.roll(ring, 1)), client=mortal, name="ring", **options) as graph,
+        distributed.Client(mortal.scheduler.address, set_as_default=False) as second,
+    ):
+
+        def change() -> None:
+            living = dbfs.open("ring", client=second)
+            while not ended.wait(0.01):
+                # What is made twice would leave a vertex without edges.
+                (new,) = living.insert_vertices(1).ids
+                living.insert_edges([(0, new)])
+                made.append(new)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        for turn in range(3):
+            count = len(made)
+            eventually(lambda count=count: len(made) > count + 3)
+            kill(mortal, graph.gang.addresses[turn % WORKERS])
+        count = len(made)
+        eventually(lambda: len(made) > count)
+        ended.set()
+        thread.join()
+        assert made == [*range(n, n + len(made))]
+        result = graph.bfs(0, validate=True)
+        assert (graph.n, graph.version) == (n + len(made), 2 * len(made))
+        distances = result.distances()
+        assert (result.reached, np.count_nonzero(distances == 1)) == (graph.n, 2 + len(made))
+        assert graph.state().rebuilt >= 3
+    with dbfs.load(tmp_path / "kept", client=mortal) as again:
+        assert np.array_equal(again.bfs(0).distances(), distances)

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from dbfs_workers.features.views import filters
-from dbfs_workers.features.views.attributes import RankAttributes
 from dbfs_workers.features.views.conditions import ArrowCondition
+from dbfs_workers.features.views.kept import RankAttributes
 from tests.support.gang import partitions
 from tests.support.graphs import random
 
@@ -25,12 +25,15 @@ def test_threads_share_the_edges(monkeypatch: pytest.MonkeyPatch, cores: int, di
     names = pa.array([f"v{year}" for year in years]).dictionary_encode()
     into = None if part.in_edges is None else pa.table({"year": years[: part.in_edges.columns.size]})
     attributes = RankAttributes(pa.table({"year": years, "name": names}), into)
-    found = filters.passing(part, attributes, ArrowCondition(pc.field("year") < 2004), None, 2)
+    rule = filters.Rule((ArrowCondition(pc.field("year") < 2004),))
+    found = filters.passing(part, attributes, rule, None, 2)
     passes = years < 2004
     np.testing.assert_array_equal(found.out, passes)
-    view, kept = filters.compacted(part, found, 2), filters.compacted_attributes(attributes, found, 2)
+    made = filters.made(part, attributes, None, None, found, 3, 2)
+    view, (kept,) = made.partition, made.beside
+    assert (view.version, kept.version) == (3, 3)
     np.testing.assert_array_equal(view.columns, part.columns[passes])
     rows = np.repeat(np.arange(part.stripe.n_local), np.diff(part.row_offsets))[passes]
     np.testing.assert_array_equal(np.repeat(np.arange(part.stripe.n_local), np.diff(view.row_offsets)), rows)
-    assert kept.out.equals(attributes.out.filter(pa.array(passes)).combine_chunks())
+    assert kept.columns_of(view).equals(attributes.columns_of(part).filter(pa.array(passes)).combine_chunks())
     assert view.self_loops == (view.columns == rows).sum()

@@ -344,7 +344,6 @@ def test_wrong_calls(client: distributed.Client, graph: Graph) -> None:
         ({"edge_columns": ["source"]}, EdgeInputError, "'source' is an end"),
         ({"edge_columns": ["kind", "kind"]}, InvalidOptionError, "'kind' twice"),
         ({"edge_columns": 3}, InvalidOptionTypeError, "not 3"),
-        ({"edge_columns": "kind", "mutable": True}, InvalidOptionError, "mutable=True"),
     ],
 )
 def test_columns_that_are_not_kept(

@@ -86,6 +86,8 @@ def test_bounds_and_targets(device: bool) -> None:
     assert found[near] == want[near]
     np.testing.assert_array_equal(found[found >= 0], want[found >= 0])
     assert stopped.reached < run(search, [0]).reached
+    between = run(search, [0], Weighted("w", path=True), targets=(near,))
+    assert between.labels.by_source.tolist() == [want[near]]
 
 
 def test_a_sum_past_int64_is_told(device: bool) -> None:

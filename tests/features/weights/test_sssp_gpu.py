@@ -1,5 +1,6 @@
 """``Graph.sssp`` of graphs on GPUs: results, paths and tables against a heap's Dijkstra, on views too, and its ends."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_labels_are_dijkstras(mapped: distributed.Client, dtype: str, directed: 
         assert (result.depth, result.reached) == (want.max(), N)
         np.testing.assert_array_equal(result.within(20), np.flatnonzero(want <= 20))
         assert result.path_to(1500)[-1] == 1500
+        alone = expected(N, of, [3], wide.dtype)
+        assert graph.distance(3, 1500, weight="w") == alone[1500]
+        path = graph.path(3, 1500, weight="w")
+        between: dict[tuple[int, int], Any] = {}
+        for u, v, weight in of:
+            between[u, v] = min(weight, between.get((u, v), weight))
+        total = wide.dtype.type(0)
+        for step in itertools.pairwise(path):
+            total += between[step]
+        assert (path[0], path[-1], total) == (3, 1500, alone[1500])
         assert result.to_arrow()["distance"].to_pylist() == want.tolist()
         bounded = graph.sssp([3, 50], "w", max_distance=9).distances()
         none = -1 if want.dtype.kind == "i" else np.inf

@@ -129,8 +129,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         """Leave all gangs. Dask calls this when the worker closes."""
         stop_returning(worker)
         self.turns.close()
-        for member in self.members.values():
+        for graph_id, member in self.members.items():
             member.close()
+            for feature in self.features:
+                feature.leave(graph_id)
         self.members = {}
         self.door.close()
         delivering.forget(worker.state.tasks)
@@ -168,6 +170,10 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self._enter(message.graph_id, member)
         if message.log and self._log is not None:
             await asyncio.to_thread(self._log.open, message.graph_id, message.rank, message.log)
+            if self.members.get(message.graph_id) is not member:
+                # The rank has left the gang meanwhile.
+                self._log.leave(message.graph_id)
+                return
         if message.backend == "cpu":
             return
         try:

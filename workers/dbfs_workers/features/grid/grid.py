@@ -183,12 +183,16 @@ class GridPartition(RankEdges):
         self_loops: int,
         duplicates: int,
         deleted: NDArray[np.int64],
+        version: int,  # noqa: ARG002 - such a graph takes no changes
     ) -> GridPartition:
         """See ``RankEdges``. The degrees, which other ranks' edges add to, are those of before."""
         blocks = Blocks(
             tuple(out), None if into is None else tuple(into), self_loops, duplicates, self.blocks.input_edges
         )
         return replace(self, blocks=blocks, deleted=deleted)
+
+    def with_input_edges(self, input_edges: int) -> GridPartition:
+        return replace(self, blocks=replace(self.blocks, input_edges=input_edges))
 
     @property
     def info(self) -> PartitionInfo:

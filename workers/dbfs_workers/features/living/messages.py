@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ class RankUpdate(RankVersion):
         first_refused: the first of these, as vertices (positions, if the graph is ordered by degree); None if none was.
         vertices: int64, the vertices inserted or deleted.
         absent: vertices to delete that were deleted before.
+        beside: what the record says of each of the data beside the partition: ``Carried.facts``.
     """
 
     edges: int
@@ -30,6 +32,7 @@ class RankUpdate(RankVersion):
     first_refused: tuple[int, int] | None
     vertices: NDArray[np.int64]
     absent: int
+    beside: tuple[Any, ...] = ()
 
 
 def refused_of(kind: str, ranks: Sequence[RankUpdate]) -> int:

@@ -211,6 +211,8 @@ def updated(
         deleted = np.setdiff1d(living.deleted, vertices, assume_unique=True)
         grown = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, deleted=deleted, step=1)
         return NextVersion(grown, vertices=vertices)
+    if spec.kind == "set-vertices":
+        return NextVersion(LivingPartition(living, out, into, spec.hub_first, step=1))
     stripe, later, fresh = with_ids(living, spec)
     living = LivingPartition(living, out, into, spec.hub_first, stripe=stripe, later=later)
     order, delete = Order(living.stripe, living.rank, spec.hub_first), spec.kind != "insert-edges"

@@ -6,14 +6,15 @@ replaces the partition among the worker's data. All ranks prepare before any com
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from distributed.spill import SpillBuffer
 
 from dbfs_workers.base.errors import StaleRunError
+from dbfs_workers.features.living.carried import Carried, Made, Step
 from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges, most_edges
 from dbfs_workers.features.living.kernels import NEEDED
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeUpdate
@@ -24,6 +25,9 @@ from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
 from dbfs_workers.serving.feature import WorkerView
 from dbfs_workers.serving.turns.changes import Change, RankChanges, Redo
+
+if TYPE_CHECKING:
+    from dbfs_workers.features.living.versions import NextVersion
 
 Keys = tuple[Any, Any | None]
 T = TypeVar("T")
@@ -39,6 +43,7 @@ class _PreparedVersion:
         facts: see ``NextVersion``.
         spec: the update.
         keys: the keys of the edges that changed, and of their reverses; None where they are not known.
+        beside: the data beside the partition, by Dask key.
     """
 
     run_id: str
@@ -47,6 +52,7 @@ class _PreparedVersion:
     facts: Any | None
     spec: UpdateSpec
     keys: Keys
+    beside: Mapping[Hashable, Carried] = field(default_factory=dict)
 
 
 class Updates(RankChanges):
@@ -89,19 +95,23 @@ class Updates(RankChanges):
         if collection is not None:
             found = self._with_data(member, lambda: self._worker.data.get(collection))
         if found is not None:
-            edges: Sequence[Any] = found.stores
+            edges: Sequence[Any] = getattr(found, "stores", ())
         elif keys is not None and taken_by == run_id:
             edges = keys
         elif collection is not None or (spec.kind in ("insert-edges", "delete-edges") and spec.edges is None):
             raise StaleRunError(f"rank {member.rank}: the batch of run {run_id} is gone; send it again")
         else:
             edges = ()
-        updated = living_of(member).updated(partition, spec, *edges)
+        if isinstance(found, Made):
+            updated = _replaced(partition, found)
+        else:
+            updated = living_of(member).updated(partition, spec, *edges)
+        beside = self._beside(member, change, partition, updated, found)
         changes, stripe = updated.changes, updated.partition.stripe
         refused = spec.kind != "delete-vertices" and changes.refused > 0
-        logged_edges = None
-        if changes.keys is not None and changes.keys.size <= most_edges(updated.partition.m_local):
-            logged_edges = EdgeChanges.of(changes.keys, stripe, hub_first=spec.hub_first)
+        logged_edges, changed = None, None if spec.kind == "replace" else changes.keys
+        if changed is not None and changed.size <= most_edges(updated.partition.m_local):
+            logged_edges = EdgeChanges.of(changed, stripe, hub_first=spec.hub_first)
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > partition.version
         self._prepared[graph_id] = _PreparedVersion(
@@ -111,6 +121,7 @@ class Updates(RankChanges):
             updated.facts,
             spec,
             (changes.keys, updated.in_keys),
+            beside,
         )
         return RankUpdate(
             info=describe(updated.partition),
@@ -123,7 +134,33 @@ class Updates(RankChanges):
             first_refused=changes.first_refused,
             vertices=updated.vertices,
             absent=updated.absent,
+            beside=tuple(each.facts for each in beside.values()),
         )
+
+    def _beside(
+        self, member: Member, change: UpdateChange, before: Partition, updated: "NextVersion", batch: Any
+    ) -> dict[Hashable, Carried]:
+        """Return the data beside a version that follows ``before``, by Dask key; ``batch`` as of ``Step``."""
+        keys, spec = change.beside[member.rank] if change.beside else (), change.spec
+        if not keys:
+            return {}
+        kept: Sequence[Carried] = (
+            batch.beside
+            if isinstance(batch, Made)
+            else self._with_data(member, lambda: [self._worker.data[key] for key in keys])
+        )
+        step = Step(
+            spec.kind,
+            before,
+            updated.partition,
+            spec.hub_first,
+            updated.changes.keys,
+            updated.in_keys,
+            updated.vertices,
+            batch,
+            spec.replaces,
+        )
+        return {key: each.following(step) for key, each in zip(keys, kept, strict=True)}
 
     def redo(self, graph_id: str, run_id: str) -> Redo | None:
         """See ``RankChanges``: of the edges those that changed."""
@@ -175,6 +212,8 @@ class Updates(RankChanges):
     def _put(self, member: Member, prepared: _PreparedVersion) -> None:
         """Make a version the rank's partition."""
         self._worker.data[member.partition_key] = prepared.partition
+        for key, each in prepared.beside.items():
+            self._worker.data[key] = each
         member.latest = prepared.partition
         if prepared.changes is not None:
             living_of(member).log.add(prepared.changes, prepared.partition.m_local)
@@ -191,6 +230,15 @@ class Updates(RankChanges):
         """Forget the prepared version, and the update, of a gang."""
         self._prepared.pop(graph_id, None)
         self._taken.pop(graph_id, None)
+
+
+def _replaced(partition: Partition, made: Made) -> "NextVersion":
+    """Return what was made of a rank as the version that follows ``partition``."""
+    from dbfs_workers.features.living.versions import NextVersion
+
+    # Graphs in other layouts take no changes.
+    assert isinstance(made.partition, Partition)
+    return NextVersion(replace(made.partition, version=partition.version + 1))
 
 
 def _require_version(member: Member, run_id: str, version: int) -> None:

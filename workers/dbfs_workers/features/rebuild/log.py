@@ -16,6 +16,7 @@ import json
 import os
 import re
 import struct
+import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -43,6 +44,7 @@ class Record:
     arrays: Mapping[str, NDArray[Any]]
 
     def to_bytes(self) -> bytes:
+        """Return the record as a file has it."""
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         places = [[name, array.dtype.name, array.size] for name, array in arrays.items()]
         text = json.dumps([dict(self.facts), places], separators=(",", ":")).encode()
@@ -94,7 +96,9 @@ class LogFile:
         self.path = path
         self._descriptor = -1
         self._end = 0
-        self._broken = False
+        self._broken = self._closed = False
+        # A thread may add while the event loop's closes: the descriptor could be another file's then.
+        self._lock = threading.Lock()
         if new:
             try:
                 self._open(os.O_EXCL)
@@ -108,27 +112,35 @@ class LogFile:
             OutputError: the file system refuses, or is full.
         """
         data = memoryview(record.to_bytes())
-        try:
-            if self._broken:
-                raise OSError("what an earlier version left at its end can't be removed")
-            if self._descriptor < 0:
-                self._open(0)
-            done = 0
-            while done < len(data):
-                done += os.write(self._descriptor, data[done:])
-            synced(self._descriptor)
-        except OSError as error:
-            self._take_back()
-            raise self._refused(error) from error
+        with self._lock:
+            try:
+                self._add(data)
+            except OSError as error:
+                self._take_back()
+                raise self._refused(error) from error
+
+    def _add(self, data: memoryview) -> None:
+        if self._closed:
+            raise OSError("the rank has left the gang")
+        if self._broken:
+            raise OSError("what an earlier version left at its end can't be removed")
+        if self._descriptor < 0:
+            self._open(0)
+        done = 0
+        while done < len(data):
+            done += os.write(self._descriptor, data[done:])
+        synced(self._descriptor)
         self._end += len(data)
 
     def close(self) -> None:
         """Close the file, and remove one without records."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            if not self._end:
-                self.path.unlink(missing_ok=True)
+        with self._lock:
+            self._closed = True
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+                if not self._end:
+                    self.path.unlink(missing_ok=True)
 
     def _open(self, flags: int) -> None:
         flags |= os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -137,10 +149,9 @@ class LogFile:
         sync(self.path.parent)
 
     def _take_back(self) -> None:
-        self._broken = True
         if self._descriptor < 0:
-            self._broken = False
             return
+        self._broken = True
         with suppress(OSError):
             os.ftruncate(self._descriptor, self._end)
             os.fsync(self._descriptor)

@@ -70,23 +70,26 @@ def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: flo
 
 
 def save_columns(
-    folder: Folder, token: str, rank: int, edges: Any, vertices: Any, seconds: float
+    folder: Folder, token: str, rank: int, partition: Any, edges: Any, vertices: Any, seconds: float
 ) -> tuple[RankColumns, tuple[SavedColumn, ...], tuple[SavedColumn, ...]]:
     """Write the columns of a rank's edges and vertices; return their files, and the columns of both.
 
     Args:
+        partition: the rank's edges.
         edges: what has the columns of the rank's edges: see ``Beside.edge_keys``; None if there are none.
-        vertices: the Arrow table of its vertices; None if there is none.
+        vertices: what has the table of its vertices: see ``Beside.vertex_keys``; None if there is none.
 
-    Other arguments and errors as of ``save_rank``.
+    Raises:
+        StaleRunError: the graph was updated meanwhile. Other arguments and errors as of ``save_rank``.
     """
-    look, out, into = _Watch(folder, seconds).look, getattr(edges, "out", None), getattr(edges, "into", None)
-    tables = {"columns": out, "in-columns": into, "vertices": vertices}
+    look, (out, into) = _Watch(folder, seconds).look, (None, None) if edges is None else edges.tables_of(partition)
+    of_vertices = None if vertices is None else vertices.table
+    tables = {"columns": out, "in-columns": into, "vertices": of_vertices}
     files = [
         None if table is None else columns.write(folder, f"{what}-{rank}-{token}.arrow", table, look)
         for what, table in tables.items()
     ]
-    return RankColumns(*files), columns.columns_of(out), columns.columns_of(vertices)
+    return RankColumns(*files), columns.columns_of(out), columns.columns_of(of_vertices)
 
 
 def load_columns(folder: Folder, file: SavedFile, of: tuple[SavedColumn, ...], rows: int, ranks_here: int) -> Any:

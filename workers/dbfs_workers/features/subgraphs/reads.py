@@ -67,6 +67,9 @@ def rows_between(
         parents: by index, the index of the vertex's parent, or its own: of a tree, whose edges alone are returned, each
             from its parent. None for all edges.
         names: the columns.
+
+    Raises:
+        StaleRunError: the attributes are of another version than the partition.
     """
     ends, places, first = [], [], 0
     for part in edges.parts():
@@ -74,7 +77,7 @@ def rows_between(
         ends.append(found)
         places.append(there + first)
         first += part.m_local
-    return np.concatenate(ends, axis=1), attributes.out.select(names).take(np.concatenate(places))
+    return np.concatenate(ends, axis=1), attributes.columns_of(edges).select(names).take(np.concatenate(places))
 
 
 def _between(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dbfs_workers.base.errors import EdgeInputError, FormatError
 from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import AttributePiece, Edges, Piece, check_ids
+from dbfs_workers.features.views.kept import RankAttributes, RankVertices, VertexRows
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import InputEdges, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
@@ -63,27 +64,6 @@ class DealtRows:
     def __sizeof__(self) -> int:
         arrays = (self.lists, self.rows, self.targets, self.turned)
         return sum(array.nbytes for array in arrays) + int(self.table.nbytes)
-
-
-@dataclass(frozen=True)
-class RankAttributes:
-    """The attributes of a rank's edges, a row for each edge.
-
-    Attributes:
-        out: in the order of the columns of ``RankEdges.out_lists``, one list after another.
-        into: in that of ``in_lists``; None if the rank has none.
-    """
-
-    out: pa.Table
-    into: pa.Table | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tables."""
-        return int(self.out.nbytes) + (0 if self.into is None else int(self.into.nbytes))
-
-    def __sizeof__(self) -> int:
-        return self.nbytes
 
 
 def deal_rows(
@@ -168,10 +148,10 @@ def sort_rows(
 
 def rows_of(edges: RankEdges, attributes: RankAttributes, owner: int, *, by_end: bool) -> DealtRows:
     """Return the attributes of the edges of a rank that are in the rows of an owner, for its partition in ``1d``."""
-    lists, table, stripe = edges.out_lists(), attributes.out, edges.stripe
+    (table, into), lists, stripe = attributes.tables_of(edges), edges.out_lists(), edges.stripe
     if by_end:
-        assert attributes.into is not None
-        lists, table = edges.in_lists() or [], attributes.into
+        assert into is not None
+        lists, table = edges.in_lists() or [], into
     at = next(at for at, each in enumerate(lists) if each.owner == owner)
     first, each = sum(before.columns.size for before in lists[:at]), lists[at]
     rows = np.repeat(np.arange(stripe.n_local, dtype=np.uint32), np.diff(each.csr.row_offsets))
@@ -194,7 +174,7 @@ def describe(attributes: RankAttributes) -> int:
     return attributes.nbytes
 
 
-def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> pa.Table:
+def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> RankVertices:
     """Return the attributes of all vertices that a rank owns, in the order of its rows; null where there are none.
 
     Args:
@@ -209,7 +189,12 @@ def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> pa
     places = np.full(owned, -1)
     places[rows] = np.arange(rows.size)
     # A null index takes a null.
-    return _joined(piece.attributes()).take(pa.array(places, mask=places < 0))
+    return RankVertices(_joined(piece.attributes()).take(pa.array(places, mask=places < 0)))
+
+
+def given_rows(piece: AttributePiece, rows: NDArray[np.int64]) -> VertexRows:
+    """Return attributes that some rows of a rank get. Errors as for ``AttributePiece.attributes``."""
+    return VertexRows(rows, piece.attributes())
 
 
 def _sorted(

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.building.layout import Layout
-from dbfs_workers.features.views.attributes import RankAttributes
+from dbfs_workers.features.living.carried import Made, Step
+from dbfs_workers.features.views.kept import RankAttributes, RankVertices
 from dbfs_workers.search.cuda import device_memory, failures
 from dbfs_workers.search.partition.partition import (
     Csr,
@@ -46,7 +47,7 @@ _END_BYTES = 4 * 8 + 3
 
 
 class Condition(Protocol):
-    """A condition on the attributes of an edge."""
+    """A condition on the attributes of an edge, or of a vertex."""
 
     def passing(self, table: pa.Table) -> NDArray[np.bool]:
         """Return for each row whether the condition holds; a null does not.
@@ -57,12 +58,70 @@ class Condition(Protocol):
 
 
 @dataclass(frozen=True)
+class Among:
+    """Vertices that a caller names.
+
+    Attributes:
+        bits: packed bits of the vertices that are kept.
+        count: number of vertices that there were.
+        later: whether vertices that came later are kept.
+    """
+
+    bits: NDArray[np.uint8]
+    count: int
+    later: bool
+
+    def kept(self, n: int) -> NDArray[np.bool]:
+        """Return the bits of ``n`` vertices."""
+        found = np.full(n, self.later)
+        found[: self.count] = np.unpackbits(self.bits, count=self.count)[:n]
+        return found
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a view keeps: an edge of which all conditions hold, and both ends of which are kept.
+
+    Attributes:
+        edges: conditions on the attributes of an edge.
+        vertices: conditions on those of a vertex.
+        among: vertices that were named.
+        version: version of the graph that the view was made of last. See ``Carried``: a rank of a view that follows
+            its graph keeps the rule.
+    """
+
+    edges: tuple[Condition, ...] = ()
+    vertices: tuple[Condition, ...] = ()
+    among: tuple[Among, ...] = ()
+    version: int = 0
+
+    def following(self, step: Step) -> Rule:  # noqa: ARG002
+        """See ``Carried``."""
+        return self
+
+    @property
+    def facts(self) -> int:
+        """The version."""
+        return self.version
+
+    def __sizeof__(self) -> int:
+        return 256 + sum(each.bits.nbytes for each in self.among)
+
+
+def joined(rules: list[Rule], version: int) -> Rule:
+    """Return the rule of a view whose edges pass all of some rules; ``version`` as of ``Rule``."""
+    edges = tuple(part for rule in rules for part in rule.edges)
+    vertices = tuple(part for rule in rules for part in rule.vertices)
+    return Rule(edges, vertices, tuple(part for rule in rules for part in rule.among), version)
+
+
+@dataclass(frozen=True)
 class Passing:
     """The edges of a rank that pass a filter.
 
     Attributes:
-        out: bool[edges], in the order of ``RankAttributes.out``.
-        into: the same in that of ``into``; None if the rank has none.
+        out: bool[edges], in the order of the partition's columns.
+        into: the same of its in-edges; None if the partition has none.
         left_out: int64, ascending: positions of the vertices of the whole graph that the filter leaves out.
     """
 
@@ -77,7 +136,7 @@ class Passing:
 def passing(
     edges: RankEdges,
     attributes: RankAttributes | None,
-    condition: Condition | None,
+    rule: Rule,
     kept: NDArray[np.uint8] | None,
     ranks_here: int = 1,
 ) -> Passing:
@@ -85,27 +144,30 @@ def passing(
 
     Args:
         attributes: those of the rank's edges; None if there are none.
-        condition: on the attributes; None for any edge.
-        kept: packed bits of the vertices that are kept; None for all. An edge needs both ends.
+        rule: what passes.
+        kept: packed bits of the vertices of which its conditions on vertices hold; None if it has none.
         ranks_here: ranks of the host, which share its cores.
 
-    Errors as for ``Condition.passing``.
+    Errors as for ``Condition.passing`` and ``RankAttributes.tables_of``.
     """
     stripe = edges.stripe
     left_out, present = edges.deleted, None
-    if kept is not None:
-        bits = np.unpackbits(kept, count=stripe.n).astype(bool)
+    bits_of = [each.kept(stripe.n) for each in rule.among]
+    bits_of += [] if kept is None else [np.unpackbits(kept, count=stripe.n).astype(bool)]
+    if bits_of:
+        bits = np.logical_and.reduce(bits_of)
         left_out = np.union1d(left_out, np.flatnonzero(~bits))
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
+    tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(edges)
     ways: list[NDArray[np.bool] | None] = []
-    for lists, of in ((edges.out_lists(), "out"), (edges.in_lists(), "into")):
+    for lists, table in zip((edges.out_lists(), edges.in_lists()), tables, strict=True):
         if lists is None:
             ways.append(None)
             continue
         passes = np.ones(sum(each.columns.size for each in lists), bool)
-        if condition is not None:
-            _evaluate(condition, getattr(attributes, of), passes, ranks_here)
+        if table is not None:
+            _evaluate(rule.edges, table, passes, ranks_here)
         if present is not None:
             with _there(edges, "filtering its edges", _END_BYTES * passes.size):
                 for each, part in zip(lists, _parts(passes, lists), strict=True):
@@ -121,9 +183,10 @@ def _parts(passes: NDArray[np.bool], lists: Sequence[OwnedRows]) -> list[NDArray
     return np.split(passes, np.cumsum([each.columns.size for each in lists])[:-1])
 
 
-def kept_vertices(attributes: pa.Table, condition: Condition) -> NDArray[np.uint8]:
-    """Return the packed bits of a rank's vertices of which a condition holds. Errors as for ``Condition.passing``."""
-    return np.packbits(condition.passing(attributes))
+def kept_vertices(attributes: RankVertices, rule: Rule, partition: RankEdges) -> NDArray[np.uint8]:
+    """Return the packed bits of a rank's vertices of which all conditions hold. Errors as for ``Condition.passing``."""
+    owned = attributes.table.slice(0, partition.stripe.owned(partition.rank))
+    return np.packbits(np.logical_and.reduce([condition.passing(owned) for condition in rule.vertices]))
 
 
 def count(found: Passing) -> tuple[int, int]:
@@ -131,11 +194,57 @@ def count(found: Passing) -> tuple[int, int]:
     return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
 
 
-def compacted(edges: RankEdges, found: Passing, ranks_here: int = 1) -> RankEdges:
-    """Return the edges that pass; ``ranks_here`` as of ``passing``.
+def made(
+    partition: RankEdges,
+    attributes: RankAttributes | None,
+    vertices: RankVertices | None,
+    rule: Rule | None,
+    found: Passing,
+    version: int = 0,
+    ranks_here: int = 1,
+) -> Made:
+    """Return a rank of a view with the data beside it: the attributes and the rule, where not None.
 
-    Degrees over several ranks are those of before: see ``with_degrees``.
+    Args:
+        partition, attributes, vertices: of the graph.
+        found: the edges that pass.
+        version: see ``Partition``; of the view.
+        ranks_here: as of ``passing``.
     """
+    of_edges = None if attributes is None else _of_passing(attributes, partition, found, version, ranks_here)
+    beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
+    return Made(_partition(partition, found, version, ranks_here), beside)
+
+
+def part_of(whole: Made, place: int) -> Any:
+    """Return the partition of what was made, or for a ``place`` from 0 on one of the data beside it."""
+    return whole.partition if place < 0 else whole.beside[place]
+
+
+def counting(whole: Made, input_edges: int) -> Made:
+    """Return what was made with the number of the view's input edges, which all ranks together have."""
+    return Made(whole.partition.with_input_edges(input_edges), whole.beside)
+
+
+def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
+    """Return the counts of what was made, and what the data beside say of themselves."""
+    partition = whole.partition
+    with _there(partition, "describing its edges", 0):
+        return partition.info, tuple(each.facts for each in whole.beside)
+
+
+def degrees(whole: Made, layout: Layout, owner: int) -> NDArray[np.int64]:
+    """Return int64[n_local], the edges of what was made of a rank from each row of another one, or its own."""
+    return np.diff(layout.out_part(whole.partition, owner).row_offsets)
+
+
+def with_degrees(whole: Made, layout: Layout, found: list[NDArray[np.int64]]) -> Made:
+    """Return what was made with the degrees of its rows, given what each of ``Layout.out_holders`` has of these."""
+    return Made(layout.with_degrees(whole.partition, found), whole.beside)
+
+
+def _partition(edges: RankEdges, found: Passing, version: int, ranks_here: int) -> RankEdges:
+    """Return the edges that pass. Degrees over several ranks are those of before: see ``with_degrees``."""
     from dbfs_workers.search.partition.shared_rows import share
 
     lists, in_lists = edges.out_lists(), edges.in_lists()
@@ -147,36 +256,23 @@ def compacted(edges: RankEdges, found: Passing, ranks_here: int = 1) -> RankEdge
             into = [_compacted(each.csr, passes, ranks_here) for each, passes in parts]
         counts = [_loops_and_repeats(csr, each.owner, edges.stripe) for each, csr in zip(lists, out, strict=True)]
         loops, repeats = (sum(of_lists) for of_lists in zip(*counts, strict=True))
-    view = edges.with_lists(out, into, self_loops=loops, duplicates=repeats, deleted=found.left_out)
+    facts = {"self_loops": loops, "duplicates": repeats, "version": version}
+    view = edges.with_lists(out, into, deleted=found.left_out, **facts)
     return share(view) if isinstance(view, Partition) and isinstance(view.columns, np.ndarray) else view
 
 
-def degrees(edges: RankEdges, layout: Layout, owner: int) -> NDArray[np.int64]:
-    """Return int64[n_local], the edges of a rank from each row of another one, or its own."""
-    return np.diff(layout.out_part(edges, owner).row_offsets)
-
-
-def with_degrees(edges: RankEdges, layout: Layout, found: list[NDArray[np.int64]]) -> RankEdges:
-    """Return a rank's edges with the degrees of its rows, given what each of ``Layout.out_holders`` has of these."""
-    return layout.with_degrees(edges, found)
-
-
-def describe(edges: RankEdges) -> PartitionInfo:
-    """Return the counts of a rank's edges."""
-    with _there(edges, "describing its edges", 0):
-        return edges.info
-
-
-def compacted_attributes(attributes: RankAttributes, found: Passing, ranks_here: int = 1) -> RankAttributes:
-    """Return the attributes of the edges that pass; ``ranks_here`` as of ``passing``."""
+def _of_passing(
+    attributes: RankAttributes, partition: RankEdges, found: Passing, version: int, ranks_here: int
+) -> RankAttributes:
     import pyarrow as pa
 
     def kept(table: pa.Table, passes: NDArray[np.bool]) -> pa.Table:
         parts = _in_parts(lambda part: _rows(table, part).filter(pa.array(passes[part])), passes.size, ranks_here)
         return pa.concat_tables(parts).combine_chunks()
 
-    into = None if attributes.into is None or found.into is None else kept(attributes.into, found.into)
-    return RankAttributes(kept(attributes.out, found.out), into)
+    out, into = attributes.tables_of(partition)
+    into = None if into is None or found.into is None else kept(into, found.into)
+    return RankAttributes(kept(out, found.out), into, version)
 
 
 @contextmanager
@@ -222,11 +318,12 @@ def _rows(table: pa.Table, part: slice) -> pa.Table:
     return table.slice(part.start, part.stop - part.start)
 
 
-def _evaluate(condition: Condition, table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
+def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
     """Write which rows of a table pass."""
 
     def evaluate(part: slice) -> None:
-        passes[part] = condition.passing(_rows(table, part))
+        rows = _rows(table, part)
+        passes[part] = np.logical_and.reduce([condition.passing(rows) for condition in conditions])
 
     _in_parts(evaluate, passes.size, ranks_here)
 

@@ -57,7 +57,7 @@ def check_edges(
         of the rank gives.
     """
     partition = partition.on(np)
-    stripe, weights = partition.stripe, weights_of(attributes.out[column], column, partition)[0]
+    stripe, weights = partition.stripe, weights_of(attributes.columns_of(partition)[column], column, partition)[0]
     distances, parents = _by_id(stripe, labels, predecessors)
     known, given = reached(distances), np.zeros(distances.size, bool)
     first_id, offsets = partition.rank * stripe.n_local, partition.row_offsets

@@ -26,11 +26,13 @@ class EdgeWeights(NamedTuple):
 
     Attributes:
         of: the attributes that have the column.
+        version: the version of the edges.
         out: of the edges that start in its rows.
         into: of those that end there; None if no search goes back.
     """
 
     of: Any
+    version: int
     out: NDArray[Any]
     into: NDArray[Any] | None
 

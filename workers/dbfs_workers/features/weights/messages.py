@@ -21,14 +21,14 @@ class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
     Attributes:
         graph_id: the graph.
         partition: Dask key of the rank's partition.
-        attributes: Dask key of the attributes of its edges, whose ``out`` is an Arrow table.
+        attributes: Dask key of the attributes of its edges: see ``Beside.edge_keys``.
         column: the column's name.
         path: whether it is for paths: see ``Weighted``.
 
     Raises:
         InvalidOptionError: the rank can't run by weight; or the graph has no such column.
         InvalidOptionTypeError: the column has no numbers.
-        StaleRunError: the graph was unloaded.
+        StaleRunError: the graph was unloaded, or updated meanwhile.
     """
 
     graph_id: str

@@ -2,7 +2,6 @@
 
 import ctypes
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -54,6 +53,9 @@ _ROOM: Final = 1 << 16
 # One block makes rounds of so few rows alone, and of about so few edges: its barrier takes a tenth of the grid's.
 _FEW_ROWS: Final = 1024
 _FEW_EDGES: Final = 4096
+
+# cudaErrorNotReady.
+_NOT_READY: Final = 600
 
 WHOLE32: Final = "whole32"
 """The kernel of integers whose sums are sure to fit 32 bits. The others are named by the type of distances."""
@@ -271,23 +273,20 @@ def run_kernel(name: str, arguments: "np.ndarray[Any, Any]", flag: AbortFlag, de
     wait(done, flag, deadline)
 
 
-def wait(done: Any, flag: AbortFlag, deadline: float, now: Callable[[], float] = time.monotonic) -> None:
+def wait(done: Any, flag: AbortFlag, deadline: float) -> None:
     """Wait for an event. Errors as for ``run_kernel``."""
     import cupy
 
-    patient = now() + EAGER_SECONDS
+    patient = time.monotonic() + EAGER_SECONDS
     while cupy.cuda.runtime.eventQuery(done.ptr) == _NOT_READY:
-        if now() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             flag.word[0] = 1
-        if now() > deadline + LEAVE_SECONDS:
+        if now > deadline + LEAVE_SECONDS:
             raise KernelHungError(f"the kernel did not end within {LEAVE_SECONDS:g} s after it was stopped")
-        time.sleep(20e-6 if now() > patient else 0)
+        time.sleep(20e-6 if now > patient else 0)
     # Raises CUDA's error if the kernel failed.
     done.synchronize()
-
-
-# cudaErrorNotReady.
-_NOT_READY: Final = 600
 
 
 @cache

@@ -43,7 +43,7 @@ class LoopWeights(MemberPart):
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         column = weighted(specs.options).column
         weights = self.weights.get(column)
-        if weights is None or weights.out.size != partition.columns.size:
+        if weights is None or weights.version != partition.version:
             message = f"rank {partition.rank} has no weights {column!r} of this version; call again"
             # The peers would wait for this rank until the deadline.
             self._runner.abort(number, Cause.FAILED, message)
@@ -89,7 +89,7 @@ def weights_part(member: Member, partition: Any) -> "LoopWeights | ResidentWeigh
     """Return a member's part for runs by weight.
 
     Raises:
-        InvalidOptionError: the member is one of several on GPUs, or its edges do not lie in stripes, or on pages.
+        InvalidOptionError: the member is one of several on GPUs, or its edges do not lie in stripes.
     """
     part: Any = next((part for part in member.parts if part.purpose is Weighted), None)
     loops = isinstance(part, LoopWeights) and part._runner.backend == "cpu"
@@ -98,10 +98,10 @@ def weights_part(member: Member, partition: Any) -> "LoopWeights | ResidentWeigh
             "shortest paths by weight run on CPUs, or on one GPU that has the whole graph; load the graph with "
             'backend="cpu" or ranks=1'
         )
-    if type(partition) is not Partition:
+    if not isinstance(partition, Partition):
         raise InvalidOptionError(
             f"shortest paths by weight need edges in stripes, not a {type(partition).__name__}; load the graph with "
-            'layout="1d" and without mutable=True'
+            'layout="1d"'
         )
     found: LoopWeights | ResidentWeights = part
     return found

@@ -22,8 +22,8 @@ _ROW_BYTES: Final = 3 * 4
 _GPU_BYTES: Final = 2 * 8 + 1
 """Bytes of a row on a GPU: a key, the one that was relaxed last, and three bitmaps."""
 
-_LIMIT_BYTES: Final = 8
-"""Bytes of the limit of a row, once two searches have met."""
+_LIMIT_BYTES: Final = 2 * 8
+"""Bytes of a row for the time in which limits are made of floats, once two searches have met."""
 
 _LABEL_BYTES: Final = 8 + 4
 """Bytes of the labels of a row."""

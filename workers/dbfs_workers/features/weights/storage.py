@@ -75,7 +75,7 @@ class WeightScratch:
         partition: the rank's edges.
         weights: by edge in the order of the columns, none of them below 0: int64, float64 or float32.
         team: threads that share large rounds; None for one thread.
-        back: whether the search follows the edges backwards, from ``Partition.parent_rows``.
+        back: whether the search follows the edges backwards, from ``Partition.parents``.
 
     Attributes:
         partition, weights, team: see above.
@@ -95,10 +95,10 @@ class WeightScratch:
         stripe = partition.stripe
         ids, rows = stripe.p * stripe.n_local, stripe.n_local
         places = rows + (0 if team is None else team.threads * CHUNK)
-        rows_of_edges = partition.parent_rows if back else partition.rows
-        assert rows_of_edges is not None
+        edges = partition.parents if back else partition.out_edges
+        assert edges is not None
         self.search = Search(
-            rows=kernel_rows(rows_of_edges),
+            rows=kernel_rows(edges.rows),
             distances=np.empty(ids, np.int64),
             parents=np.empty(ids, np.uint32),
             flags=np.zeros(ids, np.uint8),

@@ -35,12 +35,12 @@ class WeightReads(WorkerFeature):
         part = weights_part(self.view.member(message.graph_id), partition)
         assert isinstance(partition, Partition)
         attributes, name = self._attributes(message.attributes), message.column
-        table = attributes.out
         # A GPU searches from one end.
         goes_back = message.path and partition.has_parents and isinstance(part, LoopWeights)
         known = part.weights.get(name)
         if known is not None and known.of is attributes and (known.into is not None or not goes_back):
             return PickledValue.of(None)
+        table, in_table = await asyncio.to_thread(attributes.tables_of, partition)
         if name not in table.column_names:
             names = ", ".join(map(repr, table.column_names)) or "none"
             raise InvalidOptionError(f"the graph's edges have no column {name!r}; the columns are: {names}")
@@ -48,8 +48,8 @@ class WeightReads(WorkerFeature):
         if wrong is None:
             into = weights if goes_back else None
             if goes_back and partition.directed:
-                into = (await asyncio.to_thread(weights_of, attributes.into[name], name, partition))[0]
-            part.weights[name] = EdgeWeights(attributes, weights, into)
+                into = (await asyncio.to_thread(weights_of, in_table[name], name, partition))[0]
+            part.weights[name] = EdgeWeights(attributes, partition.version, weights, into)
         return PickledValue.of(wrong)
 
     @ReadWeighted.handler

@@ -118,6 +118,7 @@ class RankEdges(ABC):
         self_loops: int,
         duplicates: int,
         deleted: NDArray[np.int64],
+        version: int,
     ) -> "RankEdges":
         """Return a rank with some of these edges.
 
@@ -125,7 +126,12 @@ class RankEdges(ABC):
             out, into: the lists that ``out_lists`` and ``in_lists`` return, with fewer edges.
             self_loops, duplicates: as in ``Partition``.
             deleted: the vertices of the whole graph that have none; see ``Partition``.
+            version: see ``Partition``.
         """
+
+    @abstractmethod
+    def with_input_edges(self, input_edges: int) -> "RankEdges":
+        """Return the same with another number of input edges; see ``Partition``."""
 
     @abstractmethod
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -260,7 +266,8 @@ class Partition(RankEdges):
         yield self
 
     def out_lists(self) -> list[OwnedRows]:
-        return [OwnedRows(self.rank, self.out_edges, self.columns)]
+        rows = self.out_edges
+        return [OwnedRows(self.rank, rows, rows.columns)]
 
     def in_lists(self) -> list[OwnedRows] | None:
         into = self.in_edges
@@ -274,17 +281,25 @@ class Partition(RankEdges):
         self_loops: int,
         duplicates: int,
         deleted: NDArray[np.int64],
+        version: int,
     ) -> "Partition":
-        return replace(
-            self,
-            row_offsets=out[0].row_offsets,
-            columns=out[0].columns,
-            in_edges=None if into is None else into[0],
-            self_loops=self_loops,
-            duplicates=duplicates,
-            imbalance=0,
-            deleted=deleted,
+        return Partition(
+            self.stripe,
+            self.rank,
+            out[0].row_offsets,
+            out[0].columns,
+            self_loops,
+            duplicates,
+            self.input_edges,
+            self.directed,
+            None if into is None else into[0],
+            version,
+            deleted,
+            later=self.later,
         )
+
+    def with_input_edges(self, input_edges: int) -> "Partition":
+        return replace(self, input_edges=input_edges)
 
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
         offsets = self.row_offsets
