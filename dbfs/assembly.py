@@ -173,6 +173,7 @@ class Graph(
 
     result_type = BFSResult
     engines = ENGINES
+    _keeper = BuildOptions.keeper
     _column_keys = staticmethod(edge_column_keys)
 
     @bounded()
@@ -380,11 +381,12 @@ def load(
             ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
             takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. Of a graph on GPUs they stay on the host. It goes with ``layout="1d"``, and with
+            edges keep a row each. Of a graph on GPUs they stay on the host. It goes with
             ``mutable=True`` on CPUs, without ``checkpoint``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
             ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
             takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.
+            A graph of NetworkX has its own: ``vertex_columns`` are attributes of its nodes.
         vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as
             ``edge_columns``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
@@ -468,7 +470,7 @@ def load(
     given, strings = ("given", "string") if ids == "string" else (ids, None)
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
-    kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
+    kept = KeptColumns.of(edge_columns, vertices, vertex_columns, edges, strings=ids == "string")
     reading["attributes"] = kept.names or ()
 
     def options() -> BuildOptions:
@@ -546,7 +548,7 @@ def estimate(
         FormatError, TruncatedFileError, MissingFileError, UnreadableFileError: the file can't be read.
     """
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
-    kept = KeptColumns.of(edge_columns, None, None, options.layout)
+    kept = KeptColumns.of(edge_columns, None, None, edges)
     reading["attributes"] = kept.names or ()
     listed = edge_list(edges, **reading)
     listed = kept.take_edges(listed, shared=True)

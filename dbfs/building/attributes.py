@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dbfs.base.records import Beside
+from dbfs.base.records import Beside, GraphRecord
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Key, Ref, TaskGraph
 from dbfs.edges.edge_list import Attributes, EdgeList
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.search.partition.stripe import Stripe
 
@@ -57,6 +58,7 @@ class AttributeKeeper(ABC):
         stripe: Stripe,
         token: str,
         *,
+        layout: Layout | None,
         both: bool,
     ) -> AttributeTasks:
         """Add the tasks that make the attributes.
@@ -70,7 +72,8 @@ class AttributeKeeper(ABC):
             partitions: the partitions, by rank.
             order: the order by degree; None if vertices keep the order given.
             token: the end of the tasks' names.
-            both: whether a rank also has the edges that end in its rows, for bottom-up levels.
+            layout: how the edges lie on the ranks; None in ``1d``.
+            both: whether the ranks also have the edges by their ends, for bottom-up levels.
         """
 
     @abstractmethod
@@ -91,6 +94,28 @@ class AttributeKeeper(ABC):
             name: the edges' name, for errors.
 
         Other arguments as of ``add_tasks``.
+        """
+
+    @abstractmethod
+    def add_striped(
+        self,
+        graph: TaskGraph,
+        record: GraphRecord,
+        ranks: Sequence[Ref],
+        partitions: Sequence[Ref],
+        token: str,
+        *,
+        both: bool,
+    ) -> list[Ref]:
+        """Add the tasks that make the attributes of a graph in another layout again in the order of ``1d``.
+
+        Args:
+            ranks: by rank, what it has of the edges.
+            partitions: the partitions of the same edges in ``1d``, by rank.
+            both: whether these have in-edges.
+
+        Returns:
+            By rank, objects as of ``Beside.edge_keys``.
         """
 
     @abstractmethod

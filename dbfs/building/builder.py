@@ -440,7 +440,8 @@ class Builder(PartitionMaker):
                 sources = [_task_argument(piece) for piece in self._scatter(apart.cut(piece_edges))]
             refs = [Ref(future.key) for future in values]
             of = (graph, apart or edges, edges.attributes, sources, refs, added.partitions, added.order, stripe)
-            attributes = self.options.keeper.add_tasks(*of, self.token, both=self.in_edges)
+            layout = self.options.laid_out(gang.p)
+            attributes = self.options.keeper.add_tasks(*of, self.token, layout=layout, both=self.by_ends)
         info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
             graph.add(rank, info_keys[rank], self.tasks.describe, partition)
@@ -472,6 +473,11 @@ class Builder(PartitionMaker):
         )
         self.held -= set(built.futures)
         return built
+
+    @property
+    def by_ends(self) -> bool:
+        """Whether the ranks also have the edges by their ends."""
+        return self.in_edges
 
     def cut(self) -> Sequence[Piece]:
         """Cut the edges into pieces."""

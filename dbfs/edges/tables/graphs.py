@@ -72,6 +72,29 @@ def _with_attributes(edges: EdgeList, graph: Any, attributes: Sequence[str]) -> 
     return replace(edges, values=values, attributes=TableAttributes.of(pa.table(columns), edges.name))
 
 
+def nodes_of(graph: Any, attributes: Sequence[str]) -> pa.Table | None:
+    """Return a table of the nodes of a graph of NetworkX with some of their attributes; None for anything else.
+
+    The ids are in the column ``vertex``, or ``node`` if that is an attribute. An attribute that a node lacks is null.
+
+    Raises:
+        EdgeInputError: no node has an attribute, Arrow has no type of its values, or the nodes are tuples or mixed.
+    """
+    import pyarrow as pa
+
+    if _opener(graph) not in _OF_NETWORKX:
+        return None
+    nodes = dict(getattr(graph, "original", graph).nodes(data=True))
+    where = f"{_name(graph)}: its nodes"
+    require_there(attributes, [*dict.fromkeys(str(name) for data in nodes.values() for name in data)], where)
+    columns = {"node" if "vertex" in attributes else "vertex": [*nodes]}
+    columns |= {name: [data.get(name) for data in nodes.values()] for name in attributes}
+    try:
+        return pa.table(columns)
+    except (pa.ArrowException, OverflowError) as error:
+        raise EdgeInputError(f"{where} can't be kept as a table: {error}; give one by vertices=") from None
+
+
 def _opener(graph: Any) -> Callable[[Any, bool], EdgeList] | None:
     for kind in type(graph).__mro__:
         opener = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))

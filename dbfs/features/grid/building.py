@@ -72,8 +72,12 @@ class GridBuilder(HostBuilder):
         """See ``HostBuilder``. The reverse of an undirected edge is mostly on another rank."""
         return options.in_edges or not edges.directed
 
+    @property
+    def by_ends(self) -> bool:
+        return self.stores_twice(self.edges, self.options)
+
     def count_stores(self) -> int:
-        return self.grid.count_stores(bottom_up=self.stores_twice(self.edges, self.options))
+        return self.grid.count_stores(bottom_up=self.by_ends)
 
     def add_partitions(
         self, graph: TaskGraph, stripe: Stripe, collections: Sequence[Ref], read: list[Ref], m: int

@@ -148,7 +148,7 @@ class Rebuild(LoadOption):
         from dbfs.features.saved.saving import save
 
         assert self._checkpoint is not None
-        save(gang, record, self._checkpoint, replace=False)
+        save(gang, record, self._checkpoint, self._options_of().keeper, replace=False)
         kept = open_saved(Folder.at(self._checkpoint), ReadOptions())
         self._lineage = Lineage.of(self._checkpoint, {}, kept, self._options_of())
         return kept

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dbfs import config
 from dbfs.base.build import build
 from dbfs.base.records import GraphRecord
+from dbfs.building.attributes import AttributeKeeper
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, joined_workers, release, run_on
 from dbfs.edges.writers.target import require_writable
@@ -34,8 +35,13 @@ if TYPE_CHECKING:
     import distributed
 
 
-def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
-    """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
+def save(
+    gang: Gang, record: GraphRecord, path: str | os.PathLike[str], keeper: AttributeKeeper | None, *, replace: bool
+) -> int:
+    """Save a graph; return the bytes of its files.
+
+    ``keeper`` is what keeps the columns of edges. Other arguments and errors as of ``Graph.save``.
+    """
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
         raise InvalidOptionError(
@@ -56,7 +62,7 @@ def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, repla
     try:
         options = (folder, token, Saver.here(deadline.remaining), replace)
         (made,) = gang.on_each_rank(f"prepare-save-{token}", work.prepare, [options], deadline, doing)
-        manifest = _write(gang, record, folder, token, held, deadline, doing)
+        manifest = _write(gang, record, folder, token, held, deadline, doing, keeper)
         gang.on_each_rank(f"publish-save-{token}", work.publish, [(folder, token, manifest, replace)], deadline, doing)
         service.tell(replaced(note, nbytes=manifest.nbytes))
         return manifest.nbytes
@@ -78,6 +84,7 @@ def _write(
     held: list[distributed.Future],
     deadline: Deadline,
     doing: str,
+    keeper: AttributeKeeper | None,
 ) -> Manifest:
     """Have the ranks write their files, and return the manifest; ``held`` takes the futures of their tasks."""
     plan = TaskGraph()
@@ -103,10 +110,16 @@ def _write(
         plan.add(0, table_keys[-1], work.on_listed, tasks.save_ids, folder, token, gang.p, later, deadline.seconds)
     column_keys: list[Key] = []
     if (beside := record.beside) is not None and (beside.edge_keys or beside.vertex_keys):
+        of_edges = [*map(Ref, beside.edge_keys)]
+        if record.layout is not None and of_edges:
+            assert keeper is not None
+            of_grid, both = [*map(Ref, record.partition_keys)], _has_in_edges(record)
+            of_edges = keeper.add_striped(plan, record, of_grid, partitions, token, both=both)
         column_keys = [(f"save-columns-{token}", rank) for rank in range(gang.p)]
-        by_rank = [[*map(Ref, keys)] if keys else [None] * gang.p for keys in (beside.edge_keys, beside.vertex_keys)]
+        nothing: list[Any] = [None] * gang.p
+        by_rank = [of_edges or nothing, [*map(Ref, beside.vertex_keys)] or nothing]
         for rank, (key, *of_rank) in enumerate(zip(column_keys, *by_rank, strict=True)):
-            of_rank.insert(0, Ref(record.partition_keys[rank]))
+            of_rank.insert(0, partitions[rank])
             plan.add(rank, key, work.on_listed, tasks.save_columns, folder, token, rank, *of_rank, deadline.seconds)
     keys = [*rank_keys, *order_keys, *table_keys, *column_keys]
     futures = gang.submit(plan, keys)

@@ -166,34 +166,43 @@ def cut_out(graph: StripedGraph, vertices: NDArray[np.int64], ids: CallerIds, co
 
     Errors as for ``Graph.subgraph``.
     """
+    names = column_names(columns, "columns")
+    if names:
+        return Subgraph(graph.name, graph.directed, ids, *_with_columns(graph, vertices, [*names], None))
+    chosen, index = _chosen(graph, vertices)
+    messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
+    parts = ask_ranks(graph.gang, messages, f"cutting a subgraph out of {graph.name}", graph.record).values()
+    # NumPy sorts plain integers several times as fast as pairs.
+    sources, targets = _ends(np.sort(_keys([*parts], vertices)), vertices)
+    return Subgraph(graph.name, graph.directed, ids, sources, targets)
+
+
+def _chosen(graph: StripedGraph, vertices: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the internal ids of some vertices, ascending, and the index of each of them among the vertices."""
     internal = graph.stripe.internal(np.array(graph.numbering.positions(vertices.tolist()), np.int64))
     ascending = np.argsort(internal)
-    chosen, index = internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
-    names, doing = column_names(columns, "columns"), f"cutting a subgraph out of {graph.name}"
-    table = None
-    if names:
-        *parts, table = _with_columns(graph, chosen, index, [*names], doing)
-    else:
-        messages = {rank: SelectEdges(key, chosen, index) for rank, key in enumerate(graph.partition_keys)}
-        parts = [*ask_ranks(graph.gang, messages, doing, graph.record).values()]
+    return internal[ascending].astype(np.uint32), ascending.astype(np.uint32)
+
+
+def _keys(parts: list[NDArray[np.uint32]], vertices: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a number of each edge between vertices, by which edges are sorted. A square of 2^32 needs 64 bits."""
     sources, targets = np.concatenate(parts, axis=1).astype(np.uint64)
-    # NumPy sorts plain integers several times as fast as pairs. A square of 2^32 needs 64 bits.
-    n = np.uint64(max(1, vertices.size))
-    keys = sources * n + targets
-    if table is None:
-        keys = np.sort(keys)
-    else:
-        # Stable: parallel edges come from one row, in which they ascend by their values.
-        order = np.argsort(keys, kind="stable")
-        keys, table = keys[order], table.take(order)
-    sources, targets = np.divmod(keys, n)
-    return Subgraph(graph.name, graph.directed, ids, sources.astype(np.int64), targets.astype(np.int64), table)
+    keys: NDArray[np.uint64] = sources * np.uint64(max(1, vertices.size)) + targets
+    return keys
+
+
+def _ends(keys: NDArray[np.uint64], vertices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    sources, targets = np.divmod(keys, np.uint64(max(1, vertices.size)))
+    return sources.astype(np.int64), targets.astype(np.int64)
 
 
 def _with_columns(
-    graph: StripedGraph, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str], doing: str
-) -> tuple[Any, ...]:
-    """Return the edges between chosen vertices of each rank, and a table of the columns of all of them.
+    graph: StripedGraph, vertices: NDArray[np.int64], names: list[str], parents: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Table]:
+    """Return the edges between some vertices, as of ``Subgraph``, and a table of their columns.
+
+    Args:
+        parents: the index of each vertex's parent among the vertices, for the edges of a tree alone; None for all.
 
     Raises:
         InvalidOptionError: the graph does not keep one of the columns, or its name is that of an end.
@@ -209,15 +218,19 @@ def _with_columns(
         raise InvalidOptionError(f"{graph.name} {why}. Its columns: {listed(list(there))}")
     # Dask waits for data that is gone: the graph may have been unloaded, or built again.
     ServiceClient.of(graph.gang.client).call(GetGraph(graph.record.graph_id))
-    keys = zip(graph.partition_keys, kept.edge_keys, strict=True)
-    arguments = [(Ref(partition), Ref(key), chosen, index, names) for partition, key in keys]
+    by_rank, chosen = zip(graph.partition_keys, kept.edge_keys, strict=True), _chosen(graph, vertices)
+    arguments = [(Ref(partition), Ref(key), *chosen, parents, names) for partition, key in by_rank]
+    doing = f"reading columns of {graph.name}"
     found = graph.gang.on_each_rank("rows-between", rows_between, arguments, of_call(), doing)
     table = pa.concat_tables([rows for _, rows in found])
     plain = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in table.columns
     ]
-    return (*(ends for ends, _ in found), pa.table(plain, names))
+    keys = _keys([ends for ends, _ in found], vertices)
+    # Stable: parallel edges come from one row, in which they ascend by their values.
+    order = np.argsort(keys, kind="stable")
+    return (*_ends(keys[order], vertices), pa.table(plain, names).take(order))
 
 
 @public
@@ -401,18 +414,23 @@ class SubgraphsResult(BFSResult):
     """The tree of a traversal."""
 
     @bounded()
-    def tree(self) -> Subgraph:
+    def tree(self, *, columns: ColumnNames = None) -> Subgraph:
         """Return the reached vertices with an edge from each one's predecessor: a directed subgraph.
 
-        A source is the root of a tree: the number of edges is ``reached`` less the number of sources. Errors as for
-        ``predecessors``.
+        A source is the root of a tree: the number of edges is ``reached`` less the number of sources. With ``columns``,
+        as of ``Graph.subgraph``, each of several parallel edges has a row of its own. Errors as for ``predecessors``
+        and ``Graph.subgraph``.
         """
         self._require_predecessors()
-        graph = self.graph
+        graph, names = self.graph, column_names(columns, "columns")
         vertices, _, parents = self.reader().labels_between(0, self.depth, predecessors=True)
         assert parents is not None
         children = np.flatnonzero(parents != vertices)
         sources = places_of(parents[children], vertices, graph.n)
+        if names:
+            own = np.arange(vertices.size)
+            own[children] = sources
+            return Subgraph(graph.name, True, graph.ids_of(vertices), *_with_columns(graph, vertices, [*names], own))
         # Stable: the children of one vertex stay in ascending order.
         order = np.argsort(sources, kind="stable")
         return Subgraph(graph.name, True, graph.ids_of(vertices), sources[order], children[order])

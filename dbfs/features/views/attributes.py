@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from dbfs.edges import edge_list
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.striped import StripedGraph
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.features.views import attributes as tasks
 from dbfs_workers.features.views.kept import RankVertices
@@ -182,6 +184,7 @@ class Attributes(AttributeKeeper):
         stripe: Stripe,
         token: str,
         *,
+        layout: Layout | None,
         both: bool,
     ) -> AttributeTasks:
         def key(name: str, *index: int) -> Key:
@@ -194,12 +197,12 @@ class Attributes(AttributeKeeper):
         for rank in range(min(stripe.p, len(pieces))):
             arguments = ([*pieces[rank :: stripe.p]], [*attributes[rank :: stripe.p]], stripe, shared)
             name, ways = key("deal-attributes", rank), 2 if both else 1
-            rows = graph.add(rank, name, tasks.deal_rows, *arguments, listing, ways)
+            rows = graph.add(rank, name, tasks.deal_rows, *arguments, listing, layout, ways)
             for owner in range(stripe.p):
                 name = key("attributes-part", rank, owner)
                 parts[owner].append(graph.add(rank, name, operator.getitem, rows, owner))
         kept = [
-            graph.add(rank, key("attributes", rank), tasks.sort_rows, parts[rank], partition, shared, listing)
+            graph.add(rank, key("attributes", rank), tasks.sort_dealt, parts[rank], partition, shared, listing)
             for rank, partition in enumerate(partitions)
         ]
         return _described(graph, kept, of.schema, token)
@@ -218,6 +221,40 @@ class Attributes(AttributeKeeper):
             for rank, (ways, partition) in enumerate(zip(tables, partitions, strict=True))
         ]
         return _described(graph, kept, schema, token)
+
+    def add_striped(
+        self,
+        graph: TaskGraph,
+        record: GraphRecord,
+        ranks: Sequence[Ref],
+        partitions: Sequence[Ref],
+        token: str,
+        *,
+        both: bool,
+    ) -> list[Ref]:
+        kept, layout, listing = kept_of(record), record.layout, tasks.Listing(record.name, 0, False, False)
+        assert layout is not None
+        order = None if record.order_key is None else Ref(record.order_key)
+        shared = order and graph.add(0, (f"striped-order-{token}", 0), same_value, order)
+        found = []
+        for rank, partition in enumerate(partitions):
+            ways = [
+                [
+                    graph.add(
+                        peer,
+                        (f"striped-rows-{by_end}-{token}", rank, peer),
+                        functools.partial(tasks.rows_of, by_end=by_end),
+                        ranks[peer],
+                        Ref(kept.edge_keys[peer]),
+                        rank,
+                    )
+                    for peer in holders
+                ]
+                for by_end, holders in ((False, layout.out_holders(rank)), (True, layout.in_holders(rank)))[: 1 + both]
+            ]
+            key = (f"striped-attributes-{token}", rank)
+            found.append(graph.add(rank, key, tasks.sort_rows, ways, partition, shared, listing))
+        return found
 
     def add_vertices(self, graph: TaskGraph, tables: Sequence[Ref], token: str) -> list[Key]:
         return [

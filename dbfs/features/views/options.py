@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.base.records import GraphRecord
-from dbfs.building.builder import STRIPES
 from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
@@ -28,6 +27,7 @@ from dbfs.edges.tables.attributes import (
     stored_schema,
 )
 from dbfs.edges.tables.ends import Ends, listed
+from dbfs.edges.tables.graphs import nodes_of
 from dbfs.edges.tables.ids import Place, ids_of
 from dbfs.errors import EdgeInputError, InvalidOptionError, InvalidVertexError
 from dbfs.features.views.attributes import kept_of
@@ -57,7 +57,6 @@ class KeptColumns(LoadOption):
         names: names of the columns of edges; None for those that the edges have already.
         vertices: the table of vertices; None without one.
         of_vertices: names of its columns that are kept; None for those of a graph that was built before.
-        layout: the option ``layout``.
         strings: whether integers are taken as the strings of their digits.
         there: the option by which the edges that were taken have columns; empty if they have none.
     """
@@ -65,24 +64,25 @@ class KeptColumns(LoadOption):
     names: tuple[str, ...] | None
     vertices: Any
     of_vertices: tuple[str, ...] | None
-    layout: str
     strings: bool
     there: str = ""
 
     @classmethod
     def of(
-        cls, edges: ColumnNames, vertices: Any, of_vertices: ColumnNames, layout: str, *, strings: bool = False
+        cls, edges: ColumnNames, vertices: Any, of_vertices: ColumnNames, source: Any, *, strings: bool = False
     ) -> KeptColumns:
-        """Return the option for what a caller gives.
+        """Return the option for what a caller gives; ``source`` is what is loaded, which may have vertices itself.
 
         Raises:
             InvalidOptionError: one of ``vertices`` and ``vertex_columns`` is missing; others as of ``column_names``.
         """
         names = None if of_vertices is None else column_names(of_vertices, "vertex_columns")
+        if vertices is None and names:
+            vertices = nodes_of(source, names)
         if (vertices is None) is bool(names):
             given, lacking = ("vertex_columns", "vertices") if vertices is None else ("vertices", "vertex_columns")
             raise InvalidOptionError(f"{given}= needs {lacking}=: the table of vertices, and the columns to keep of it")
-        return cls(None if edges is None else column_names(edges, "edge_columns"), vertices, names, layout, strings)
+        return cls(None if edges is None else column_names(edges, "edge_columns"), vertices, names, strings)
 
     def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
         """Return the edges with the columns as attributes. Errors as for ``EdgeList.keeping``."""
@@ -97,7 +97,6 @@ class KeptColumns(LoadOption):
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Refuse options that attributes do not go with. Errors as for ``load``."""
         ways = {
-            f"layout={self.layout!r}": (self.layout != STRIPES, f"layout={STRIPES!r} keeps them"),
             "backend='cuda'": (backend == "cuda" and mutable, "backend='cpu' keeps them where updates come"),
         }
         for option, (given, way) in ways.items():

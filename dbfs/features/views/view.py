@@ -36,6 +36,7 @@ from dbfs.service.held_run import held_run
 from dbfs.service.messages import AddGraph, GetGraph
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.text import LONGEST_NAME, counted, printable
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.features.living.update_spec import UpdateChange, UpdateSpec
 from dbfs_workers.features.views import filters as tasks
 from dbfs_workers.search.partition.partition import PartitionInfo
@@ -289,6 +290,8 @@ class _Making:
             rule = rules[rank] if follows else None
             of_base = (partitions[rank], attributes[rank], vertices[rank], rule, found[rank])
             made.append(plan.add(rank, self._key("made", rank), tasks.made, *of_base, version, here[rank]))
+        if source.layout is not None:
+            made = self._with_degrees(plan, made, source.layout)
         facts = [plan.add(rank, self._key("facts", rank), tasks.facts_of, made[rank]).key for rank in range(p)]
         infos, _ = zip(*self._gathered(plan, facts, [ref.key for ref in made]), strict=True)
 
@@ -304,6 +307,17 @@ class _Making:
             by_vertices,
             source.version,
         )
+
+    def _with_degrees(self, plan: TaskGraph, made: list[Ref], layout: Layout) -> list[Ref]:
+        """Add the tasks that count the degrees of rows whose edges lie on several ranks; return the ranks' views."""
+        whole = []
+        for rank, own in enumerate(made):
+            degrees = [
+                plan.add(peer, self._key(f"degrees-{rank}", peer), tasks.degrees, made[peer], layout, rank)
+                for peer in layout.out_holders(rank)
+            ]
+            whole.append(plan.add(rank, self._key("whole", rank), tasks.with_degrees, own, layout, degrees))
+        return whole
 
     def taken_apart(self, made: _MadeView) -> list[tuple[Hashable, ...]]:
         """Return by rank the Dask keys of the partitions, and of each of the data beside these."""
@@ -363,11 +377,13 @@ class _Making:
 
         The edges of a graph on GPUs are compacted there, and the GPUs are asked then.
         """
-        infos, kept = source.infos, kept_of(source)
-        stored = max(info.m_local for info in infos)
+        infos, kept, stripe, layout = source.infos, kept_of(source), source.stripe, source.layout
+        stored, twice = max(info.m_local for info in infos), infos[0].has_parents
         needed = Estimate({}, {"filter": 8 * stored}, {})
-        if source.backend == "cpu":
-            needed.partition["csr"] = 8 * (source.stripe.n_local + 1) + 4 * edges
+        if layout is not None:
+            needed.partition.update(layout.partition_bytes(stripe, edges // (1 + twice), bottom_up=twice))
+        elif source.backend == "cpu":
+            needed.partition["csr"] = 8 * (stripe.n_local + 1) + 4 * edges
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
         gang, what = self._graph.gang, f"{counted(edges, 'edge')} that pass"
@@ -385,8 +401,10 @@ def _input_edges(source: GraphRecord, infos: Sequence[PartitionInfo]) -> int:
 
 def _require_filtered(record: GraphRecord) -> None:
     """Refuse a graph of which there are no views."""
-    if record.layout is not None:
-        raise InvalidOptionError(f"{record.name} is in the layout {record.layout.name}; views are of graphs in 1d")
+    if record.layout is not None and record.backend != "cpu":
+        raise InvalidOptionError(
+            f"{record.name} is on GPUs in the layout {record.layout.name}; views are of graphs in 1d there"
+        )
     if record.backend != "cpu" and (record.mutable or record.version):
         raise InvalidOptionError(f"{record.name} is on GPUs and may be updated; views of such graphs are on CPUs")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import dask
 import distributed
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -192,3 +193,22 @@ def test_weights_that_are_none(
         dbfs.load(tmp_path / name, client=client, **{"edge_columns": "weight"} | options)
     if "skew" not in text and "value" not in options.values():
         dbfs.load(tmp_path / name, client=client).unload()
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c", "d"], [10, 20, 30, 40]])
+def test_attributes_of_networkx(client: distributed.Client, names: list[Any]) -> None:
+    graph = nx.path_graph(names)
+    graph.add_node(names[0], group="x", age=3)
+    graph.add_node(names[2], group="y")
+    graph.add_edge(names[0], names[1], km=1.5)
+    options: dict[str, Any] = {"client": client, "ranks": 2, "edge_columns": "km"}
+    with dbfs.load(graph, vertex_columns=["group", "age"], **options) as loaded:
+        assert loaded.vertex_columns == {"group": pa.string(), "age": pa.int64()}
+        assert loaded.where(vertices=pc.field("group").is_valid()).deleted == 2
+        assert loaded.where(vertices=pc.field("age") == 3).bfs(names[0]).to_dict() == {names[0]: 0}
+        back = loaded.subgraph(names, columns="km").to_networkx()
+        assert dict(back.edges) == dict(graph.edges)
+    with pytest.raises(EdgeInputError, match="its nodes has no column 'aged'; did you mean 'age'"):
+        dbfs.load(graph, vertex_columns="aged", client=client)
+    with pytest.raises(EdgeInputError, match="give one by vertices="):
+        dbfs.load(nx.relabel_nodes(graph, {names[0]: 1.5j}), vertex_columns="age", client=client)

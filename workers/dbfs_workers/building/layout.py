@@ -118,6 +118,23 @@ class Layout(ABC):
         The rank has to have its edges by their ends. The columns are internal ids.
         """
 
+    @abstractmethod
+    def places(
+        self, rows: NDArray[np.int64], others: NDArray[np.int64], *, by_end: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where edges lie: the rank of each, and which of the rank's lists has it.
+
+        Args:
+            rows: the owners of the vertices in whose rows the edges are: of their starts, or with ``by_end`` of their
+                ends.
+            others: the owners of their other vertices.
+            by_end: whether the lists are those of ``RankEdges.in_lists``, instead of ``out_lists``.
+        """
+
+    @abstractmethod
+    def with_degrees(self, edges: RankEdges, degrees: Sequence[NDArray[np.int64]]) -> RankEdges:
+        """Return a rank's edges, given the out-degrees of its own rows on each of its ``out_holders``."""
+
     # What a rank takes.
 
     @abstractmethod

@@ -111,7 +111,7 @@ def largest_degree(edges: RankEdges) -> tuple[int, int]:
     return (int(degrees.max()), int(degrees.argmax())) if degrees.size else (-1, 0)
 
 
-def deleted_vertices(partition: Partition) -> tuple[int, NDArray[np.int64]]:
+def deleted_vertices(partition: RankEdges) -> tuple[int, NDArray[np.int64]]:
     """Return the graph's version, and the positions of the vertices that were deleted."""
     return partition.version, partition.deleted
 
@@ -119,8 +119,10 @@ def deleted_vertices(partition: Partition) -> tuple[int, NDArray[np.int64]]:
 def _degrees(edges: RankEdges) -> NDArray[np.int64]:
     """Return the degree of each row of a rank, -1 for a deleted vertex."""
     stripe, rank = edges.stripe, edges.rank
-    degrees = edges.degrees_of(slice(stripe.owned(rank)))
-    for part in edges.parts():
-        if part.deleted.size and part.rank == rank:
-            degrees[stripe.row(part.deleted[stripe.owner(part.deleted) == rank])] = -1
+    degrees, deleted = edges.degrees_of(slice(stripe.owned(rank))), edges.deleted
+    if not deleted.size:
+        return degrees
+    # They may be the rank's own array.
+    degrees = degrees.copy()
+    degrees[stripe.row(deleted[stripe.owner(deleted) == rank])] = -1
     return degrees

@@ -9,7 +9,7 @@ Madduri, "Parallel Breadth-First Search on Distributed Memory Systems", SC 2011)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isqrt
 from types import ModuleType
 from typing import Self
@@ -17,7 +17,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, RankEdges
+from dbfs_workers.search.partition.partition import (
+    Csr,
+    OwnedRows,
+    Partition,
+    PartitionInfo,
+    RankEdges,
+    no_vertices,
+)
 from dbfs_workers.search.partition.stripe import Stripe
 
 
@@ -116,6 +123,7 @@ class GridPartition(RankEdges):
         blocks: the rank's edges.
         degrees: int64[n_local], the out-degrees of the rank's own rows, over all ranks of its column.
         directed: whether an edge may lack its reverse.
+        deleted: the vertices that a filter left out: see ``Partition``.
     """
 
     stripe: Stripe
@@ -124,6 +132,7 @@ class GridPartition(RankEdges):
     blocks: Blocks
     degrees: NDArray[np.int64]
     directed: bool
+    deleted: NDArray[np.int64] = field(default_factory=no_vertices)
 
     @property
     def version(self) -> int:
@@ -143,7 +152,47 @@ class GridPartition(RankEdges):
     def parts(self) -> Iterator[Partition]:
         """Yield the edges as parts of the partitions of the column's ranks: see ``RankEdges``."""
         for owner, csr in zip(self.grid.column_of(self.rank), self.blocks.out, strict=True):
-            yield Partition(self.stripe, owner, csr.row_offsets, csr.columns, 0, 0, 0, self.directed)
+            lists = (csr.row_offsets, csr.columns)
+            yield Partition(self.stripe, owner, *lists, 0, 0, 0, self.directed, deleted=self.deleted)
+
+    def out_lists(self) -> list[OwnedRows]:
+        owners = self.grid.column_of(self.rank)
+        return [OwnedRows(owner, csr, csr.columns) for owner, csr in zip(owners, self.blocks.out, strict=True)]
+
+    def in_lists(self) -> list[OwnedRows] | None:
+        if self.blocks.into is None:
+            return None
+        owners = self.grid.row_of(self.rank)
+        return [OwnedRows(owner, csr, self.sources(csr)) for owner, csr in zip(owners, self.blocks.into, strict=True)]
+
+    def sources(self, csr: Csr) -> NDArray[np.uint32]:
+        """Return the internal ids of an adjacency list of ``Blocks.into``, whose columns are places; a copy."""
+        n_local = np.uint32(self.stripe.n_local)
+        rows = csr.columns // n_local
+        # The owner of place ``row * n_local + local id`` is ``row * columns + column``.
+        owners = rows * np.uint32(self.grid.columns) + np.uint32(self.rank % self.grid.columns)
+        columns = csr.columns.copy()
+        columns += n_local * (owners - rows)
+        return columns
+
+    def with_lists(
+        self,
+        out: Sequence[Csr],
+        into: Sequence[Csr] | None,
+        *,
+        self_loops: int,
+        duplicates: int,
+        deleted: NDArray[np.int64],
+        version: int,  # noqa: ARG002 - such a graph takes no changes
+    ) -> GridPartition:
+        """See ``RankEdges``. The degrees, which other ranks' edges add to, are those of before."""
+        blocks = Blocks(
+            tuple(out), None if into is None else tuple(into), self_loops, duplicates, self.blocks.input_edges
+        )
+        return replace(self, blocks=blocks, deleted=deleted)
+
+    def with_input_edges(self, input_edges: int) -> GridPartition:
+        return replace(self, blocks=replace(self.blocks, input_edges=input_edges))
 
     @property
     def info(self) -> PartitionInfo:
@@ -159,6 +208,7 @@ class GridPartition(RankEdges):
             max_degree=int(self.degrees.max()),
             has_parents=blocks.into is not None,
             imbalance=blocks.imbalance,
+            deleted=self.deleted.size,
         )
 
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -84,13 +84,19 @@ class GridLayout(Grid, Layout):
         """See ``Layout``. Columns are places in ``Blocks``, so that this is a copy."""
         assert isinstance(edges, GridPartition)
         assert edges.blocks.into is not None
-        csr, n_local = edges.blocks.into[self.row_of(edges.rank).index(owner)], np.uint32(edges.stripe.n_local)
-        rows = csr.columns // n_local
-        # The owner of place ``row * n_local + local id`` is ``row * columns + column``.
-        owners = rows * np.uint32(self.columns) + np.uint32(edges.rank % self.columns)
-        columns = csr.columns.copy()
-        columns += n_local * (owners - rows)
-        return Csr(csr.row_offsets, columns)
+        csr = edges.blocks.into[self.row_of(edges.rank).index(owner)]
+        return Csr(csr.row_offsets, edges.sources(csr))
+
+    def places(
+        self, rows: NDArray[np.int64], others: NDArray[np.int64], *, by_end: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        starts, ends = (others, rows) if by_end else (rows, others)
+        ranks = ends - ends % self.columns + starts % self.columns
+        return ranks, rows % self.columns if by_end else rows // self.columns
+
+    def with_degrees(self, edges: RankEdges, degrees: Sequence[NDArray[np.int64]]) -> GridPartition:
+        assert isinstance(edges, GridPartition)
+        return replace(edges, degrees=np.sum(degrees, axis=0))
 
     def run_bytes(self, stripe: Stripe, *, bottom_up: bool) -> dict[str, int]:
         # Messages that become resident: bitmaps for the column, parents for the row.

@@ -9,6 +9,7 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
 from dbfs_workers.features.grid.grid import Grid, GridPartition
 from dbfs_workers.search.partition.labels import LabelPool, RankLabels, label_sources
+from dbfs_workers.search.partition.partition import require_present
 from dbfs_workers.search.partition.stripe import Stripe
 
 
@@ -98,6 +99,7 @@ class GridScratch:
 
     def start(self, spec: TraversalSpec, labels: RankLabels) -> None:
         """Clear the last traversal's state; label the sources, and make them the frontier."""
+        require_present(self.partition, spec.sources)
         self.visited[:] = 0
         rows = label_sources(self.xp, self.stripe, self.partition.rank, spec.sources, self.own_visited, labels)
         self.next_queue[: rows.size] = rows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.search.partition.partition import Partition
+from dbfs_workers.search.partition.partition import Partition, RankEdges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class Made:
         beside: the data beside it, in the order of ``UpdateChange.beside``.
     """
 
-    partition: Partition
+    partition: RankEdges
     beside: tuple[Any, ...]
 
     def __sizeof__(self) -> int:

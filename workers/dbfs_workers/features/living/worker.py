@@ -236,6 +236,8 @@ def _replaced(partition: Partition, made: Made) -> "NextVersion":
     """Return what was made of a rank as the version that follows ``partition``."""
     from dbfs_workers.features.living.versions import NextVersion
 
+    # Graphs in other layouts take no changes.
+    assert isinstance(made.partition, Partition)
     return NextVersion(replace(made.partition, version=partition.version + 1))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.features.subgraphs.messages import SelectEdges
-from dbfs_workers.search.partition.partition import Partition, array_module, on_host
+from dbfs_workers.search.partition.partition import Partition, RankEdges, array_module, on_host
 from dbfs_workers.serving.feature import WorkerFeature, WorkerView
 from dbfs_workers.serving.reads.server import edges_of
 
@@ -52,24 +52,41 @@ def edges_between(partition: Partition, chosen: NDArray[np.uint32], index: NDArr
 
 
 def rows_between(
-    partition: Partition, attributes: Any, chosen: NDArray[np.uint32], index: NDArray[np.uint32], names: list[str]
+    edges: RankEdges,
+    attributes: Any,
+    chosen: NDArray[np.uint32],
+    index: NDArray[np.uint32],
+    parents: NDArray[np.int64] | None,
+    names: list[str],
 ) -> tuple[NDArray[np.uint32], Any]:
     """Return the edges between chosen vertices, those that repeat another too, and an Arrow table of their columns.
 
     Args:
         attributes: what has the columns of the rank's edges: see ``Beside.edge_keys``.
         chosen, index: as of ``edges_between``, also for the edges that are returned.
+        parents: by index, the index of the vertex's parent, or its own: of a tree, whose edges alone are returned, each
+            from its parent. None for all edges.
         names: the columns.
 
     Raises:
         StaleRunError: the attributes are of another version than the partition.
     """
-    ends, edges = _between(partition, chosen, index, repeats=True)
-    return ends, attributes.columns_of(partition).select(names).take(edges)
+    ends, places, first = [], [], 0
+    for part in edges.parts():
+        found, there = _between(part, chosen, index, repeats=True, parents=parents)
+        ends.append(found)
+        places.append(there + first)
+        first += part.m_local
+    return np.concatenate(ends, axis=1), attributes.columns_of(edges).select(names).take(np.concatenate(places))
 
 
 def _between(
-    partition: Partition, chosen: NDArray[np.uint32], index: NDArray[np.uint32], *, repeats: bool
+    partition: Partition,
+    chosen: NDArray[np.uint32],
+    index: NDArray[np.uint32],
+    *,
+    repeats: bool,
+    parents: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the edges between chosen vertices, and the place of each of them among the rank's edges."""
     stripe = partition.stripe
@@ -86,7 +103,11 @@ def _between(
         if not repeats:
             # Edges that repeat another follow it in their row.
             kept[1:] &= (columns[1:] != columns[:-1]) | (which[1:] != which[:-1])
-        if not partition.directed:
+        if parents is not None:
+            # A root is its own parent, and the edge of none.
+            ends = target[kept].astype(np.int64) - 1
+            kept[kept] = (parents[ends] == own_index[which[kept]]) & (ends != own_index[which[kept]])
+        elif not partition.directed:
             kept &= own_index[which] < target
         found.append(np.stack([own_index[which[kept]], target[kept] - np.uint32(1)]))
         places.append(edges[kept])

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import EdgeInputError, FormatError
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.building.pieces import AttributePiece, Edges, Piece, check_ids
 from dbfs_workers.features.views.kept import RankAttributes, RankVertices, VertexRows
 from dbfs_workers.search.partition.ordering import DegreeOrder
-from dbfs_workers.search.partition.partition import InputEdges, Partition
+from dbfs_workers.search.partition.partition import InputEdges, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -47,19 +48,22 @@ class DealtRows:
     """Attributes on their way to the owner of their edges' sources.
 
     Attributes:
+        lists: uint32, the places of the edges' adjacency lists among the rank's: 0 in the layout 1d.
         rows: uint32, the sources' local ids.
         targets: uint32, the targets: vertices, or positions in the order by degree.
         turned: bool, whether the row is of the other direction.
         table: the attributes.
     """
 
+    lists: NDArray[np.uint32]
     rows: NDArray[np.uint32]
     targets: NDArray[np.uint32]
     turned: NDArray[np.bool]
     table: pa.Table
 
     def __sizeof__(self) -> int:
-        return self.rows.nbytes + self.targets.nbytes + self.turned.nbytes + int(self.table.nbytes)
+        arrays = (self.lists, self.rows, self.targets, self.turned)
+        return sum(array.nbytes for array in arrays) + int(self.table.nbytes)
 
 
 def deal_rows(
@@ -68,6 +72,7 @@ def deal_rows(
     stripe: Stripe,
     order: DegreeOrder | None,
     listing: Listing,
+    layout: Layout | None,
     ways: int,
 ) -> list[list[DealtRows]]:
     """Deal the attributes of a rank's pieces out to the owners of the edges; return the rows by owner and way.
@@ -76,7 +81,8 @@ def deal_rows(
         sources: the pieces, or their edges.
         attributes: the attributes of each piece.
         order: the order by degree; None if vertices keep the order given.
-        ways: 2 to deal each row also to the owner of its edge's end, for the in-edges; else 1.
+        layout: how the edges lie on the ranks; None in ``1d``.
+        ways: 2 to deal each row also to the rank that has the edge by its end; else 1.
 
     Raises:
         FormatError: a piece has another number of edges than of rows.
@@ -101,38 +107,63 @@ def deal_rows(
         src, dst, rows = np.append(src, dst[others]), np.append(dst, src[others]), np.append(rows, others)
         turned = np.append(turned, np.ones(others.size, bool))
     dealt: list[list[DealtRows]] = [[] for _ in range(stripe.p)]
-    for start, end in ((src, dst), (dst, src))[:ways]:
-        owners = stripe.owner(start)
-        by_owner = np.argsort(owners, kind="stable")
-        cuts = np.searchsorted(owners[by_owner], np.arange(stripe.p + 1))
-        for owner in range(stripe.p):
-            here = by_owner[cuts[owner] : cuts[owner + 1]]
-            places = (stripe.row(start[here]).astype(np.uint32), end[here].astype(np.uint32))
-            dealt[owner].append(DealtRows(*places, turned[here], table.take(rows[here])))
+    for by_end, (start, end) in enumerate(((src, dst), (dst, src))[:ways]):
+        ranks, lists = stripe.owner(start), np.zeros(start.size, np.int64)
+        if layout is not None:
+            ranks, lists = layout.places(ranks, stripe.owner(end), by_end=bool(by_end))
+        by_rank = np.argsort(ranks, kind="stable")
+        cuts = np.searchsorted(ranks[by_rank], np.arange(stripe.p + 1))
+        for rank in range(stripe.p):
+            here = by_rank[cuts[rank] : cuts[rank + 1]]
+            of_list, row, other = (each[here].astype(np.uint32) for each in (lists, stripe.row(start), end))
+            dealt[rank].append(DealtRows(of_list, row, other, turned[here], table.take(rows[here])))
     return dealt
 
 
+def sort_dealt(
+    parts: list[list[DealtRows]], partition: RankEdges, order: DegreeOrder | None, listing: Listing
+) -> RankAttributes:
+    """Return the attributes of a rank's edges, given what ``deal_rows`` dealt to it on each rank; see ``sort_rows``."""
+    return sort_rows([list(way) for way in zip(*parts, strict=True)], partition, order, listing)
+
+
 def sort_rows(
-    parts: list[list[DealtRows]], partition: Partition, order: DegreeOrder | None, listing: Listing
+    parts: list[list[DealtRows]], partition: RankEdges, order: DegreeOrder | None, listing: Listing
 ) -> RankAttributes:
     """Return the attributes of a rank's edges, given what all ranks dealt to it.
 
     Args:
+        parts: by way, from each rank: the edges by their starts, and by their ends if the rank has them so.
         order: the order by degree, in which columns are sorted by position instead of by internal id; None for none.
 
     Raises:
         FormatError: the rows are not those of the partition's edges.
         EdgeInputError: the two directions of an edge have other values.
     """
-    tables = [_sorted([part[way] for part in parts], partition, order, listing) for way in range(len(parts[0]))]
+    tables = []
+    for way, lists in zip(parts, (partition.out_lists(), partition.in_lists() or []), strict=False):
+        tables.append(_sorted(way, [each.owner for each in lists], partition.stripe, order, listing))
     return of_tables(tables[0], tables[1] if len(tables) > 1 else None, partition, listing.name)
 
 
-def of_tables(out: pa.Table, into: pa.Table | None, partition: Partition, name: str) -> RankAttributes:
-    """Return the attributes of a rank's edges, which are in the order of its partition. Errors as for ``sort_rows``."""
-    in_edges = partition.in_edges
+def rows_of(edges: RankEdges, attributes: RankAttributes, owner: int, *, by_end: bool) -> DealtRows:
+    """Return the attributes of the edges of a rank that are in the rows of an owner, for its partition in ``1d``."""
+    (table, into), lists, stripe = attributes.tables_of(edges), edges.out_lists(), edges.stripe
+    if by_end:
+        assert into is not None
+        lists, table = edges.in_lists() or [], into
+    at = next(at for at, each in enumerate(lists) if each.owner == owner)
+    first, each = sum(before.columns.size for before in lists[:at]), lists[at]
+    rows = np.repeat(np.arange(stripe.n_local, dtype=np.uint32), np.diff(each.csr.row_offsets))
+    targets = stripe.vertex(each.columns.astype(np.int64)).astype(np.uint32)
+    return DealtRows(np.zeros_like(rows), rows, targets, np.zeros(rows.size, bool), table.slice(first, rows.size))
+
+
+def of_tables(out: pa.Table, into: pa.Table | None, partition: RankEdges, name: str) -> RankAttributes:
+    """Return the attributes of a rank's edges, which are in the order of its lists. Errors as for ``sort_rows``."""
+    in_lists = partition.in_lists()
     sizes = [out.num_rows, None if into is None else into.num_rows]
-    expected = [partition.m_local, None if in_edges is None else in_edges.columns.size]
+    expected = [partition.m_local, None if in_lists is None else sum(each.columns.size for each in in_lists)]
     if sizes != expected:
         raise FormatError(f"{name}: rank {partition.rank} has {expected} edges, and {sizes} rows of attributes")
     return RankAttributes(out, into)
@@ -166,19 +197,23 @@ def given_rows(piece: AttributePiece, rows: NDArray[np.int64]) -> VertexRows:
     return VertexRows(rows, piece.attributes())
 
 
-def _sorted(parts: Sequence[DealtRows], partition: Partition, order: DegreeOrder | None, listing: Listing) -> pa.Table:
+def _sorted(
+    parts: Sequence[DealtRows], owners: Sequence[int], stripe: Stripe, order: DegreeOrder | None, listing: Listing
+) -> pa.Table:
+    """Return the rows in the order of a rank's lists, which are of the rows of some owners."""
     import pyarrow as pa
 
-    stripe = partition.stripe
-    rows, targets = (np.concatenate([getattr(part, of) for part in parts]) for of in ("rows", "targets"))
-    places = targets.astype(np.int64) if order is not None else stripe.internal(targets.astype(np.int64))
-    keys = (rows.astype(np.uint64) << np.uint64(32)) | places.astype(np.uint64)
+    lists, rows, targets = (
+        np.concatenate([getattr(part, of) for part in parts]).astype(np.int64) for of in ("lists", "rows", "targets")
+    )
+    places = targets if order is not None else stripe.internal(targets)
+    keys = (lists * stripe.n_local + rows).astype(np.uint64) << np.uint64(32) | places.astype(np.uint64)
     table, by_place = _joined(pa.concat_tables([part.table for part in parts])), np.argsort(keys)
     if listing.twice:
         turned = np.concatenate([part.turned for part in parts])
         wrong = _unlike(keys, table, turned)
         if wrong is not None:
-            ends = (partition.rank + stripe.p * rows[wrong[0]].astype(np.int64), targets[wrong[0]])
+            ends = (owners[lists[wrong[0]]] + stripe.p * rows[wrong[0]], targets[wrong[0]])
             ids = [int(end if order is None else order.vertex[end]) + listing.first_id for end in ends]
             here, there = ([*table.slice(row, 1).to_pylist()[0].values()] for row in wrong)
             raise EdgeInputError(

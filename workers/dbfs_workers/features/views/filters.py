@@ -7,19 +7,28 @@ passes; edges on a GPU are compacted there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbfs_workers.building.layout import Layout
 from dbfs_workers.features.living.carried import Made, Step
 from dbfs_workers.features.views.kept import RankAttributes, RankVertices
 from dbfs_workers.search.cuda import device_memory, failures
-from dbfs_workers.search.partition.partition import Csr, Partition, PartitionInfo, array_module, on_host
+from dbfs_workers.search.partition.partition import (
+    Csr,
+    OwnedRows,
+    Partition,
+    PartitionInfo,
+    RankEdges,
+    array_module,
+    on_host,
+)
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -125,7 +134,7 @@ class Passing:
 
 
 def passing(
-    partition: Partition,
+    edges: RankEdges,
     attributes: RankAttributes | None,
     rule: Rule,
     kept: NDArray[np.uint8] | None,
@@ -141,8 +150,8 @@ def passing(
 
     Errors as for ``Condition.passing`` and ``RankAttributes.tables_of``.
     """
-    stripe = partition.stripe
-    left_out, present = partition.deleted, None
+    stripe = edges.stripe
+    left_out, present = edges.deleted, None
     bits_of = [each.kept(stripe.n) for each in rule.among]
     bits_of += [] if kept is None else [np.unpackbits(kept, count=stripe.n).astype(bool)]
     if bits_of:
@@ -150,25 +159,31 @@ def passing(
         left_out = np.union1d(left_out, np.flatnonzero(~bits))
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
-    tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(partition)
+    tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(edges)
     ways: list[NDArray[np.bool] | None] = []
-    for rows, table in zip((partition.out_edges, partition.in_edges), tables, strict=True):
-        if rows is None:
+    for lists, table in zip((edges.out_lists(), edges.in_lists()), tables, strict=True):
+        if lists is None:
             ways.append(None)
             continue
-        passes = np.ones(rows.columns.size, bool)
+        passes = np.ones(sum(each.columns.size for each in lists), bool)
         if table is not None:
             _evaluate(rule.edges, table, passes, ranks_here)
         if present is not None:
-            with _there(partition, "filtering its edges", _END_BYTES * rows.columns.size):
-                passes &= _between_present(rows, partition.rank * stripe.n_local, present)
+            with _there(edges, "filtering its edges", _END_BYTES * passes.size):
+                for each, part in zip(lists, _parts(passes, lists), strict=True):
+                    part &= _between_present(each, stripe, present)
         ways.append(passes)
     out, into = ways
     assert out is not None
     return Passing(out, into, left_out)
 
 
-def kept_vertices(attributes: RankVertices, rule: Rule, partition: Partition) -> NDArray[np.uint8]:
+def _parts(passes: NDArray[np.bool], lists: Sequence[OwnedRows]) -> list[NDArray[np.bool]]:
+    """Return what belongs to each of some lists, without copies."""
+    return np.split(passes, np.cumsum([each.columns.size for each in lists])[:-1])
+
+
+def kept_vertices(attributes: RankVertices, rule: Rule, partition: RankEdges) -> NDArray[np.uint8]:
     """Return the packed bits of a rank's vertices of which all conditions hold. Errors as for ``Condition.passing``."""
     owned = attributes.table.slice(0, partition.stripe.owned(partition.rank))
     return np.packbits(np.logical_and.reduce([condition.passing(owned) for condition in rule.vertices]))
@@ -180,7 +195,7 @@ def count(found: Passing) -> tuple[int, int]:
 
 
 def made(
-    partition: Partition,
+    partition: RankEdges,
     attributes: RankAttributes | None,
     vertices: RankVertices | None,
     rule: Rule | None,
@@ -208,7 +223,7 @@ def part_of(whole: Made, place: int) -> Any:
 
 def counting(whole: Made, input_edges: int) -> Made:
     """Return what was made with the number of the view's input edges, which all ranks together have."""
-    return Made(replace(whole.partition, input_edges=input_edges), whole.beside)
+    return Made(whole.partition.with_input_edges(input_edges), whole.beside)
 
 
 def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
@@ -218,34 +233,36 @@ def facts_of(whole: Made) -> tuple[PartitionInfo, tuple[Any, ...]]:
         return partition.info, tuple(each.facts for each in whole.beside)
 
 
-def _partition(partition: Partition, found: Passing, version: int, ranks_here: int) -> Partition:
+def degrees(whole: Made, layout: Layout, owner: int) -> NDArray[np.int64]:
+    """Return int64[n_local], the edges of what was made of a rank from each row of another one, or its own."""
+    return np.diff(layout.out_part(whole.partition, owner).row_offsets)
+
+
+def with_degrees(whole: Made, layout: Layout, found: list[NDArray[np.int64]]) -> Made:
+    """Return what was made with the degrees of its rows, given what each of ``Layout.out_holders`` has of these."""
+    return Made(layout.with_degrees(whole.partition, found), whole.beside)
+
+
+def _partition(edges: RankEdges, found: Passing, version: int, ranks_here: int) -> RankEdges:
+    """Return the edges that pass. Degrees over several ranks are those of before: see ``with_degrees``."""
     from dbfs_workers.search.partition.shared_rows import share
 
-    with _there(partition, "compacting its edges", found.out.nbytes + _PLACE_BYTES * int(np.count_nonzero(found.out))):
-        rows = _compacted(partition.out_edges, found.out, ranks_here)
-        into = None
-        if partition.in_edges is not None and found.into is not None:
-            into = _compacted(partition.in_edges, found.into, ranks_here)
-        loops, repeats = _loops_and_repeats(rows, partition.rank, partition.stripe)
-    view = Partition(
-        partition.stripe,
-        partition.rank,
-        rows.row_offsets,
-        rows.columns,
-        loops,
-        repeats,
-        partition.input_edges,
-        partition.directed,
-        into,
-        version,
-        found.left_out,
-        later=partition.later,
-    )
-    return share(view) if isinstance(rows.columns, np.ndarray) else view
+    lists, in_lists = edges.out_lists(), edges.in_lists()
+    with _there(edges, "compacting its edges", found.out.nbytes + _PLACE_BYTES * int(np.count_nonzero(found.out))):
+        parts = zip(lists, _parts(found.out, lists), strict=True)
+        out, into = [_compacted(each.csr, passes, ranks_here) for each, passes in parts], None
+        if in_lists is not None and found.into is not None:
+            parts = zip(in_lists, _parts(found.into, in_lists), strict=True)
+            into = [_compacted(each.csr, passes, ranks_here) for each, passes in parts]
+        counts = [_loops_and_repeats(csr, each.owner, edges.stripe) for each, csr in zip(lists, out, strict=True)]
+        loops, repeats = (sum(of_lists) for of_lists in zip(*counts, strict=True))
+    facts = {"self_loops": loops, "duplicates": repeats, "version": version}
+    view = edges.with_lists(out, into, deleted=found.left_out, **facts)
+    return share(view) if isinstance(view, Partition) and isinstance(view.columns, np.ndarray) else view
 
 
 def _of_passing(
-    attributes: RankAttributes, partition: Partition, found: Passing, version: int, ranks_here: int
+    attributes: RankAttributes, partition: RankEdges, found: Passing, version: int, ranks_here: int
 ) -> RankAttributes:
     import pyarrow as pa
 
@@ -259,12 +276,12 @@ def _of_passing(
 
 
 @contextmanager
-def _there(partition: Partition, doing: str, nbytes: int) -> Iterator[None]:
+def _there(edges: RankEdges, doing: str, nbytes: int) -> Iterator[None]:
     """Work where the edges are: on a GPU with typed errors, if it has so many bytes free; see ``failures.on_gpu``."""
-    if isinstance(partition.columns, np.ndarray):
+    if isinstance(edges.out_lists()[0].columns, np.ndarray):
         yield
         return
-    where = f"rank {partition.rank}, {doing}"
+    where = f"rank {edges.rank}, {doing}"
     with failures.on_gpu(where):
         device_memory.require(nbytes, where)
         yield
@@ -278,10 +295,11 @@ def _rows_of_edges(rows: Csr) -> Any:
     return xp.searchsorted(offsets, xp.arange(rows.columns.size), side="right") - 1
 
 
-def _between_present(rows: Csr, first: int, present: NDArray[np.bool]) -> NDArray[np.bool]:
-    """Return which edges of rows, the first of which has the id ``first``, have both ends among those present."""
+def _between_present(rows: OwnedRows, stripe: Stripe, present: NDArray[np.bool]) -> NDArray[np.bool]:
+    """Return which edges of some rows have both ends among the internal ids that are present."""
     there = array_module(rows.columns).asarray(present)
-    found: NDArray[np.bool] = on_host(there[rows.columns] & there[first + _rows_of_edges(rows)])
+    own = rows.owner * stripe.n_local + _rows_of_edges(rows.csr)
+    found: NDArray[np.bool] = on_host(there[rows.columns] & there[own])
     return found
 
 

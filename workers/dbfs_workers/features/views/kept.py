@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import FormatError, StaleRunError
 from dbfs_workers.features.living.carried import BatchRows, Keys, Step
-from dbfs_workers.search.partition.partition import Csr, Partition
+from dbfs_workers.search.partition.partition import Csr, RankEdges
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class RankAttributes:
     """The attributes of a rank's edges, a row for each edge. See ``Carried``.
 
     Args:
-        out: in the order of the partition's columns.
-        into: in the order of the columns of its in-edges; None if the partition has none.
+        out: in the order of the columns of ``RankEdges.out_lists``, one list after another.
+        into: in that of ``in_lists``; None if the rank has none.
         version: the partition's version.
     """
 
@@ -73,11 +73,11 @@ class RankAttributes:
         self._log: tuple[tuple[list[Entry], list[Entry]], ...] = ()
         self._settling = threading.Lock()
 
-    def columns_of(self, partition: Partition) -> pa.Table:
+    def columns_of(self, partition: RankEdges) -> pa.Table:
         """Return the attributes of the edges that start in the rank's rows. Errors as for ``tables_of``."""
         return self.tables_of(partition)[0]
 
-    def tables_of(self, partition: Partition) -> tuple[pa.Table, pa.Table | None]:
+    def tables_of(self, partition: RankEdges) -> tuple[pa.Table, pa.Table | None]:
         """Return the attributes in the order of a partition's columns, and of those of its in-edges if it has them.
 
         Raises:
@@ -91,8 +91,8 @@ class RankAttributes:
         with self._settling:
             self._settle()
             out, into = self._out, self._into
-        in_edges = partition.in_edges
-        expected = [partition.m_local, *([] if in_edges is None else [in_edges.columns.size])]
+        in_lists = partition.in_lists()
+        expected = [partition.m_local, *([] if in_lists is None else [sum(each.columns.size for each in in_lists)])]
         sizes = [table.num_rows for table in (out, into) if table is not None]
         if sizes != expected:
             raise FormatError(f"rank {partition.rank} has {expected} edges, and {sizes} rows of attributes")

@@ -69,11 +69,13 @@ class RankEdges(ABC):
         striped: whether they are the edges of the rank's own rows, as in the layout 1d.
         stripe: how the vertices lie on the ranks.
         rank: the rank.
+        deleted: as in ``Partition``.
     """
 
     striped: ClassVar[bool] = False
     stripe: Stripe
     rank: int
+    deleted: NDArray[np.int64]
 
     @property
     @abstractmethod
@@ -100,8 +102,55 @@ class RankEdges(ABC):
         """Yield the edges as parts of 1-D partitions, without copies. All ranks' parts together are the graph."""
 
     @abstractmethod
+    def out_lists(self) -> "list[OwnedRows]":
+        """Return the edges by their starts: adjacency lists, each of the rows of one owner."""
+
+    @abstractmethod
+    def in_lists(self) -> "list[OwnedRows] | None":
+        """Return the edges by their ends likewise; None if the rank has none so."""
+
+    @abstractmethod
+    def with_lists(
+        self,
+        out: "Sequence[Csr]",
+        into: "Sequence[Csr] | None",
+        *,
+        self_loops: int,
+        duplicates: int,
+        deleted: NDArray[np.int64],
+        version: int,
+    ) -> "RankEdges":
+        """Return a rank with some of these edges.
+
+        Args:
+            out, into: the lists that ``out_lists`` and ``in_lists`` return, with fewer edges.
+            self_loops, duplicates: as in ``Partition``.
+            deleted: the vertices of the whole graph that have none; see ``Partition``.
+            version: see ``Partition``.
+        """
+
+    @abstractmethod
+    def with_input_edges(self, input_edges: int) -> "RankEdges":
+        """Return the same with another number of input edges; see ``Partition``."""
+
+    @abstractmethod
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the out-degrees of some of the rank's own rows, the edges on other ranks included; on the host."""
+
+
+@dataclass(frozen=True)
+class OwnedRows:
+    """Adjacency lists of the rows of one owner, among the edges of a rank.
+
+    Attributes:
+        owner: the rank whose rows they are.
+        csr: the lists, as they are stored.
+        columns: internal ids of the neighbours, in the order of ``csr.columns``.
+    """
+
+    owner: int
+    csr: "Csr"
+    columns: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -216,6 +265,42 @@ class Partition(RankEdges):
         """Yield the partition itself."""
         yield self
 
+    def out_lists(self) -> list[OwnedRows]:
+        rows = self.out_edges
+        return [OwnedRows(self.rank, rows, rows.columns)]
+
+    def in_lists(self) -> list[OwnedRows] | None:
+        into = self.in_edges
+        return None if into is None else [OwnedRows(self.rank, into, into.columns)]
+
+    def with_lists(
+        self,
+        out: "Sequence[Csr]",
+        into: "Sequence[Csr] | None",
+        *,
+        self_loops: int,
+        duplicates: int,
+        deleted: NDArray[np.int64],
+        version: int,
+    ) -> "Partition":
+        return Partition(
+            self.stripe,
+            self.rank,
+            out[0].row_offsets,
+            out[0].columns,
+            self_loops,
+            duplicates,
+            self.input_edges,
+            self.directed,
+            None if into is None else into[0],
+            version,
+            deleted,
+            later=self.later,
+        )
+
+    def with_input_edges(self, input_edges: int) -> "Partition":
+        return replace(self, input_edges=input_edges)
+
     def degrees_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
         offsets = self.row_offsets
         places = rows if isinstance(rows, slice) else array_module(offsets).asarray(rows)
@@ -227,7 +312,7 @@ class Partition(RankEdges):
         return self.nbytes if isinstance(self.columns, np.ndarray) else 256
 
 
-def require_present(partition: Partition, vertices: Sequence[int] | NDArray[np.int64]) -> None:
+def require_present(partition: RankEdges, vertices: Sequence[int] | NDArray[np.int64]) -> None:
     """Raise ``DeletedVertexError`` if a vertex was deleted."""
     if partition.deleted.size:
         gone = np.intersect1d(np.asarray(vertices, np.int64), partition.deleted)
