@@ -272,6 +272,16 @@ class Gang:
         finally:
             release(futures.values())
 
+    def send(self, rank: int, value: Any, doing: str) -> distributed.Future:
+        """Send a value to the worker of a rank, not by way of the scheduler. Errors as for ``check``."""
+        try:
+            (future,) = self.client.scatter([value], workers=[self.addresses[rank]], hash=False)
+        except KeyError as error:
+            # Dask knows no such worker any more.
+            self.check(doing, error)
+            raise
+        return future
+
     def check(self, doing: str = "", cause: BaseException | None = None) -> None:
         """Raise ``WorkerLostError`` if a worker of the gang is lost, ``SchedulerLostError`` if the scheduler is."""
         sync(self.client, self._check, doing, cause, of_call().last)

@@ -124,7 +124,7 @@ def sent_rows(
     src, dst = ends
     reverse = record.directed and record.infos[0].has_parents
     held = list[distributed.Future]()
-    for rank, address in enumerate(gang.addresses):
+    for rank in range(gang.p):
 
         def of_rank(src: NDArray[np.int64], dst: NDArray[np.int64], rank: int = rank) -> tuple[Keys, pa.Table]:
             own = np.flatnonzero(stripe.owner(src) == rank)
@@ -134,7 +134,7 @@ def sent_rows(
             return keys[ascending], table.take(rows[own][ascending])
 
         batch = BatchRows(*of_rank(src, dst), *(of_rank(dst, src) if reverse else (None, None)))
-        held += gang.client.scatter([batch], workers=[address], hash=False)
+        held.append(gang.send(rank, batch, f"changing {record.name}"))
     return held
 
 

@@ -169,10 +169,10 @@ def sent_vertices(
     stripe, plan, token, sent = record.stripe, TaskGraph(), uuid.uuid4().hex, list[distributed.Future]()
     try:
         keys = []
-        for rank, address in enumerate(gang.addresses):
+        for rank in range(gang.p):
             at = np.flatnonzero(stripe.owner(positions) == rank)
             rows = AttributeRows(attributes.take(at), attributes.schema, Place(record.name))
-            sent += gang.client.scatter([rows], workers=[address], hash=False)
+            sent.append(gang.send(rank, rows, f"sending the vertices' columns of {record.name}"))
             arguments = (Ref(sent[-1].key), stripe.row(positions[at]))
             key = (f"vertex-attributes-{token}", rank)
             if whole:

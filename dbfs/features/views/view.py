@@ -336,11 +336,10 @@ class _Making:
     def _rules(self, plan: TaskGraph, before: Sequence[Hashable], own: tasks.Rule | None, version: int) -> list[Ref]:
         """Return by rank the rule: of before and the new one."""
         gang, refs = self._graph.gang, list[Ref]()
-        for rank, address in enumerate(gang.addresses):
+        for rank in range(gang.p):
             rules = [Ref(before[rank])] if before else []
             if own is not None:
-                # Not by way of the scheduler.
-                (future,) = gang.client.scatter([own], workers=[address], hash=False)
+                future = gang.send(rank, own, f"making {self._name}")
                 self.held.add(future)
                 rules.append(Ref(future.key))
             refs.append(plan.add(rank, self._key("rule", rank), tasks.joined, rules, version))
