@@ -7,17 +7,20 @@ ARCHITECTURE: Final = 90
 """The first compute capability with clusters, times ten."""
 
 LEAST_SHARE: Final = 0.9
-"""Least share of the multiprocessors that a grid in clusters fills. On an H200 it is 128 of 132, by 8 as by 16."""
+"""Least share of the multiprocessors that blocks in clusters fill. On an H200 it is 128 of 132, by 8 as by 16."""
 
 # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, for clusters of more than 8 blocks.
 _NON_PORTABLE: Final = 14
+
+
+_COUNTS: Final = ("blocks_x", "blocks_y", "blocks_z", "threads_x", "threads_y", "threads_z", "shared")
 
 
 class _Launch(ctypes.Structure):
     """``CUlaunchConfig`` of CUDA's driver."""
 
     _fields_ = (
-        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        *((name, ctypes.c_uint) for name in _COUNTS),
         ("stream", ctypes.c_void_p),
         ("attributes", ctypes.c_void_p),
         ("attribute_count", ctypes.c_uint),

@@ -270,7 +270,7 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     expand_kept<kRole>(a, b, kept, expanded);
     beats = (a.max_degree + kKeepDegree - 1) / kKeepDegree;
   }
-  // The stage of several owners has room for one beat between two publishes.
+  // The stage of several owners has room for one beat between two publishes, and a leader has no registers for more.
   constexpr u32 kAtOnce = kRole == Role::kSingle ? kLightUnroll : 1;
   const u32 step = blocks * kWarps * per_warp;
   for (u32 first = blockIdx.x * per_warp; first < items; first += kAtOnce * step) {
