@@ -4,9 +4,11 @@ This module stands outside of the package ``dbfs``, whose import takes hundreds 
 """
 
 WEIGHTS = "Edges have no weights here: a call that names an edge attribute is refused."
+DIJKSTRA = "Weights are finite integers and floats of at least 0; a function as weight is refused. On CPU cores."
 ORDER = "Nodes come in NetworkX's own order."
 PATHS = "Paths are those that NetworkX finds."
 ANY_PATH = "If there are several shortest paths, the path may be another one than NetworkX's."
+ONCE = "Each path is listed once, also where edges weigh 0."
 BOUNDS = "In an undirected graph each traversal bounds all eccentricities, so that few may be needed."
 ONE_TRAVERSAL = "One traversal; only counts leave the workers."
 SWEEPS = "Two sweeps over the shortest paths from 16 nodes at a time, on CPU cores; only sums leave the workers."
@@ -15,10 +17,13 @@ PER_NODE = "One traversal for each node, hundreds at once on CPU cores; only cou
 NO_ATTRIBUTES = "Edges have no attributes here: a call that would give them some is refused, and so are multigraphs."
 
 FUNCTIONS = {
-    "all_pairs_all_shortest_paths": WEIGHTS,
+    "all_pairs_all_shortest_paths": f"{DIJKSTRA} {ONCE}",
+    "all_pairs_dijkstra": f"{DIJKSTRA} {PATHS}",
+    "all_pairs_dijkstra_path": f"{DIJKSTRA} {PATHS}",
+    "all_pairs_dijkstra_path_length": DIJKSTRA,
     "all_pairs_shortest_path": PATHS,
     "all_pairs_shortest_path_length": "",
-    "all_shortest_paths": WEIGHTS,
+    "all_shortest_paths": f"{DIJKSTRA} {ONCE}",
     "ancestors": "",
     "average_shortest_path_length": f"{WEIGHTS} {PER_NODE}",
     "barycenter": f"{WEIGHTS} {PER_NODE} The parameters attr and sp are refused.",
@@ -28,6 +33,7 @@ FUNCTIONS = {
     "bfs_predecessors": f"{ORDER} The parameter sort_neighbors is refused.",
     "bfs_successors": f"{ORDER} The parameter sort_neighbors is refused.",
     "bfs_tree": f"{ORDER} The parameter sort_neighbors is refused.",
+    "bidirectional_dijkstra": f"{DIJKSTRA} {ANY_PATH}",
     "bidirectional_shortest_path": ANY_PATH,
     "center": f"{WEIGHTS} {BOUNDS} The parameter e is refused.",
     "closeness_centrality": f"{WEIGHTS} {PER_NODE}",
@@ -35,6 +41,9 @@ FUNCTIONS = {
     "connected_components": "",
     "descendants": "",
     "descendants_at_distance": "",
+    "dijkstra_path": f"{DIJKSTRA} {ANY_PATH}",
+    "dijkstra_path_length": DIJKSTRA,
+    "dijkstra_predecessor_and_distance": DIJKSTRA,
     "diameter": f"{WEIGHTS} {BOUNDS} The parameter e is refused.",
     "eccentricity": f"{WEIGHTS} {BOUNDS} The parameter sp is refused.",
     "efficiency": ONE_TRAVERSAL,
@@ -63,6 +72,9 @@ FUNCTIONS = {
     "is_tree": "",
     "is_weakly_connected": "",
     "local_reaching_centrality": f"{WEIGHTS} {ONE_TRAVERSAL} The parameter paths is refused.",
+    "multi_source_dijkstra": f"{DIJKSTRA} {PATHS} From one node to one target: {ANY_PATH}",
+    "multi_source_dijkstra_path": f"{DIJKSTRA} {PATHS}",
+    "multi_source_dijkstra_path_length": DIJKSTRA,
     "node_connected_component": "",
     "number_connected_components": "",
     "number_weakly_connected_components": "",
@@ -73,9 +85,12 @@ FUNCTIONS = {
     "read_edgelist": f"{NO_ATTRIBUTES} Give data=False.",
     "schultz_index": WEIGHTS,
     "sets": "Bipartite graphs.",
-    "shortest_path": f"{WEIGHTS} {PATHS} Between two nodes: {ANY_PATH}",
-    "shortest_path_length": WEIGHTS,
-    "single_source_all_shortest_paths": WEIGHTS,
+    "shortest_path": f"{DIJKSTRA} {PATHS} Between two nodes: {ANY_PATH} By weight only the method dijkstra is taken.",
+    "shortest_path_length": f"{DIJKSTRA} By weight only the method dijkstra is taken.",
+    "single_source_all_shortest_paths": f"{DIJKSTRA} {ONCE}",
+    "single_source_dijkstra": f"{DIJKSTRA} {PATHS} To one target: {ANY_PATH}",
+    "single_source_dijkstra_path": f"{DIJKSTRA} {PATHS}",
+    "single_source_dijkstra_path_length": DIJKSTRA,
     "single_source_shortest_path": PATHS,
     "single_source_shortest_path_length": "",
     "single_target_shortest_path": PATHS,
@@ -102,7 +117,7 @@ def info() -> dict[str, object]:
         "backend_name": "dbfs",
         "project": "dbfs",
         "package": "dbfs.networkx",
-        "short_summary": "Breadth-first search on CPU cores, GPUs or a Dask cluster.",
+        "short_summary": "Breadth-first search and shortest paths by weight on CPU cores, GPUs or a Dask cluster.",
         "functions": {name: {"additional_docs": remarks} for name, remarks in FUNCTIONS.items()},
         "default_config": dict(SETTINGS),
     }

@@ -9,6 +9,7 @@ COMMANDS = {
     "bins": "bins",
     "build": "build",
     "calls": "calls",
+    "chaos": "chaos",
     "corpus": "plans",
     "directions": "directions",
     "figures": "plans",
@@ -27,6 +28,7 @@ COMMANDS = {
     "peers": "peers",
     "scale-model": "scale_model",
     "scaling": "plans",
+    "sssp": "sssp",
     "updates": "updates",
     "views": "views",
 }

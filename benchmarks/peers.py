@@ -12,6 +12,7 @@ import importlib.util
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -330,7 +331,8 @@ def peers(
     Example: dbfs bench peers --scale 12 --peer dbfs --peer SciPy --order given --ids integer
     """
     there = [name for name in peer or PEERS if importlib.util.find_spec(PEERS[name][0]) is not None]
-    with Results("peers", file, cores=os.cpu_count()) as results, tempfile.TemporaryDirectory() as folder:
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    with Results("peers", file, machine=machine) as results, tempfile.TemporaryDirectory() as folder:
         results.take("times", measure(Path(folder), scales, there, order, ids, limit), "From a Parquet file")
 
 

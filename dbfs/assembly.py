@@ -142,12 +142,12 @@ class Graph(
     BatchesGraph[BFSResult],
     ComponentsGraph[BFSResult],
     LivingGraph[BFSResult],
+    WeightsGraph[BFSResult],  # above the paths that it extends
     PathsGraph[BFSResult],
     RebuildGraph[BFSResult],
     SavedGraph[BFSResult],
     SubgraphsGraph[BFSResult],
     ViewsGraph[BFSResult],
-    WeightsGraph[BFSResult],
     ShownGraph[BFSResult],
 ):
     """A graph whose vertices are striped over the workers of a gang. ``dbfs.load`` and ``dbfs.open`` return one.
@@ -271,12 +271,12 @@ class AsyncGraph(
     AsyncBatchesGraph,
     AsyncComponentsGraph,
     AsyncLivingGraph,
+    AsyncWeightsGraph,
     AsyncPathsGraph,
     AsyncRebuildGraph,
     AsyncSavedGraph,
     AsyncSubgraphsGraph,
     AsyncViewsGraph,
-    AsyncWeightsGraph,
 ):
     """A graph of an asynchronous client. ``await dbfs.load(...)`` and ``await dbfs.open(...)`` return one.
 
@@ -373,11 +373,16 @@ def load(
             ``to``, ``u`` and ``v``) and the two columns of a table without others need not be named, unless one of the
             two is named ``vertex``: the other one has values then.
         edge_columns: names of columns of a table, or of attributes of NetworkX's edges, or ``weight`` for the entries
-            of a matrix: the ranks keep these values with the edges, for ``Graph.where``.
+            of a matrix and the weights of a ``.gr``, Matrix Market, METIS or NCOL file: the ranks keep these values
+            with the edges, for ``Graph.where``. A generator draws them by the number of the edge: ``weight=1..255``,
+            ``length=0.0..1.0``, ``day=2020-01-01..2020-12-31`` or ``kind=road|rail``. A saved graph has its own: None
+            takes all of them, and a list some or none.
             Integers, floats, booleans, dates, times and strings are kept, with nulls; of pandas NaN is a null. Parallel
-            edges keep a row each. It goes with ``layout="1d"`` on CPUs, and not with ``mutable=True``.
+            edges keep a row each. Of a graph on GPUs they stay on the host. It goes with ``layout="1d"``, and not with
+            ``mutable=True``.
         vertices: a table in memory with a row for each vertex, or for some: its id in the column ``vertex`` (or
-            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls.
+            ``id``, ``node``), or in the only column that ``vertex_columns`` does not name. All others have nulls. It
+            takes the place of the columns of vertices that a saved graph has; ``vertex_columns=[]`` leaves those out.
         vertex_columns: names of columns of ``vertices`` that the ranks keep, for ``Graph.where``; else as
             ``edge_columns``.
         sep, missing, skip_rows: what separates columns of a text, which words stand for missing ids, and how many lines
@@ -433,7 +438,9 @@ def load(
             raise ``WorkerLostError``. Edges that came from this program's memory can't be read again.
         checkpoint: a folder, or a URL, in which the graph is saved when it is whole (see ``Graph.save``): lost ranks
             are then read from there, which takes less time than a build, and serves edges of this program's memory too.
-            It does not go with ``mutable=True``. The folder stays when the graph is unloaded.
+            With ``mutable=True``, on CPU cores and a disk that all workers share, each update is kept there before it
+            is answered: the graph comes back at its last version, and ``load(folder)`` loads that. The folder stays
+            when the graph is unloaded.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
@@ -449,9 +456,8 @@ def load(
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``checkpoint`` has a graph already, or goes with ``mutable=True``; or
-            ``mapped`` is given for
-            edges that are no saved graph, or true for a saved graph in a store.
+            another number of ranks; or ``checkpoint`` has a graph already, or can't keep updates; or ``mapped`` is
+            given for edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
         OutputError: ``checkpoint`` can't be written, or its disk is full.
     """
@@ -461,7 +467,7 @@ def load(
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
     kept = KeptColumns.of(edge_columns, vertices, vertex_columns, layout, strings=ids == "string")
-    reading["attributes"] = kept.names
+    reading["attributes"] = kept.names or ()
 
     def options() -> BuildOptions:
         return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)
@@ -539,7 +545,7 @@ def estimate(
     """
     reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
     kept = KeptColumns.of(edge_columns, None, None, options.layout)
-    reading["attributes"] = kept.names
+    reading["attributes"] = kept.names or ()
     listed = edge_list(edges, **reading)
     listed = kept.take_edges(listed, shared=True)
     kept.require(1, backend, mutable=mutable)

@@ -29,8 +29,9 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!dbfs[._]).*"),
     # Type variables have no entry of their own, nor have classes that only arguments of inner calls have.
-    (r"py:class", r"dbfs_workers\.(search\.partition\.(stripe\.Ids|ordering\.Label)|base\.spec\.RunSpec)"),
-    (r"py:class", r"dbfs\.(building\.builder\.(Layouts|RowStorage)|engines\.interface\.Outcome|cluster\.awaiting\.S)"),
+    (r"py:class", r"dbfs_workers\.(search\.partition\.(stripe\.Ids|ordering\.Label)|base\.spec\.(Run|Traversal)Spec)"),
+    (r"py:class", r"dbfs\.building\.(builder\.(Layouts|RowStorage)|attributes\.AttributeKeeper)"),
+    (r"py:class", r"dbfs\.(edges\.edge_list\.Attributes|engines\.interface\.Outcome|cluster\.awaiting\.S)"),
     # Parts of public classes, and their type variables: the reference has the classes put together.
     (r"py:class", r"dbfs\.(graph\.(graph|striped|result|asynchronous)|cluster\.awaiting|features\.\w+\.\w+)\.\w+"),
 ]

@@ -57,6 +57,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what a collection of tests makes, and modules, out of Python's collections of garbage: each looks at all."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def client(pytestconfig: pytest.Config) -> Iterator[distributed.Client]:
     """The cluster that tests share: four workers on the CPU."""

@@ -22,8 +22,8 @@ C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _WEIGHTS = (
-    "a distance is a number of edges here; Graph.sssp(source, weight) adds up a column that dbfs.load(edge_columns=) "
-    "kept, as scipy.sparse.csgraph.dijkstra does"
+    "a distance is a number of edges here; Graph.sssp(source, weight), path(weight=) and distance(weight=) add up a "
+    "column that dbfs.load(edge_columns=) kept. For centralities by weight there is igraph"
 )
 _DEPTH = "Graph.bfs(source, max_depth=) and Graph.khop(source, k) end at a distance"
 _FILTER = "a call goes through all edges of its graph; Graph.where(edges=, vertices=, without=) makes a graph of some"
@@ -32,7 +32,7 @@ _TEXT = "dbfs.from_file(path, sep=, header=, comment=, missing=) says how a text
 
 # What other libraries call a thing: its names in dbfs, of which a call may have one, and where the thing is otherwise.
 _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
-    ("weight weights weighted edge_attr edge_weight distance attr lengths length", (), _WEIGHTS),
+    ("weight weights weighted edge_attr edge_weight distance attr lengths length", ("weight",), _WEIGHTS),
     ("k samples n_samples nsamples num_samples", ("sample", "count"), "measures of many sources take sample="),
     (
         "cutoff depth_limit depth maxdepth max_level radius hops max_hops max_distance distance_limit limit k n_hops",

@@ -65,11 +65,13 @@ class Beside(ABC):
     Attributes:
         view_of: id of the graph that the graph was made of by a filter; empty if it was loaded.
         edge_keys: by rank, Dask keys of objects whose ``out`` is an Arrow table of the ``edge_columns``, with a row for
-            each of the partition's edges; empty if there are none.
+            each of the partition's edges, and ``into`` one of its in-edges, or None; empty if there are none.
+        vertex_keys: by rank, Dask keys of Arrow tables with a row for each vertex; empty if there are none.
     """
 
     view_of: str
     edge_keys: tuple[Hashable, ...]
+    vertex_keys: tuple[Hashable, ...]
 
     @property
     @abstractmethod
@@ -132,6 +134,7 @@ class GraphRecord:
         version: number of the graph's version; each update of edges or vertices makes the next.
         updated: edges and vertices that updates have inserted and deleted so far.
         beside: what a feature keeps beside the partitions; None if nothing.
+        log: path of the folder that keeps its versions, so that it comes back at the last one; empty if none does.
     """
 
     graph_id: Identifier
@@ -157,6 +160,7 @@ class GraphRecord:
     version: int = 0
     updated: int = 0
     beside: Beside | None = None
+    log: str = ""
 
     @property
     def layout_name(self) -> str:

@@ -23,13 +23,13 @@ from dbfs.building.builder import (
     BuiltGraph,
     LayoutChoice,
     PartitionMaker,
-    Standing,
 )
 from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, assumed_ids, hosts_of, usable_bytes
 from dbfs.building.on_cpu import HostBuilder
 from dbfs.building.on_gpu import CudaBuilder
 from dbfs.building.reverses import find_missing
+from dbfs.building.standing import Standing
 from dbfs.cluster.gang import Gang, joined_workers, release
 from dbfs.cluster.local import shares
 from dbfs.edges.edge_list import DistinctIds, EdgeList

@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import distributed
 
 from dbfs.base.calls import public
-from dbfs.base.records import Beside, GraphIds, GraphRecord
+from dbfs.base.records import Beside, GraphIds
 from dbfs.building.attributes import NO_ATTRIBUTES, AttributeKeeper
 from dbfs.building.memory import Estimate, edge_bytes, numbering_bytes, require_fit
 from dbfs.building.numbering import number_ids
+from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release, scheduler_id
 from dbfs.edges.edge_list import DistinctIds, EdgeList
@@ -91,31 +92,6 @@ class BuiltGraph:
             "infos": self.infos,
             "beside": self.beside,
         }
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What is left of a graph that lost ranks, for a build of the lost ranks alone.
-
-    Attributes:
-        record: the graph before the loss, on the workers of the build but for the lost ranks.
-        lost: the ranks to build.
-        ordered: whether a worker has the order by degree, if there is one.
-    """
-
-    record: GraphRecord
-    lost: tuple[int, ...]
-    ordered: bool
-
-    @property
-    def order(self) -> Ref | None:
-        """The order by degree; None without one, or if it is lost."""
-        key = self.record.order_key
-        return None if key is None or not self.ordered else Ref(key)
-
-    def partition(self, rank: int) -> Ref | None:
-        """Return the partition of a rank; None if it is lost."""
-        return None if rank in self.lost else Ref(self.record.partition_keys[rank])
 
 
 @dataclass(frozen=True)
@@ -455,11 +431,14 @@ class Builder(PartitionMaker):
         graph, attributes = TaskGraph(), NO_ATTRIBUTES
         added = self.add_tasks(graph, dealt, stripe)
         if edges.attributes is not None and self.options.keeper is not None:
-            values = self._scatter(edges.attributes.cut(self.piece_edges(edges.m, gang.p)))
-            sources = [dealt.source(index) for index in range(len(values))]
+            apart, piece_edges = edges.attributes.apart, self.piece_edges(edges.m, gang.p)
+            values = self._scatter(edges.attributes.cut(piece_edges))
+            sources = [dealt.source(index) for index in range(len(values))] if apart is None else []
+            if apart is not None:
+                sources = [_task_argument(piece) for piece in self._scatter(apart.cut(piece_edges))]
             refs = [Ref(future.key) for future in values]
-            places = (added.partitions, added.order, stripe, self.token)
-            attributes = self.options.keeper.add_tasks(graph, edges, sources, refs, *places, both=self.in_edges)
+            of = (graph, apart or edges, edges.attributes, sources, refs, added.partitions, added.order, stripe)
+            attributes = self.options.keeper.add_tasks(*of, self.token, both=self.in_edges)
         info_keys: list[Key] = [self._key("partition-info", rank) for rank in range(gang.p)]
         for rank, partition in enumerate(added.partitions):
             graph.add(rank, info_keys[rank], self.tasks.describe, partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from dbfs.building.builder import BuildOptions, BuildSize, BuiltGraph, PartitionMaker
@@ -32,6 +33,15 @@ class BuiltEdges(EdgeList, ABC):
     @abstractmethod
     def of_rows(self) -> EdgeList:
         """Return the edges of the partitions, whether edges were kept or not."""
+
+    @property
+    @abstractmethod
+    def vertex_columns(self) -> Sequence[str]:
+        """Names of the columns of its vertices."""
+
+    @abstractmethod
+    def without_vertex_columns(self) -> EdgeList:
+        """Return the edges of the graph without the columns of its vertices."""
 
     @abstractmethod
     def during_build(self, gang: Gang) -> AbstractContextManager[None]:

@@ -62,7 +62,7 @@ def number_ids(
         return graph.add(rank, (f"{what}-{token}", *place), function, *arguments)
 
     found = [add(rank, "rank-ids", (rank,), tasks.RankIds) for rank in ranks]
-    coded = [add(i % p, "read-edges", (i,), tasks.read_piece, pieces[i], found[i % p], share, name) for i in indices]
+    coded = [add(i % p, "read-edges", (i,), tasks.encode_piece, pieces[i], found[i % p], share, name) for i in indices]
     summaries = [add(i % p, "summarise-piece", (i,), tasks.summarise, coded[i]) for i in indices]
     samples = [add(rank, "sample-ids", (rank,), tasks.sample_ids, found[rank], summaries[rank::p], p) for rank in ranks]
     splitters = add(0, "id-splitters", (0,), tasks.choose_splitters, samples, p, name)

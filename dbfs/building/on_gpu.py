@@ -15,9 +15,17 @@ import distributed
 
 from dbfs import config
 from dbfs.building.builder import Builder, BuildOptions, BuildSize, BuildTasks, DealtPieces
-from dbfs.building.memory import Estimate, estimate_device_bytes, fewest_bands, free_gpu_bytes, too_large_for_gpus
+from dbfs.building.memory import (
+    Estimate,
+    estimate_device_bytes,
+    fewest_bands,
+    free_gpu_bytes,
+    require_fit,
+    too_large_for_gpus,
+)
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of
 from dbfs.edges.edge_list import EdgeList
+from dbfs_workers.base.text import counted
 from dbfs_workers.building import on_gpu as tasks
 from dbfs_workers.building.pieces import GeneratedPiece, Piece
 from dbfs_workers.search.partition.stripe import Stripe
@@ -108,6 +116,10 @@ class CudaBuilder(Builder):
         if not needed.fits:
             raise too_large_for_gpus(stripe, needed, free, self.edges.name)
         self.bands = needed.bands
+        if self.edges.attributes is not None and self.options.keeper is not None:
+            on_host = Estimate({}, {}, {})
+            self.options.keeper.count(on_host, self.edges.attributes.schema, -(-size.directed_edges // stripe.p))
+            require_fit(self.gang, counted(m, "edge"), on_host, f"the columns of {self.edges.name}")
 
     def add_tasks(self, graph: TaskGraph, dealt: DealtPieces, stripe: Stripe) -> BuildTasks:
         """Add the tasks that order vertices, bin and exchange edges, and make the partitions."""

@@ -37,6 +37,7 @@ from dbfs.graph500.benchmark import EDGEFACTOR, ROOTS
     show_default=True,
     help="Numbering of the vertices inside. By degree takes longer to construct, and less to search.",
 )
+@click.option("--sssp", is_flag=True, help="Also find shortest paths by weight from the same keys (kernel 3), on CPUs.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,6 +52,7 @@ def graph500(
     ranks: int | None,
     backend: str,
     order: str,
+    sssp: bool,
     out: Path | None,
     scheduler: str | None,
     as_json: bool,
@@ -59,7 +61,7 @@ def graph500(
 
     The benchmark generates and builds a Kronecker graph (kernel 1), and searches it from random keys (kernel 2). It
     validates every search by its five rules against the generated edges. A search that breaks a rule ends the benchmark
-    with exit code 3.
+    with exit code 3. --sssp adds shortest paths by the reference code's weights, validated by their rules (kernel 3).
 
     Example: dbfs graph500 --scale 16
     """
@@ -70,7 +72,7 @@ def graph500(
         backend = "cpu"
     with connect(scheduler, ranks, backend, processes=not within) as client:
         options: dict[str, Any] = {"edgefactor": edgefactor, "roots": roots, "backend": backend, "order": order}
-        result = dbfs.graph500(scale, client=client, ranks=ranks, **options)
+        result = dbfs.graph500(scale, client=client, ranks=ranks, sssp=sssp, **options)
     if out is not None:
         with writing("--out", out):
             out.write_text(json.dumps(result.to_dict(), indent=2), encoding="utf-8")

@@ -56,6 +56,8 @@ from dbfs_workers.ids.table import INTEGERS
     "--where", metavar="SQL", help="Cross only the edges whose columns pass, such as \"kind = 'road' and year < 2020\"."
 )
 @click.option("--to", "target", metavar="ID", help="End at this id, and print a shortest path to it.")
+@click.option("--weight", metavar="COLUMN", help="Add up this column of the edges instead of counting them.")
+@click.option("--max-distance", type=click.FloatRange(0), help="With --weight: farther vertices stay unreached.")
 @reader_options
 @loaded_option
 @layout_options
@@ -84,6 +86,8 @@ def run(
     source: str,
     where: str | None,
     target: str | None,
+    weight: str | None,
+    max_distance: float | None,
     loaded: bool,
     direction: str,
     engine: str,
@@ -107,27 +111,25 @@ def run(
       dbfs run follows.parquet --source-column who --target-column whom --from alice --to bob
       dbfs run names.txt --no-header --from alice
       dbfs run roads.parquet --from 7 --where "kind = 'road' and year < 2020"
+      dbfs run roads.parquet --from 7 --to 9 --weight minutes
       zcat names.csv.gz | dbfs run - --format csv --from alice
       dbfs run web --loaded --source 7 --scheduler tcp://host:8786
     """
     check_out(out, ".parquet", ".csv", ".npy")
+    _require_together(weight, max_distance, max_depth, direction, engine)
     edges = None if loaded else edges_to_load(graph, scheduler, layout)
     if edges is not None:
         _check_id(edges, source, layout["ids"], "source")
         if target is not None:
             _check_id(edges, target, layout["ids"], "target")
-    if where is not None and edges is not None:
-        layout["edge_columns"] = columns_in(where)
+    if edges is not None:
+        crossed = [] if where is None else columns_in(where)
+        layout["edge_columns"] = list(dict.fromkeys([*crossed, *([] if weight is None else [weight])])) or None
     with loaded_graph(graph, edges, scheduler, layout) as whole, _passing(whole, where) as found:
         end = None if target is None else parse_id(target, found.id_type, "target")
-        result = found.bfs(
-            parse_id(source, found.id_type, "source"),
-            predecessors=predecessors or end is not None,
-            max_depth=max_depth,
-            targets=end,
-            direction=direction,
-            engine=engine,
-        )
+        options: dict[str, Any] = {"predecessors": predecessors or end is not None, "targets": end}
+        start, levels = parse_id(source, found.id_type, "source"), {"direction": direction, "engine": engine}
+        result = _traversed(found, start, weight, max_distance, options, levels | {"max_depth": max_depth})
         if validate:
             with bar("validating"):
                 result.validate()
@@ -140,6 +142,33 @@ def run(
             size = format_bytes(out.stat().st_size)
             click.echo(f"{printable(out)}: wrote the {labels} of {counted(saved, 'vertex', 'vertices')}, {size}")
         result.release()
+
+
+def _traversed(
+    graph: Graph,
+    source: Any,
+    weight: str | None,
+    max_distance: float | None,
+    options: dict[str, Any],
+    of_levels: dict[str, Any],
+) -> Any:
+    """Traverse by weight, or by levels with further options."""
+    if weight is not None:
+        return graph.sssp(source, weight, max_distance=max_distance, **options)
+    return graph.bfs(source, **options, **of_levels)
+
+
+def _require_together(
+    weight: str | None, max_distance: float | None, max_depth: int | None, direction: str, engine: str
+) -> None:
+    """Refuse options of levels with ``--weight``, and those of weights without."""
+    if weight is None:
+        if max_distance is not None:
+            raise click.UsageError("--max-distance goes with --weight; --max-depth is a number of edges")
+        return
+    given = {"--max-depth": max_depth is not None, "--direction": direction != "auto", "--engine": engine != "auto"}
+    for option in [option for option, there in given.items() if there]:
+        raise click.UsageError(f"{option} does not go with --weight; --max-distance is in its unit")
 
 
 @contextmanager
@@ -157,13 +186,13 @@ def save(result: BFSResult, out: Path) -> int:
 
     ``.parquet`` and ``.csv``: the table of ``BFSResult.to_arrow``: the reached vertices by ascending id. ``.npy``: all
     vertices in their order: int32[n] distances; if the run recorded predecessors, a structured array [n] of
-    ``distance`` (int32) and ``predecessor`` (int64, a vertex).
+    ``distance`` (int32) and ``predecessor`` (int64, a vertex). Distances by weight have their own type.
     """
     if out.suffix != ".npy":
         return write_table(result.to_arrow(), out)
     labels: NDArray[Any] = result.distances()
     if result.spec.predecessors:
-        both = np.empty(result.graph.n, [("distance", "<i4"), ("predecessor", "<i8")])
+        both = np.empty(result.graph.n, [("distance", labels.dtype.newbyteorder("<")), ("predecessor", "<i8")])
         both["distance"], both["predecessor"] = labels, result.predecessors()
         labels = both
     np.save(out, labels)

@@ -72,13 +72,15 @@ def of_this_machine() -> list[OpenPort]:
     for process in psutil.process_iter():
         try:
             names = {match[1] for file in process.open_files() if (match := _LOCK.search(Path(file.path).name))}
-            parent = process.parent() if "worker" in names else None
-            if parent is not None and "python" in parent.exe():
-                of_process[parent].add("nanny")
         except psutil.Error:
             continue
         if names:
             of_process[process] |= names
+        # The parent may be another user's, such as systemd.
+        with contextlib.suppress(psutil.Error):
+            parent = process.parent() if "worker" in names else None
+            if parent is not None and "python" in parent.exe():
+                of_process[parent].add("nanny")
     found = [
         OpenPort(f"{platform.node()}/{process.pid}", " or ".join(sorted(names)), address, port, None)
         for process, names in of_process.items()

@@ -29,7 +29,7 @@ def tight_table(title: str) -> Table:
 
 def results_table(results: Iterable[BFSResult], *, validated: bool) -> Table:
     """Return a table with one row per traversal. Edges and MTEPS are directed edges of the traversed component."""
-    table = tight_table("Breadth-first searches")
+    table = tight_table("Traversals")
     for column in ("source", "reached", "depth", "edges\n(directed)", "time\nms", "MTEPS"):
         table.add_column(column, justify="right")
     if validated:

@@ -66,9 +66,16 @@ class Attributes(ABC):
 
     Attributes:
         schema: the Arrow schema of the columns, of the types of ``tables.attributes.stored``.
+        twice: whether undirected edges are listed in both directions, which must have the same values.
     """
 
     schema: "pa.Schema"
+    twice: bool = field(default=False, kw_only=True)
+
+    @property
+    def apart(self) -> "EdgeList | None":
+        """Other edges than the edge list's that the attributes are of, to read for them; None for its own."""
+        return None
 
     @abstractmethod
     def cut(self, piece_edges: int) -> Sequence[AttributePiece]:
@@ -130,8 +137,9 @@ class EdgeList(ABC):
             EdgeInputError: a column is not there, or is one of the ends, or holds values that can't be kept.
         """
         raise InvalidOptionError(
-            f"{self.name}: edge_columns= is for tables in memory, graphs of NetworkX, matrices, Parquet and Arrow "
-            "files, NCOL, and texts with a line of column names, which format='csv' reads; load these edges as a table"
+            f"{self.name}: edge_columns= is for generators, tables in memory, graphs of NetworkX, matrices, Parquet "
+            "and Arrow files, NCOL, .gr, Matrix Market, METIS, and texts with a line of column names, which "
+            "format='csv' reads; load these edges as a table"
         )
 
     def is_small(self, most_edges: int) -> bool:

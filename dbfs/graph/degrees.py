@@ -89,7 +89,8 @@ def sample_sources(graph: StripedGraph, count: int, seed: int = 1) -> list[int]:
     step, at = max(64, 4 * count), 0
     while len(found) < count and at < graph.n:
         candidates = order[at : at + step]
-        found.extend(candidates[_have_neighbours(graph, candidates, deadline)].tolist())
+        doing = f"sampling sources of {graph.name}"
+        found.extend(candidates[have_neighbours(graph, candidates, deadline, doing)].tolist())
         at, step = at + step, 4 * step
     if len(found) < count:
         wanted, there = counted(count, "source"), counted(len(found), "vertex", "vertices")
@@ -97,16 +98,16 @@ def sample_sources(graph: StripedGraph, count: int, seed: int = 1) -> list[int]:
     return found[:count]
 
 
-def _have_neighbours(graph: StripedGraph, vertices: NDArray[np.int64], deadline: Deadline) -> NDArray[np.bool]:
-    """Return for each vertex whether an edge leads from it to another vertex."""
+def have_neighbours(
+    graph: StripedGraph, vertices: NDArray[np.int64], deadline: Deadline, doing: str
+) -> NDArray[np.bool]:
+    """Return for each vertex whether an edge leads from it to another vertex; ``doing`` is for errors."""
     positions = np.array(graph.numbering.positions(vertices.tolist()), np.int64)
     arguments = [
         (Ref(key), positions[positions % graph.ranks == rank] // graph.ranks)
         for rank, key in enumerate(graph.partition_keys)
     ]
-    answers = graph.gang.on_each_rank(
-        "have-neighbours", queries.rows_with_neighbours, arguments, deadline, f"sampling sources of {graph.name}"
-    )
+    answers = graph.gang.on_each_rank("have-neighbours", queries.rows_with_neighbours, arguments, deadline, doing)
     flags = np.zeros(vertices.size, bool)
     for rank, answer in enumerate(answers):
         flags[positions % graph.ranks == rank] = answer

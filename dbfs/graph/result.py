@@ -47,6 +47,7 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
 
     _inner = StaysHere._inner | {
         *("counts_edges", "distance_type", "label_location", "lost", "published_labels", "reader", "vertices_between"),
+        "vertices_to",
     }
 
     # Whether a distance is a number of edges.
@@ -194,9 +195,9 @@ class BFSResult(StaysHere, Tabular, LabelsOnWorkers):
             ResultReleasedError, LabelsLostError: see ``distances``.
         """
         self._require_predecessors()
-        return self.graph.python_ids(self._vertices_to(self.graph.vertex(target)))
+        return self.graph.python_ids(self.vertices_to(self.graph.vertex(target)))
 
-    def _vertices_to(self, at: int) -> list[int]:
+    def vertices_to(self, at: int) -> list[int]:
         """Return the vertices of a path to a vertex."""
         reader = self.reader()
         if self._path_parents is None:

@@ -17,6 +17,7 @@ from dbfs.networkx import (  # noqa: F401
     paths,
     sums,
     traversal,
+    weighted,
 )
 from dbfs.networkx.backend_graph import BackendGraph, ConvertedGraph, is_view
 from dbfs.networkx.registry import OFFERS
@@ -64,7 +65,10 @@ class Backend:
         """Return True, or why NetworkX itself is likely to be faster. Calls with ``backend="dbfs"`` run in any case."""
         if OFFERS[name].check is not None:
             return True
-        arguments = _bound(name, args, kwargs)
+        arguments, doubt = _bound(name, args, kwargs), OFFERS[name].doubt
+        reason = doubt(arguments) if doubt and arguments else None
+        if reason is not None:
+            return reason
         graph = next(iter(arguments.values()), None)
         if graph is None or isinstance(graph, BackendGraph):
             return True

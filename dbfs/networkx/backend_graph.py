@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from dbfs.assembly import Graph, load
 from dbfs.base.calls import public
 from dbfs.base.integers import whole_count
 from dbfs.cluster.connect import connect
-from dbfs.edges.arrays import from_arrays
+from dbfs.edges.arrays import ArrayEdges, from_arrays
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.tables.graphs import require_both_ways
 from dbfs.errors import InvalidOptionError
@@ -37,6 +37,19 @@ class Way(enum.Enum):
     FORWARD = "with their direction"
     BACKWARD = "against their direction"
     BOTH = "both ways"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeValues:
+    """A number of each edge, in the order of ``BackendGraph.adjacency``, under the name of an attribute."""
+
+    name: Any
+    numbers: NDArray[Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EdgeValues) and np.array_equal(self.numbers, other.numbers)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class BackendGraph:
@@ -75,7 +88,7 @@ class BackendGraph:
     def _hold_nodes(self, nodes: Iterable[Hashable]) -> None:
         self._nodes: list[Hashable] = list(nodes)
         self._vertices: dict[Hashable, int] = dict(zip(self._nodes, range(len(self._nodes)), strict=True))
-        self._loaded: dict[tuple[Way, bool], Graph] = {}
+        self._loaded: dict[tuple[Way, bool, Any], tuple[Graph, EdgeValues | None]] = {}
         self._loading = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -109,33 +122,46 @@ class BackendGraph:
         sources, targets = self.adjacency.pairs()
         return self.adjacency.degrees + np.bincount(sources[sources == targets], minlength=len(self))
 
+    def values(self, name: Any, way: Way) -> list[Any]:
+        """Return an attribute of each edge: see ``values_of_edges``."""
+        return [self._attributes.get(name, 1)] * self.adjacency_of(way).neighbours.size
+
     def adjacency_of(self, way: Way) -> Adjacency:
         """Return the neighbours for traversals forwards or backwards."""
         return self.adjacency if way is Way.FORWARD else self.against
 
-    def loaded(self, way: Way = Way.FORWARD, *, in_edges: bool = False) -> Graph:
-        """Return the graph on the workers, loading it if needed. Errors as for ``dbfs.load`` and ``client``."""
+    def loaded(self, way: Way = Way.FORWARD, *, in_edges: bool = False, weights: EdgeValues | None = None) -> Graph:
+        """Return the graph on the workers, loading it if needed. Errors as for ``dbfs.load`` and ``client``.
+
+        With ``weights``, a number of each edge in the order of ``adjacency``, its edges have a column ``weight``.
+        """
         if not self._directed:
             way, in_edges = Way.FORWARD, False
         with self._loading:
             current = client()
-            graph = self._loaded.get((way, in_edges))
+            key = way, in_edges, None if weights is None else weights.name
+            graph, held = self._loaded.get(key, (None, None))
             # The client, or its cluster, may have ended, and the user may have connected to another one.
-            if graph is None or not graph.gang.is_of(current):
-                edges = self._edge_list(way)
-                graph = load(edges, client=current, ranks=ranks(), in_edges=in_edges)
-                self._loaded[way, in_edges] = graph
+            if graph is None or not graph.gang.is_of(current) or held != weights:
+                options: dict[str, Any] = {} if weights is None else {"edge_columns": "weight", "backend": "cpu"}
+                edges = self._edge_list(way, weights)
+                graph = load(edges, client=current, ranks=ranks(), in_edges=in_edges, **options)
+                self._loaded[key] = graph, weights
             return graph
 
-    def _edge_list(self, way: Way) -> EdgeList:
+    def _edge_list(self, way: Way, weights: EdgeValues | None) -> EdgeList:
         sources, targets = self.adjacency.pairs()
+        values = None if weights is None else weights.numbers
         if not self._directed:
             once = sources <= targets
             sources, targets = sources[once], targets[once]
+            values = None if values is None else values[once]
         if way is Way.BACKWARD:
             sources, targets = targets, sources
         directed = self._directed and way is not Way.BOTH
-        return from_arrays(sources, targets, n=len(self), directed=directed, name="NetworkX graph")
+        edges = from_arrays(sources, targets, n=len(self), directed=directed, name="NetworkX graph")
+        assert isinstance(edges, ArrayEdges)
+        return edges if values is None else replace(edges, weights=values)
 
     def vertex(self, node: Hashable) -> int:
         """Return the vertex of a node that is in the graph; an Arrow scalar stands for its value."""
@@ -247,6 +273,9 @@ class ConvertedGraph(BackendGraph):
             raise NotImplementedError("the NetworkX graph that this graph was made from is gone")
         return graph
 
+    def values(self, name: Any, way: Way) -> list[Any]:
+        return _values(self.original, name, way)
+
     @functools.cached_property
     def against(self) -> Adjacency:
         """The neighbours against the edges, in the order of ``G.pred`` unless the NetworkX graph has changed since."""
@@ -257,6 +286,23 @@ class ConvertedGraph(BackendGraph):
             if read.mirrors(self.adjacency):
                 return read
         return self.adjacency.transposed()
+
+
+def values_of_edges(graph: BackendGraph | nx.Graph, name: Any, way: Way = Way.FORWARD) -> list[Any]:
+    """Return an attribute of each edge, in the order of ``adjacency_of(way)``.
+
+    It is 1 where there is none, and the least one of parallel edges.
+    Raise ``TypeError`` if the values of parallel edges do not compare.
+    """
+    return graph.values(name, way) if isinstance(graph, BackendGraph) else _values(graph, name, way)
+
+
+def _values(graph: nx.Graph, name: Any, way: Way) -> list[Any]:
+    neighbours = graph._pred if way is Way.BACKWARD and graph.is_directed() else graph._adj
+    rows = (neighbours[node].values() for node in graph)
+    if graph.is_multigraph():
+        return [min(data.get(name, 1) for data in parallel.values()) for row in rows for parallel in row]
+    return [data.get(name, 1) for row in rows for data in row]
 
 
 def is_view(graph: nx.Graph) -> bool:

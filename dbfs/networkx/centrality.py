@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dbfs.features.batches import betweenness, measures, sweeps
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph, Way
-from dbfs.networkx.paths import require
 from dbfs.networkx.registry import NO_TRAVERSAL, NO_WEIGHTS, offered
+from dbfs.networkx.searches import require
 
 
 @offered(refused={"distance": NO_WEIGHTS}, single=("u",))

@@ -9,9 +9,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs.networkx import searches
+from dbfs.networkx import searches, weighted
 from dbfs.networkx.backend_graph import BackendGraph, Way
-from dbfs.networkx.registry import NO_WEIGHTS, offered
+from dbfs.networkx.registry import offered
+from dbfs.networkx.searches import require
 
 Path = list[Any]
 
@@ -35,16 +36,18 @@ def has_path(G: BackendGraph, source: Hashable, target: Hashable) -> bool:
     return distance(G, source, target) is not None
 
 
-@offered(refused={"weight": NO_WEIGHTS}, single=("source", "target"))
+@weighted.by_weight(single=("source", "target"))
 def shortest_path(
     G: BackendGraph,
     source: Hashable | None = None,
     target: Hashable | None = None,
-    weight: None = None,
+    weight: Any = None,
     method: str = "dijkstra",
 ) -> Path | dict[Any, Path] | Iterator[tuple[Any, dict[Any, Path]]]:
     """Return a shortest path, or those from a node, those to a node, or an iterator over all."""
     _require_method(method)
+    if weight is not None:
+        return weighted.shortest_paths(G, source, target, weight)
     if source is None and target is None:
         return all_pairs_shortest_path(G)
     if source is None:
@@ -54,16 +57,18 @@ def shortest_path(
     return bidirectional_shortest_path(G, source, target)
 
 
-@offered(refused={"weight": NO_WEIGHTS}, single=("source", "target"))
+@weighted.by_weight(single=("source", "target"))
 def shortest_path_length(
     G: BackendGraph,
     source: Hashable | None = None,
     target: Hashable | None = None,
-    weight: None = None,
+    weight: Any = None,
     method: str = "dijkstra",
-) -> int | dict[Any, int] | Iterator[tuple[Any, dict[Any, int]]]:
+) -> Any:
     """Return the length of a shortest path, or those from a node, those to a node, or an iterator over all."""
     _require_method(method)
+    if weight is not None:
+        return weighted.shortest_lengths(G, source, target, weight)
     if source is None and target is None:
         return all_pairs_shortest_path_length(G)
     if source is None:
@@ -148,15 +153,6 @@ def lengths(graph: BackendGraph, distances: NDArray[np.int32]) -> dict[Any, int]
     return dict(zip(graph.nodes_of(vertices), distances[vertices].tolist(), strict=True))
 
 
-def require(graph: BackendGraph, node: Hashable, words: str) -> None:
-    """Require a node to be in the graph; ``words`` is NetworkX's message, with ``{}`` for the node.
-
-    Raise ``NodeNotFound`` if it is not.
-    """
-    if node not in graph:
-        raise nx.NodeNotFound(words.format(node))
-
-
 def _paths(
     graph: BackendGraph, source: Hashable, cutoff: float | None, way: Way, join: Callable[[Path, Any], Path]
 ) -> dict[Any, Path]:
@@ -203,37 +199,42 @@ def predecessor(
     return (found, seen) if target is None else (found.get(target, []), seen.get(target, -1))
 
 
-@offered(refused={"weight": NO_WEIGHTS})
+@weighted.by_weight()
 def all_shortest_paths(
     G: BackendGraph,
     source: Hashable,
     target: Hashable,
-    weight: None = None,
+    weight: Any = None,
     method: str = "dijkstra",
 ) -> Iterator[Path]:
     """Return an iterator over all shortest paths between two nodes, in the order of the graph's nodes."""
+    if weight is not None:
+        return _paths_back(weighted.dijkstra_predecessor_and_distance(G, source, None, weight)[0], source, target)
     require(G, source, "Source {} not in G")
     return _all_paths(G, source, target)
 
 
-@offered(refused={"weight": NO_WEIGHTS})
+@weighted.by_weight()
 def single_source_all_shortest_paths(
     G: BackendGraph,
     source: Hashable,
-    weight: None = None,
+    weight: Any = None,
     method: str = "dijkstra",
 ) -> Iterator[tuple[Any, list[Path]]]:
     """Yield each node within reach of a node with all shortest paths to it."""
-    require(G, source, "Source {} not in G")
-    found = _predecessors(G, source, None)
+    if weight is None:
+        require(G, source, "Source {} not in G")
+        found = _predecessors(G, source, None)
+    else:
+        found = weighted.dijkstra_predecessor_and_distance(G, source, None, weight)[0]
     for node in found:
         yield node, list(_paths_back(found, source, node))
 
 
-@offered(refused={"weight": NO_WEIGHTS}, single=())
+@weighted.by_weight(single=())
 def all_pairs_all_shortest_paths(
     G: BackendGraph,
-    weight: None = None,
+    weight: Any = None,
     method: str = "dijkstra",
 ) -> Iterator[tuple[Any, dict[Any, list[Path]]]]:
     """Yield each node with all shortest paths to each node within reach."""
@@ -268,14 +269,17 @@ def _paths_back(found: Predecessors, source: Hashable, target: Hashable) -> Iter
     """Yield all paths from the source to a target, by a search in depth from the target."""
     if target not in found:
         raise _unreached(target)
-    path, untried = [target], [iter(found[target])]
-    while path:
-        if path[-1] == source:
-            yield path[::-1]
-        before = next(untried[-1], None) if found[path[-1]] else None
-        if before is None:
-            path.pop()
+    path, on_path, untried = list[Any](), set[Any](), [iter([target])]
+    while untried:
+        node = next(untried[-1], None)
+        if node is None:
             untried.pop()
-        else:
-            path.append(before)
-            untried.append(iter(found[before]))
+            if path:
+                on_path.discard(path.pop())
+        # Edges of weight 0 can lead in a circle.
+        elif node not in on_path:
+            path.append(node)
+            on_path.add(node)
+            if node == source:
+                yield path[::-1]
+            untried.append(iter(found[node]))

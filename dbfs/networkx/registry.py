@@ -10,7 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NO_WEIGHTS: Final = "dbfs traverses edges without weights"
+NO_WEIGHTS: Final = "dbfs counts edges here, and adds up no weights; the functions of Dijkstra's algorithm do"
 SORTED: Final = "dbfs takes neighbours in the graph's order"
 NO_TRAVERSAL: Final = "the distances are given, so that nothing is left to traverse"
 
@@ -25,6 +25,8 @@ class Offer:
         refused: parameters that must keep their default, each with the reason.
         single: parameters any of which leaves one traversal to make; None if the function always makes few.
         check: of a function that makes a graph: returns why it can't take the arguments; None if it can.
+        weighed: of a function that takes weights by name: the same.
+        doubt: of such a function: returns why NetworkX should run it itself; None if not.
     """
 
     function: Callable[..., Any]
@@ -32,6 +34,8 @@ class Offer:
     refused: Mapping[str, str]
     single: tuple[str, ...] | None
     check: Callable[[Mapping[str, Any]], str | None] | None
+    weighed: Callable[[Mapping[str, Any]], str | None] | None
+    doubt: Callable[[Mapping[str, Any]], str | None] | None
 
     def refusal(self, arguments: Mapping[str, Any]) -> str | None:
         """Return why the function can't take these arguments; None if it can."""
@@ -39,7 +43,8 @@ class Offer:
             default = self.signature.parameters[name].default
             if name in arguments and arguments[name] is not default:
                 return f"{name}={arguments[name]!r}: {reason}"
-        return self.check(arguments) if self.check and arguments else None
+        check = self.check or self.weighed
+        return check(arguments) if check and arguments else None
 
     def many(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether the function makes a traversal from many nodes, given these arguments."""
@@ -55,11 +60,14 @@ def offered(
     refused: Mapping[str, str] | None = None,
     single: tuple[str, ...] | None = None,
     check: Callable[[Mapping[str, Any]], str | None] | None = None,
+    weighed: Callable[[Mapping[str, Any]], str | None] | None = None,
+    doubt: Callable[[Mapping[str, Any]], str | None] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Offer a function to NetworkX under its own name; the arguments are those of ``Offer``."""
 
     def offer(function: Callable[P, R]) -> Callable[P, R]:
-        OFFERS[function.__name__] = Offer(function, inspect.signature(function), refused or {}, single, check)
+        known = inspect.signature(function)
+        OFFERS[function.__name__] = Offer(function, known, refused or {}, single, check, weighed, doubt)
         return function
 
     return offer

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from dbfs.features.batches import sweeps
 from dbfs.networkx.backend_graph import Adjacency, BackendGraph, Way
+
+
+def require(graph: BackendGraph, node: Hashable, words: str) -> None:
+    """Require a node to be in the graph; ``words`` is NetworkX's message, with ``{}`` for the node.
+
+    Raise ``NodeNotFound`` if it is not.
+    """
+    if node not in graph:
+        raise nx.NodeNotFound(words.format(node))
 
 
 def max_depth(cutoff: float | None) -> int | None:

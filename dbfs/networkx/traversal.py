@@ -10,8 +10,8 @@ import networkx as nx
 
 from dbfs.networkx import searches
 from dbfs.networkx.backend_graph import BackendGraph, Way
-from dbfs.networkx.paths import require
 from dbfs.networkx.registry import NO_WEIGHTS, SORTED, offered
+from dbfs.networkx.searches import require
 
 Edges = Iterator[tuple[Any, Any]]
 

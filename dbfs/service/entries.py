@@ -25,7 +25,7 @@ from dbfs.errors import (
     UnreachableError,
     WorkerLostError,
 )
-from dbfs.service.messages import RunEnd
+from dbfs.service.messages import ChangeReport, RunEnd
 from dbfs_workers.serving.answers import error_of, read_answer
 
 # About eight minutes of looks, enough for a plot.
@@ -62,6 +62,7 @@ class GraphEntry:
         returning: how a feature brings lost ranks back, and how far that is, in words; empty if none does.
         runs: runs started so far.
         changes: edges and vertices that updates insert and delete.
+        decided: reports of the latest updates, by batch id.
         numbers: serial numbers for the gang's next runs.
         lines: the turn in which rank 0 opened its lines to the other ranks; 0 if the next turn is to open them.
         last_client: id of the client of the last run.
@@ -80,6 +81,7 @@ class GraphEntry:
         self.returning = ""
         self.runs = 0
         self.changes = RecentRate()
+        self.decided: dict[str, ChangeReport] = {}
         self.numbers = itertools.count(1)
         self.lines = 0
         self.last_client = ""

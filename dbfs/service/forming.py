@@ -207,6 +207,7 @@ async def _join(record: GraphRecord, exchange: str, hosts: Hosts, call: WorkerCa
             hosts=hosts.of_ranks,
             epoch=epoch,
             mutable=record.mutable,
+            log=record.log,
         )
         for rank, key in enumerate(record.partition_keys)
     ]

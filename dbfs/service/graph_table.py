@@ -181,7 +181,7 @@ class GraphTable:
         if len(self._moved) > _MOVES_KEPT:
             del self._moved[next(iter(self._moved))]
         self.reserved.pop(record.graph_id, None)
-        graph.runs, graph.stands = old.runs, old.stands
+        graph.runs, graph.stands, graph.decided = old.runs, old.stands, old.decided
         if not old.lost:
             await self._leave(old)
         self.free(old)

@@ -16,7 +16,13 @@ from dbfs.base.records import RunProgress
 from dbfs.cluster.awaiting import check_cancelled, scheduler_of
 from dbfs.cluster.deadline import GRACE_SECONDS, Deadline, of_call
 from dbfs.cluster.own_process import require_own
-from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
+from dbfs.errors import (
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    LateError,
+    OutcomeUnknownError,
+    WorkerLostError,
+)
 from dbfs.service.client import ServiceClient, with_times
 from dbfs.service.entries import values_of
 from dbfs.service.messages import ChangeReport, Enqueue, EnqueueUpdate, TurnGrant
@@ -181,7 +187,12 @@ class RunSender:
         kind, left = change.kind, deadline.remaining
         message = EnqueueUpdate(graph_id, service.client.id, run_id, work, left, kind, change.batch_id)
         with service.cancelling(run_id):
-            return _report_of(service.call_update(message, change.batch_id))
+            try:
+                return _report_of(service.call_update(message, change.batch_id))
+            except WorkerLostError as error:
+                # The update may have been decided before.
+                vars(error)["batch_id"] = change.batch_id
+                raise
 
     def _answers(
         self, turn: "_HeldTurn", graph_id: str, request: Request, deadline: Deadline, progress: Progress | None

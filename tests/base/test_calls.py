@@ -90,9 +90,9 @@ MEANT = {
     "no weights": (
         dbfs.load,
         {"weight": "price"},
-        "a number of edges here; Graph.sssp.* scipy.sparse.csgraph.dijkstra",
+        "a number of edges here; Graph.sssp.* path.weight=. .* centralities by weight",
     ),
-    "weights of a measure": (dbfs.Graph.diameter, {"weight": "km"}, "scipy.sparse.csgraph.dijkstra"),
+    "weights of a measure": (dbfs.Graph.diameter, {"weight": "km"}, "centralities by weight there is igraph"),
     "cutoff": (dbfs.Graph.bfs, {"cutoff": 3}, "it is max_depth= here"),
     "limit": (dbfs.Graph.bfs, {"limit": 3}, "it is max_depth= here"),
     "radius": (dbfs.Graph.khop, {"radius": 2}, "it is k= here"),
@@ -218,7 +218,7 @@ async def _wrong(address: str) -> None:
         graph = await asynchronous.load([(0, 1), (1, 2)], client=client)
         for name, options, words in (
             ("bfs", {"source": 0, "cutoff": 2}, r"Graph.bfs\(\) has no option cutoff=: it is max_depth= here"),
-            ("bfs_many", {"sources": [0], "weight": 2}, r"Graph.bfs_many\(\) has no option weight=: .*dijkstra"),
+            ("bfs_many", {"sources": [0], "weight": 2}, r"Graph.bfs_many\(\) has no option weight=: .*path"),
             ("components", {"dedline": 2}, r"Graph.components\(\) has no option dedline=: the nearest is deadline="),
         ):
             with pytest.raises(InvalidCallError, match=words):

@@ -58,6 +58,7 @@ def test_a_crew_whose_processes_die_leaves_the_work_to_the_caller(tmp_path: Path
 
 
 @pytest.mark.full
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "options",
     ["", ", mutable=True", ", layout='2d'"],

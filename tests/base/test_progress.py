@@ -195,7 +195,7 @@ def test_a_bar_of_many_sources_says_what_for_and_how_long_still(monkeypatch: pyt
     assert re.fullmatch(r"150 of 300, about \S+ \S+ left", notes[0])
 
 
-@pytest.mark.parametrize("call", ["betweenness_centrality", "bfs_batch"])
+@pytest.mark.parametrize("call", [pytest.param("betweenness_centrality", marks=pytest.mark.full), "bfs_batch"])
 def test_the_sources_of_a_batch_are_counted_as_they_are_completed(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

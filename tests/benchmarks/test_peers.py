@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import shortest_path
 
-from benchmarks import peers
+from benchmarks import peers, peers_page
+from benchmarks.runner import Results
 from dbfs.errors import ValidationError
 
 GRAPH = (8, "string", "random")
@@ -63,3 +64,27 @@ def test_different_answers_end_the_comparison(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(peers, "run", run)
     with pytest.raises(ValidationError, match="dbfs and SciPy answer differently for 8-integer-given"):
         list(peers.measure(tmp_path, [8], list(answers), ["given"], ["integer"], 1))
+
+
+def test_the_page_has_the_saved_results() -> None:
+    text = peers_page.PAGE.read_text(encoding="utf-8")
+    assert peers_page.page(text) == text
+
+
+def test_the_page_shows_the_newest_run_and_dbfs_over_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_page, "SAVED", tmp_path)
+    assert peers_page.tables() == ""
+    for day, build in ((3, 2.0), (4, 1.0)):
+        with Results("peers", tmp_path / f"peers_2026-01-0{day}.json", machine="a laptop") as results:
+            rows = [
+                peers.PeerTime(peer, "1.2", 4096, kind, order, 0.25, build, one, None, 0.5, 2**30)
+                for peer in ("dbfs", "igraph")
+                for kind in peers.IDS
+                for order, one in zip(peers.ORDERS, (0.001, 0.002, 0.003), strict=True)
+            ]
+            results.take("times", rows, "")
+    lines = peers_page.tables().splitlines()
+    figures = "1.00 | 1.00 | 1.0 / 2.0 / 3.0 | over the limit / over the limit / over the limit | 0.50 / 0.50 / 0.50"
+    assert f"| igraph 1.2 | {figures} | 1.00 / 1.00 / 1.00 |" in lines
+    assert [line.count("2.00") for line in lines if line.startswith("| 2026-01-03")] == [2]
+    assert "25% of the generator's vertices" in peers_page.tables()

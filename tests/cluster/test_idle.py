@@ -58,7 +58,8 @@ def test_workers_are_not_idle_while_a_graph_is_built_on_them(
 
 
 def test_workers_are_idle_again_when_the_client_leaves_a_build(three: distributed.Client) -> None:
-    with distributed.Client(three.scheduler.address, set_as_default=False) as other:
+    # In the loop of the first client: a loop of its own has but 10 s to start, on a machine that may stand still.
+    with distributed.Client(three.scheduler.address, loop=three.loop, set_as_default=False) as other:
         dbfs.install(other)
         reserve = load.Reserve("graph", other.id, tuple(three.scheduler_info(n_workers=-1)["workers"]), None, False)
         load.ServiceClient.of(other).call(reserve)

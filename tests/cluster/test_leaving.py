@@ -34,6 +34,7 @@ def guarded(body: str) -> str:
     return 'import dbfs\n\nif __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in body.splitlines())
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "last",
     [
@@ -49,7 +50,7 @@ def test_an_example_ends_silently(tmp_path: Path, processes: bool, last: str) ->
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_client_of_dask_ends_silently(tmp_path: Path, processes: bool) -> None:
     # A free port: Dask itself warns if the dashboard's usual one is taken.
     options = f'n_workers=2, threads_per_worker=1, processes={processes}, dashboard_address=":0"'
@@ -59,7 +60,7 @@ def test_a_client_of_dask_ends_silently(tmp_path: Path, processes: bool) -> None
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_wait_that_the_end_of_the_loop_cuts_off_is_silent(tmp_path: Path, processes: bool) -> None:
     # Dask's loop of messages waits like this. Now and then the wait times out just before the event loop ends.
     body = f"""

@@ -98,7 +98,15 @@ def test_ports_at_all_addresses_are_told(wide: distributed.Client) -> None:
     assert "runs code there: start them with --host 127.0.0.1" in (ports.advice(found) or "")
 
 
-def test_doctor_tells_the_ports_of_this_machine(wide: distributed.Client) -> None:
+@pytest.mark.parametrize("hidden", [False, True], ids=["", "a parent of another user"])
+def test_doctor_tells_the_ports_of_this_machine(
+    wide: distributed.Client, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    def exe(_: psutil.Process) -> str:
+        raise psutil.AccessDenied
+
+    if hidden:
+        monkeypatch.setattr(psutil.Process, "exe", exe)
     scheduler = int(wide.scheduler.address.rpartition(":")[2])
     mine = [port for port in ports.of_this_machine() if port.process.endswith(f"/{os.getpid()}")]
     (dask,) = [port for port in mine if port.port == scheduler]

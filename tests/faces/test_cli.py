@@ -363,7 +363,12 @@ def test_a_local_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "distributed.nanny - WARNING" not in line] == []
 
 
-def test_importing_needs_no_numba_and_no_gpu() -> None:
-    code = "import sys, dbfs, dbfs.cli; print([m for m in ('numba', 'cupy', 'pandas', 'pyarrow') if m in sys.modules])"
+def test_importing_is_light() -> None:
+    """Clients describe edges; only workers, which read them, need kernels."""
+    code = (
+        "import sys, dbfs, dbfs.cli, dbfs.edges.readers; dbfs.kronecker(10).cut(100);"
+        "heavy = 'numba', 'cupy', 'pandas', 'pyarrow', 'scipy', 'dbfs.edges.writers';"
+        "print([name for name in heavy if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

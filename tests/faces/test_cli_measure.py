@@ -38,8 +38,8 @@ def theirs() -> nx.Graph:
     ("measure", "function"),
     [
         ("closeness", nx.closeness_centrality),
-        ("harmonic", nx.harmonic_centrality),
-        ("betweenness", nx.betweenness_centrality),
+        pytest.param("harmonic", nx.harmonic_centrality, marks=pytest.mark.full),
+        pytest.param("betweenness", nx.betweenness_centrality, marks=pytest.mark.full),
         ("eccentricity", nx.eccentricity),
     ],
 )

@@ -66,7 +66,20 @@ bfs  stddev_validate:           %g"""
 NAMES = [line.split(":")[0] for line in REFERENCE.splitlines()]
 
 
-def made_up(count: int) -> dbfs.Graph500Result:
+def with_kernel_3(output: str) -> str:
+    """What it prints with -DSSSP: after the lines of each group for bfs the same for sssp."""
+    groups: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        name = line.split(":")[0]
+        groups.setdefault(name.rsplit("_", 1)[1] if name.startswith("bfs") else name, []).append(line)
+    return "\n".join(
+        line
+        for lines in groups.values()
+        for line in [*lines, *(each.replace("bfs ", "sssp", 1) for each in lines if each.startswith("bfs"))]
+    )
+
+
+def made_up(count: int, *, sssp: bool = False) -> dbfs.Graph500Result:
     generator = np.random.default_rng(count)
     searches = tuple(
         Search(
@@ -74,7 +87,8 @@ def made_up(count: int) -> dbfs.Graph500Result:
         )
         for key in range(count)
     )
-    return dbfs.Graph500Result(28, 16, 72, "cpu", "tcp", "degree", 37.5642, 19.833249, searches)
+    shortest = tuple(replace(search, seconds=3 * search.seconds) for search in searches) if sssp else ()
+    return dbfs.Graph500Result(28, 16, 72, "cpu", "tcp", "degree", 37.5642, 19.833249, searches, shortest)
 
 
 def parse(text: str) -> dict[str, float]:
@@ -99,7 +113,7 @@ def test_statistics_against_independent_ones(count: int) -> None:
 def test_rates_are_harmonic() -> None:
     seconds, edges = [0.5, 0.25, 2.0, 1.0], [100, 300, 200, 400]
     rates = [200.0, 1200.0, 100.0, 400.0]
-    found = statistics(seconds, edges, [1.0] * 4)
+    found = statistics({"bfs": seconds}, edges, {"bfs": [1.0] * 4})
     assert found["bfs  harmonic_mean_TEPS"] == pytest.approx(independent.harmonic_mean(rates))
     assert found["bfs  min_TEPS"] == pytest.approx(100)
     assert found["bfs  max_TEPS"] == pytest.approx(1200)
@@ -117,6 +131,16 @@ def test_the_output_is_the_reference_codes(count: int) -> None:
     result = made_up(count)
     assert list(result.statistics) == NAMES
     assert str(result) == REFERENCE % tuple(result.statistics.values())
+
+
+def test_the_output_of_kernel_3_is_the_reference_codes() -> None:
+    result = made_up(5, sssp=True)
+    lines = with_kernel_3(REFERENCE)
+    assert "\nsssp harmonic_mean_TEPS:     !  %g\n" in lines
+    assert list(result.statistics) == [line.split(":")[0] for line in lines.splitlines()]
+    assert str(result) == lines % tuple(result.statistics.values())
+    found = result.statistics
+    assert found["sssp median_TEPS"] == pytest.approx(found["bfs  median_TEPS"] / 3)
 
 
 def test_tools_read_the_output() -> None:
@@ -179,6 +203,38 @@ def test_a_whole_run(
     counts = edges_by_component(scale)
     assert [search["edges"] for search in written["searches"]] == [counts(key) for key in keys]
     assert read["min_nedge"] == min(map(counts, keys))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_whole_run_with_kernel_3(
+    invoke: Callable[..., Result], tmp_path: Path, leaves_nothing: None, ranks: int
+) -> None:
+    out = tmp_path / "graph500.json"
+    answer = invoke("--scale", "9", "--roots", "3", "--sssp", "--ranks", str(ranks), "--out", str(out))
+    assert answer.exit_code == 0, answer.output
+    read, written = parse(answer.stdout), json.loads(out.read_text())
+    assert list(read) == [line.split(":")[0] for line in with_kernel_3(REFERENCE).splitlines()]
+    assert read["sssp min_time"] > 0
+    for search, weighed in zip(written["searches"], written["shortest_paths"], strict=True):
+        assert (search["key"], search["edges"]) == (weighed["key"], weighed["edges"])
+
+
+def test_shortest_paths_that_break_a_rule_end_the_run(
+    client: distributed.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sssp = Graph.sssp
+
+    def spoilt(self: Graph, *arguments: Any, **options: Any) -> Any:
+        if self.n == 1024:
+            return sssp(self, *arguments, **options)
+        # The rules for a search that reaches all, and one that does not.
+        result = sssp(self, *arguments, max_distance=1e-3, **options)
+        monkeypatch.setattr(type(result), "farthest", None)
+        return result
+
+    monkeypatch.setattr(MODULE.Graph, "sssp", spoilt)
+    with pytest.raises(dbfs.errors.ValidationError, match=r"shortest paths, .*, from \d+: .* shorter path"):
+        dbfs.graph500(11, roots=2, sssp=True, client=client, ranks=2)
 
 
 def edges_by_component(scale: int) -> Callable[[int], int]:

@@ -382,7 +382,15 @@ asyncio.run(main())
             dbfs.BFSResult,
             dbfs.AsyncBFSResult,
             {
-                *("plot_frontier", "plot_levels", "published_labels", "label_location", "vertices_between", "reader"),
+                *(
+                    "plot_frontier",
+                    "plot_levels",
+                    "published_labels",
+                    "label_location",
+                    "vertices_between",
+                    "vertices_to",
+                    "reader",
+                ),
                 *("begins_again", "counts_edges", "distance_type", "lost"),
             },
         ),

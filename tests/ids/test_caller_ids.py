@@ -82,7 +82,9 @@ def assert_taken(graph: Graph, one: Any, at: int) -> None:
     assert (graph.vertex(one), graph.vertices_of(one).tolist(), graph.vertices_of([one]).tolist()) == (at, [at], [at])
 
 
-@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("dense", "tuples") else pytest.param(kind, marks=pytest.mark.full) for kind in IDS]
+)
 @settings(max_examples=4)
 @given(data=st.data())
 def test_ids_come_back_as_they_went(client: distributed.Client, kind: str, data: st.DataObject) -> None:

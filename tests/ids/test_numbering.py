@@ -41,7 +41,7 @@ class Held:
 def numbered(pieces: list[Held], p: int) -> tuple[list[IdTable], list[Any]]:
     """Run the tasks of ``building.numbering`` in this process; return the tables by rank and the edges by piece."""
     found = [tasks.RankIds() for _ in range(p)]
-    coded = [tasks.read_piece(piece, found[i % p], 1.0, "mine") for i, piece in enumerate(pieces)]
+    coded = [tasks.encode_piece(piece, found[i % p], 1.0, "mine") for i, piece in enumerate(pieces)]
     samples = [tasks.sample_ids(found[rank], [tasks.summarise(one) for one in coded[rank::p]], p) for rank in range(p)]
     splitters = tasks.choose_splitters(samples, p, "mine")
     split = [tasks.split_ids(one, splitters, p) for one in found]
@@ -233,7 +233,7 @@ def test_every_arrow_type_of_ids_has_one_form() -> None:
 )
 def test_bad_ids_are_refused(src: Any, dst: Any, words: str) -> None:
     with pytest.raises(EdgeInputError, match=f"^mine: {words}"):
-        tasks.read_piece(Held(src, dst), tasks.RankIds(), 1.0, "mine")  # type: ignore[arg-type]
+        tasks.encode_piece(Held(src, dst), tasks.RankIds(), 1.0, "mine")  # type: ignore[arg-type]
 
 
 def test_pieces_of_several_types_are_refused() -> None:

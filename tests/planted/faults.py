@@ -1,5 +1,5 @@
 """All planted faults."""
 
-from tests.planted import cuda, exchange, levels, service, storage
+from tests.planted import cuda, exchange, levels, protocols, service, storage
 
-FAULTS = (*cuda.FAULTS, *exchange.FAULTS, *levels.FAULTS, *service.FAULTS, *storage.FAULTS)
+FAULTS = (*cuda.FAULTS, *exchange.FAULTS, *levels.FAULTS, *protocols.FAULTS, *service.FAULTS, *storage.FAULTS)

@@ -12,6 +12,8 @@ from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+OFTEN = {"quickstart", "dataframe", "measures", "road_closures"}
+"""The notebooks of the second size: each starts a cluster."""
 
 
 @pytest.fixture
@@ -32,8 +34,7 @@ def test_all_are_listed() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "notebook",
-    NOTEBOOKS,
-    ids=lambda notebook: notebook.stem,
+    [pytest.param(each, id=each.stem, marks=[] if each.stem in OFTEN else pytest.mark.long) for each in NOTEBOOKS],
 )
 def test_notebooks(notebook: Path, in_a_folder_of_its_own: Path) -> None:
     read = nbformat.read(notebook, 4)

@@ -40,7 +40,7 @@ ANSWERS = {
     '"a" in graph': True,
     'nx.is_bipartite(g, backend="dbfs")': False,
     'nx.shortest_path(nx.restricted_view(g, ["c"], []), "a", "b", backend="dbfs")': ["a", "b"],
-    'dbfs.load(table, source="source", target="target", edge_columns="km").sssp("a", "km", predecessors=True).path_to("b")': [  # noqa: E501
+    'dbfs.load(table, source="source", target="target", edge_columns="km").path("a", "b", weight="km")': [
         "a",
         "c",
         "b",

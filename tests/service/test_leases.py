@@ -278,7 +278,10 @@ def test_a_turn_that_can_not_begin_fails_its_run_and_no_other(
         assert [result.reached for result in graph.bfs_many([0, 1])] == [50, 50]
 
 
-@pytest.mark.parametrize("error", [ExchangeUnavailableError("no line to a peer"), StaleRunError("over")])
+@pytest.mark.parametrize(
+    "error",
+    [ExchangeUnavailableError("no line to a peer"), pytest.param(StaleRunError("over"), marks=pytest.mark.full)],
+)
 def test_a_rank_lost_while_a_turn_begins_is_told_although_its_line_breaks_first(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

@@ -24,8 +24,9 @@ def alone(*arguments: str) -> str:
     return run.stdout
 
 
-def test_two_hundred_games() -> None:
-    assert "200 games" in alone("-m", "tests.support.simulated", "0", "200")
+@pytest.mark.parametrize("games", [50, pytest.param(200, marks=pytest.mark.full)])
+def test_games(games: int) -> None:
+    assert f"{games} games" in alone("-m", "tests.support.simulated", "0", str(games))
 
 
 @pytest.mark.long
@@ -33,6 +34,7 @@ def test_ten_thousand_games() -> None:
     assert "10,000 games" in alone("-m", "tests.support.simulated", "1000", "10000")
 
 
+@pytest.mark.full
 def test_a_game_is_the_same_from_the_same_seed() -> None:
     story = "from tests.support.simulated import games; print(*games.told(games.Plan.drawn(253)), sep='\\n')"
     stories = [alone("-c", story) for _ in range(2)]

@@ -40,7 +40,10 @@ def ends_in_time_and_goes_on(there: Processes, name: str, process: str, when: st
     check(there, graph, name).unload()
 
 
-@pytest.mark.parametrize(("name", "process", "when"), DIAGONAL)
+@pytest.mark.parametrize(
+    ("name", "process", "when"),
+    [pytest.param(*row, marks=[pytest.mark.long] * (at % 2)) for at, row in enumerate(DIAGONAL)],
+)
 def test_a_stopped_process_delays_no_call(there: Processes, name: str, process: str, when: str) -> None:
     ends_in_time_and_goes_on(there, name, process, when)
 

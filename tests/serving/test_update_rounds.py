@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from dbfs_workers.base.errors import (
     GraphTooLargeError,
     LateError,
     OutcomeUnknownError,
+    OutputError,
     StaleRunError,
     WorkerLostError,
 )
@@ -247,7 +249,7 @@ def test_a_rank_that_is_late_in_the_second_round(refuses: bool, prepared_at: flo
     clock = [0.0]
     request = update_in(1)
     assert isinstance(request.work, Change)
-    asked: list[tuple[BeginUpdate | EndUpdate, float]] = []
+    asked, decided = list[tuple[BeginUpdate | EndUpdate, float]](), list[Any]()
 
     def ask(half: BeginUpdate | EndUpdate, end: float) -> list[bytes]:
         asked.append((half, end))
@@ -256,10 +258,32 @@ def test_a_rank_that_is_late_in_the_second_round(refuses: bool, prepared_at: flo
             return [answer_well(replace(prepared(rank), refuses=refuses)) for rank in (0, 1)]
         return [answer_well(None), answer_error(LateError("no answer from rank 1"))]
 
-    outcome = make_update(request, request.work, "graph", "me", 0.0, ask, lambda: clock[0], lambda: False)
+    outcome = make_update(
+        request, request.work, "graph", "me", 0.0, ask, lambda: clock[0], lambda: False, decided.append
+    )
     (first, end), second = asked
+    # Before a rank commits, and only what is committed.
+    assert [[rank.version for rank in ranks] for ranks in decided] == ([] if refuses else [[1, 1]])
     assert (type(first), end) == (BeginUpdate, 5.0)
     assert second == (FORGET if refuses else COMMIT, until)
     assert outcome.entry is not None
     assert (outcome.errors, outcome.over) == ((), True)
     assert (outcome.entry.applied, outcome.entry.settled, outcome.entry.torn) == (not refuses, refuses, "")
+
+
+def test_a_decision_that_can_not_be_kept_is_none() -> None:
+    request, asked = update_in(1), list[BeginUpdate | EndUpdate]()
+    assert isinstance(request.work, Change)
+
+    def ask(half: BeginUpdate | EndUpdate, _: float) -> list[bytes]:
+        asked.append(half)
+        return [answer_well(prepared(rank) if isinstance(half, BeginUpdate) else None) for rank in (0, 1)]
+
+    def decide(_: Any) -> None:
+        raise OutputError("the disk is full")
+
+    outcome = make_update(request, request.work, "graph", "me", 0.0, ask, lambda: 0.0, lambda: False, decide)
+    assert asked[1:] == [FORGET]
+    assert (outcome.entry, outcome.over) == (None, False)
+    with pytest.raises(OutputError, match="full"):
+        read_answer(outcome.errors[0])

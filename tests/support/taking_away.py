@@ -40,6 +40,7 @@ _ALONE: Final = {
     "batches": ("dbfs.cli.measure",),
     "lab": ("dbfs.lab", "dbfs.cli.lab"),
     "paths": ("dbfs.cli.path",),
+    "weights": ("dbfs.networkx.weighted",),
 }
 _CLASS: Final = re.compile(r"(Graph|Result)(\[\w+\])?$")
 # Constants whose strings are names.

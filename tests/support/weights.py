@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from dbfs_workers.base.team import Team
 from dbfs_workers.features.weights import levels as weight_levels
 from dbfs_workers.features.weights.kernels import NEEDED, TEAM
 from dbfs_workers.features.weights.levels import WeightLevels
+from dbfs_workers.features.weights.meeting import MeetingLevels
 from dbfs_workers.features.weights.purpose import Weighted
 from dbfs_workers.features.weights.storage import WeightScratch
 from dbfs_workers.search.levels import loop
@@ -66,7 +68,14 @@ def expected(n: int, of: list[tuple[int, int, Any]], sources: list[int], dtype: 
     return np.array([unreached if one is None else one for one in found], dtype)
 
 
-def by_column(part: Partition, of: list[tuple[int, int, Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+def against(part: Partition) -> Any:
+    """The in-edges of a rank, as ``by_column`` reads them."""
+    edges = part.parents
+    assert edges is not None
+    return SimpleNamespace(rank=part.rank, stripe=part.stripe, row_offsets=edges.row_offsets, columns=edges.columns)
+
+
+def by_column(part: Any, of: list[tuple[int, int, Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
     """The weights of a rank's edges in the order of its columns; vertices are positions."""
     stripe = part.stripe
     between: dict[tuple[int, int], list[Any]] = {}
@@ -106,10 +115,14 @@ def runs(
             from dbfs_workers.features.weights.kernels.team import TASKS
 
             team = Team(threads, TASKS)
-        scratch = WeightScratch(parts[rank], by_column(parts[rank], of, weights.dtype), team)
+        part, back = parts[rank], None
+        scratch = WeightScratch(part, by_column(part, of, weights.dtype), team)
+        if purpose is not None and purpose.path:
+            turned = by_column(against(part), [(v, u, weight) for u, v, weight in of], weights.dtype)
+            back = WeightScratch(part, turned, team, back=True)
 
         def levels() -> WeightLevels:
-            return WeightLevels(scratch, ends[rank])
+            return WeightLevels(scratch, ends[rank]) if back is None else MeetingLevels(scratch, back, ends[rank])
 
         return loop.traverse(levels, specs, ends[rank], watch=Watch(1), deadline=deadline)
 

@@ -6,6 +6,7 @@ Importing needs no Numba and no GPU.
 from typing import TYPE_CHECKING, Final
 
 from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.rebuild.worker import VersionLogs
 from dbfs_workers.features.subgraphs.reads import EdgeReads
 from dbfs_workers.features.validation.verdicts import Verdicts
 from dbfs_workers.features.weights.worker import WeightReads
@@ -22,6 +23,7 @@ FEATURES: Final[tuple[type[WorkerFeature], ...]] = (
     EdgeReads,
     Verdicts,
     WeightReads,
+    VersionLogs,
 )
 """What features add to a worker."""
 
@@ -57,9 +59,10 @@ def resident_parts(runner: "ResidentRunner") -> list[MemberPart]:
     from dbfs_workers.features.batches.resident_part import ResidentBatches
     from dbfs_workers.features.lab.resident_part import ResidentStrategies
     from dbfs_workers.features.living.gpu_parts import ResidentLiving
+    from dbfs_workers.features.weights.resident_part import ResidentWeights
 
     living = ResidentLiving(runner)
-    return [ResidentBatches(runner), living, ResidentStrategies(runner, living)]
+    return [ResidentBatches(runner), living, ResidentStrategies(runner, living), ResidentWeights(runner)]
 
 
 def worker_service(memory_share: float) -> WorkerService:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt, pi, sqrt
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from dbfs.base.calls import public
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate import counter
+from dbfs.edges.generate.columns import drawing
 from dbfs.edges.generate.ranges import MAX_SEED, integer, number
 from dbfs.errors import InvalidOptionError
 from dbfs_workers.building.pieces import Edges
@@ -121,6 +123,10 @@ class Geometric(EdgeList):
         pieces = max(1, min(tiles, round(expected / piece_edges)))
         ends = [tiles * piece // pieces for piece in range(pieces + 1)]
         return [GeometricPiece(self.tiling, self.radius, *pair) for pair in pairwise(ends)]
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """Return the edges with columns that are drawn: see ``columns.drawing``."""
+        return drawing(self, columns, numbered=False)
 
 
 @public

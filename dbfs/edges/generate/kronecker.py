@@ -10,8 +10,8 @@ multiplies the state by the k-th power of a 5 x 5 matrix.
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import ModuleType
-from typing import Any, ClassVar
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.generate.ranges import MAX_SEED, GeneratedEdges, RangePiece, integer
 from dbfs_workers.building.pieces import Edges
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # With 2^40 vertices and 2^60 edges, ids and the number of edges in both directions fit an int64.
 _MAX_SCALE = 40
 _MAX_EDGEFACTOR = 2**20
@@ -29,6 +32,9 @@ _EDGE_STRIDE = 2**64
 _SCRAMBLE_SKIP = 50 * 2**128 + 7 * 2**64
 
 _PRIME = 2**31 - 1
+# As in the reference code, in float64; a product is rounded to float32.
+_WEIGHT_STEP = 0.000000000465661287524579692
+_NO_VALUES = np.empty(0, np.uint32)
 
 _State = tuple[int, ...]
 _Matrix = tuple[_State, ...]
@@ -102,6 +108,21 @@ def _doubling_jumps() -> NDArray[np.uint32]:
     return np.array(jumps, np.uint32)
 
 
+class Graph500Weights:
+    """The draw of ``weight=graph500``: see ``KroneckerPiece.lengths``."""
+
+    @property
+    def kind(self) -> "pa.DataType":
+        import pyarrow as pa
+
+        return pa.float32()
+
+    def values(self, piece: Any, raw: NDArray[np.uint64]) -> "pa.Array":  # noqa: ARG002
+        import pyarrow as pa
+
+        return pa.array(piece.lengths())
+
+
 @dataclass(frozen=True)
 class KroneckerPiece(RangePiece):
     """The edges [start, stop) of a Kronecker graph."""
@@ -110,6 +131,7 @@ class KroneckerPiece(RangePiece):
     seed1: int
     seed2: int
     kernels: ClassVar[tuple[str, ...]] = ("dbfs.edges.generate.kernels.kronecker",)
+    draws = MappingProxyType({"graph500": Graph500Weights()})
 
     def read_on(self, xp: ModuleType) -> tuple[Any, Any]:
         """Generate the edges: sources and targets, int64, of length stop - start."""
@@ -122,7 +144,16 @@ class KroneckerPiece(RangePiece):
         numbers = (self.start, self.stop - self.start, self.scale, *_scramble_values(self.seed1, self.seed2))
         return draw_edges(_doubling_jumps(), seed, *numbers)
 
-    def _on_cpu(self) -> Edges:
+    def lengths(self) -> NDArray[np.float32]:
+        """Draw the weight of each edge, from 0 to 1, bit for bit those of the reference code for kernel 3.
+
+        Each is the value that the random generator draws after its edge, over 2^31 - 1.
+        """
+        values = np.empty(self.stop - self.start, np.uint32)
+        self._on_cpu(values)
+        return (values.astype(np.float32).astype(np.float64) * _WEIGHT_STEP).astype(np.float32)
+
+    def _on_cpu(self, values: NDArray[np.uint32] = _NO_VALUES) -> Edges:
         # Imported here, so that a client that describes edges does not import Numba.
         from dbfs.edges.generate.kernels.kronecker import BLOCK, draw_edges
 
@@ -136,7 +167,7 @@ class KroneckerPiece(RangePiece):
         value0, value1 = map(np.uint64, _scramble_values(self.seed1, self.seed2))
         sources = np.empty(self.stop - self.start, np.int64)
         targets = np.empty_like(sources)
-        scratch = (np.empty(BLOCK, np.uint64) for _ in (sources, targets))
+        scratch = (np.empty(BLOCK, dtype) for dtype in (np.uint64, np.uint64, np.uint32))
         draw_edges(
             states,
             np.empty_like(states),
@@ -147,6 +178,7 @@ class KroneckerPiece(RangePiece):
             value1,
             sources,
             targets,
+            values,
         )
         return sources, targets
 
@@ -156,6 +188,7 @@ def kronecker(scale: int, edgefactor: int = 16, seed1: int = 2, seed2: int = 3) 
     """Return Graph500's Kronecker graph: 2^scale vertices, edgefactor * 2^scale undirected edges.
 
     Self-loops and duplicates occur, and many vertices have no edge. Graph500 fixes edgefactor 16 and the seeds 2 and 3.
+    The column ``weight=graph500`` has the reference code's weights for shortest paths (kernel 3), float32 from 0 to 1.
 
     Raises:
         InvalidOptionError: a parameter is not an integer in its range (scale 1..40, edgefactor 1..2^20, 64-bit seeds).

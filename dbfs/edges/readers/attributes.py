@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from dbfs.edges.edge_list import Attributes, EdgeList
-from dbfs.edges.tables.attributes import as_stored, require_columns, stored_schema
+from dbfs.edges.tables.attributes import as_stored, require_columns, require_there, stored_schema
 from dbfs.edges.tables.ends import Columns
 from dbfs.edges.tables.ids import Place
 from dbfs.errors import EdgeInputError
@@ -73,7 +73,8 @@ class SetAttributes(Attributes):
                         f"{where}: column {field.name!r} holds {field.type} in {first} and {other.type} in {name}; "
                         "files of one graph need the same types"
                     )
-        return cls(own.schema, tuple(attributes for _, attributes in found))
+        of_files = tuple(attributes for _, attributes in found)
+        return cls(own.schema, of_files, twice=any(each.twice for each in of_files))
 
     def cut(self, piece_edges: int) -> Sequence[AttributePiece]:
         """Cut file by file, as the edges are cut."""
@@ -93,3 +94,27 @@ def keeping(edges: E, of: Columns, schema: pa.Schema, columns: Sequence[str]) ->
     stored = stored_schema(schema, columns, edges.name)
     values = tuple(value for value in edges.values if value not in columns)
     return replace(edges, values=values, attributes=FileAttributes(stored, edges))
+
+
+WEIGHT: Final = "weight"
+"""The column of the weights of files whose edges have one value each."""
+
+
+def with_weights(edges: E, kind: str, columns: Sequence[str], *, twice: bool) -> E:
+    """Return the edges of a file with their weights as an attribute.
+
+    Args:
+        kind: Arrow's name of their type; empty if there are none.
+        columns: the columns to keep, of which there is only ``weight``.
+        twice: as of ``Attributes``.
+
+    Raises:
+        EdgeInputError: another column is named, or there are no weights.
+    """
+    import pyarrow as pa
+
+    if not kind:
+        raise EdgeInputError(f"{edges.name} has no weights, which would be the column {WEIGHT!r}")
+    require_there(columns, [WEIGHT], edges.name)
+    kept = FileAttributes(pa.schema([pa.field(WEIGHT, pa.type_for_alias(kind))]), edges, twice=twice)
+    return replace(edges, values=(), completes=False, attributes=kept)

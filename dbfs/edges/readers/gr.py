@@ -7,19 +7,18 @@ The pieces are of pairs of vertices 0..n-1.
 
 import re
 
-from dbfs.edges.readers.file import TextFile
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.lines import header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import PairGrammar, PairPiece
+from dbfs.edges.readers.pairs import PairGrammar, PairPiece, WeightedFile
 from dbfs.errors import TruncatedFileError
 from dbfs_workers.base.text import counted
 
 _PASSED_OVER = re.compile(rb"(?:\n++|[ \t]*+(?:c(?:[ \t][^\n\r\0]*+)?+)?+\r?+\n)*+")
 
 
-def open_gr(head: Head, options: ReadOptions) -> TextFile:
-    """Read the header of a ``.gr`` file. The lengths of arcs are ignored.
+def open_gr(head: Head, options: ReadOptions) -> WeightedFile:
+    """Read the header of a ``.gr`` file. The lengths of arcs are weights.
 
     Raises:
         FormatError: the first line after comments isn't ``p tw n m`` or ``p sp n m``.
@@ -41,7 +40,7 @@ def open_gr(head: Head, options: ReadOptions) -> TextFile:
     arcs = words[1] == b"sp"
     least = 8 if arcs else 4
     require_bytes(source, line.end, m * least, counted(m, "edge"))
-    return TextFile(
+    return WeightedFile(
         name=source.path,
         first_id=1,
         n=n,
@@ -53,4 +52,6 @@ def open_gr(head: Head, options: ReadOptions) -> TextFile:
         layout=PairGrammar(b" ", low=1, high=n, prefix=b"a" if arcs else b"", extra=1 if arcs else 0, comments=(b"c",)),
         body=line.end,
         edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
+        kind="int64" if arcs else "",
+        listed_twice=True,
     )

@@ -4,15 +4,19 @@ Source: Boisvert, Pozo, Remington, "The Matrix Market Exchange Formats: Initial 
 are of pairs of vertices 0..n-1; of a bipartite graph the rows are the first vertices, and the columns follow.
 """
 
-import re
+from __future__ import annotations
 
-from dbfs.edges.readers.file import TextFile
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
 from dbfs.edges.readers.heading import Head, Remarks, ask_direction, passed_over
 from dbfs.edges.readers.lines import Line, header_number, require_bytes
 from dbfs.edges.readers.options import ReadOptions
-from dbfs.edges.readers.pairs import PairGrammar, PairPiece
+from dbfs.edges.readers.pairs import PairGrammar, PairPiece, WeightedFile
 from dbfs.edges.readers.source import Source
-from dbfs.errors import TruncatedFileError
+from dbfs.errors import EdgeInputError, TruncatedFileError
 
 # Values after the two ids of an entry, by field.
 _VALUE = ("value",)
@@ -23,6 +27,8 @@ _VALUES = {
     "double": _VALUE,
     "complex": ("real part", "imaginary part"),
 }
+_KINDS = {"integer": "int64", "real": "double", "double": "double"}
+"""By field: Arrow's name of the type of the weights that a graph keeps."""
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 # SciPy reads banners with one percent sign, and indented ones.
 BANNER = re.compile(rb"\s*+%%?+MatrixMarket(?=\s)")
@@ -30,7 +36,7 @@ _EXPECTED = "expected '%%MatrixMarket matrix coordinate <field> <symmetry>'"
 _MARK = b"%"
 
 
-def open_matrix_market(head: Head, options: ReadOptions) -> TextFile:
+def open_matrix_market(head: Head, options: ReadOptions) -> MatrixFile:
     """Read the header of a coordinate matrix.
 
     A general matrix is directed. A symmetric, skew-symmetric or hermitian matrix lists each edge once, as an entry of
@@ -46,7 +52,8 @@ def open_matrix_market(head: Head, options: ReadOptions) -> TextFile:
     first = next(lines, None)
     if first is None:
         raise TruncatedFileError(f"{source.path} holds nothing; expected a Matrix Market file")
-    values, symmetric = _banner(source, first)
+    field, symmetry = _banner(source, first)
+    values, symmetric = _VALUES[field], symmetry != "general"
     for line in lines:
         if line.text.lstrip().startswith(_MARK):
             remarks.take(line, _MARK, options)
@@ -72,7 +79,7 @@ def open_matrix_market(head: Head, options: ReadOptions) -> TextFile:
         raise ask_direction(source.path, remarks.undirected, "the banner says general, and a comment undirected")
     least = 4 + 2 * len(values)
     require_bytes(source, line.end, m * least, f"{m} entries")
-    return TextFile(
+    return MatrixFile(
         name=source.path,
         first_id=1,
         n=rows + columns if bipartite else rows,
@@ -86,11 +93,34 @@ def open_matrix_market(head: Head, options: ReadOptions) -> TextFile:
         ),
         body=line.end,
         edge_bytes=max(least, ((source.size or 0) - line.end) / max(m, 1)),
+        kind=_KINDS.get(field, ""),
+        listed_twice=not (symmetric or bipartite),
+        turns_sign=symmetry == "skew-symmetric",
     )
 
 
-def _banner(source: Source, line: Line) -> tuple[tuple[str, ...], bool]:
-    """Return the names of the values of an entry, and whether the matrix is symmetric, skew-symmetric or hermitian."""
+@dataclass(frozen=True)
+class MatrixFile(WeightedFile):
+    """The entries of a matrix.
+
+    Attributes:
+        turns_sign: whether the entry (j, i) is minus the entry (i, j), which alone is listed.
+    """
+
+    turns_sign: bool
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``WeightedFile``; undirected edges of a skew-symmetric matrix are refused by ``EdgeInputError``."""
+        if self.turns_sign and not self.directed:
+            raise EdgeInputError(
+                f"{self.name}: the matrix is skew-symmetric, so that an edge has another value in its other direction. "
+                "directed=True keeps the entries that are listed"
+            )
+        return super().keeping(columns)
+
+
+def _banner(source: Source, line: Line) -> tuple[str, str]:
+    """Return the field of the matrix, and its symmetry."""
     words = line.text.decode("utf-8", "replace").lower().split()
     if not BANNER.match(line.text):
         raise line.wrong(source.path, f"not a Matrix Market file; {_EXPECTED}")
@@ -103,4 +133,4 @@ def _banner(source: Source, line: Line) -> tuple[tuple[str, ...], bool]:
         raise line.wrong(source.path, f"field {field!r} is unknown; expected one of {', '.join(_VALUES)}")
     if symmetry not in _SYMMETRIES:
         raise line.wrong(source.path, f"symmetry {symmetry!r} is unknown; expected one of {', '.join(_SYMMETRIES)}")
-    return _VALUES[field], symmetry != "general"
+    return field, symmetry

@@ -10,17 +10,23 @@ NumPy reads a block as integers, and positions give their meaning. A block that 
 or that looks wrong in any way, is parsed again line by line in Python, which finds the wrong line.
 """
 
+from __future__ import annotations
+
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dbfs.edges.readers.attributes import with_weights
 from dbfs.edges.readers.file import FileEdges
 from dbfs.edges.readers.heading import Head
 from dbfs.edges.readers.lines import (
+    INT64_MAX,
     LINE_BYTES,
     LineError,
     blocks,
@@ -35,10 +41,13 @@ from dbfs.edges.readers.lines import (
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.pairs import joined, why_not_id
 from dbfs.edges.readers.source import Source
-from dbfs.errors import InvalidOptionError, TruncatedFileError
+from dbfs.errors import FormatError, InvalidOptionError, TruncatedFileError
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.pieces import Edges, Piece
 from dbfs_workers.building.reading import Reading, ReadLimits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EXPANSION = 44
 """Bytes of memory for a byte of text, while a block of blank lines is parsed."""
@@ -47,6 +56,7 @@ _COMMENTS = re.compile(rb"^(?:%[^\n\r\0]*+\r?+\n)++", re.MULTILINE)
 _NEWLINE = ord("\n")
 _SPACE = ord(" ")
 _ZERO = ord("0")
+_NO_ROWS = (np.empty(0, np.int64),) * 3
 
 
 @dataclass(frozen=True)
@@ -96,14 +106,30 @@ class MetisPiece:
 
     def read(self) -> Edges:
         """Return vertices and their neighbours, int64, of one length; errors as of ``Piece.read``."""
+        return joined([(vertices, neighbours) for vertices, neighbours, _ in self._rows()])
+
+    def values(self, columns: Sequence[str]) -> pa.Table:
+        """Return the weight of each edge, in a column of the one name; errors as of ``Piece.read``."""
+        import pyarrow as pa
+
+        parts = [np.empty(0, np.int64)]
+        for vertices, _, weights in self._rows():
+            # Larger ones are clamped.
+            if weights.max(initial=0) == INT64_MAX:
+                vertex = vertices[weights.argmax()] + 1
+                raise FormatError(f"{self.source.path}: a weight in the line of vertex {vertex} is past 2^63-2")
+            parts.append(weights)
+        return pa.table([np.concatenate(parts)], [*columns])
+
+    def _rows(self) -> Iterator[Rows]:
+        """Yield vertices, their neighbours, and the weights of these."""
         reading = Reading(self.source.path, self.limits, EXPANSION)
         vertex = self.vertex
-        parts: list[Edges] = []
 
-        def fast(part: bytes) -> Edges | None:
+        def fast(part: bytes) -> Rows | None:
             return parse_block(part, vertex, self.layout)
 
-        def slow(at: int, part: bytes) -> Edges:
+        def slow(at: int, part: bytes) -> Rows:
             return parse_lines(self.source, at, part, vertex, self.layout, reading)
 
         text = blocks(self.source, self.start, self.stop, reading, self.layout.line_bytes)
@@ -112,16 +138,19 @@ class MetisPiece:
             # Blank lines may follow the last vertex's line.
             reading.take_edges(edges[0].size, min(rows, max(self.layout.n - vertex, 0)))
             vertex += rows
-            parts.append(edges)
+            yield edges
         if self.stop is None and vertex < self.layout.n:
             raise TruncatedFileError(
                 f"{self.source.path} ends after {vertex} vertex lines; its header promises {self.layout.n}"
             )
-        return joined(parts)
 
 
-def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
-    """Parse a block of whole lines to vertices and neighbours; return None if a line is, or may be, wrong.
+Rows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Vertices, their neighbours, and the weights of these; no weights if edges have none."""
+
+
+def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Rows | None:
+    """Parse a block of whole lines to vertices, neighbours and weights; return None if a line is, or may be, wrong.
 
     Args:
         block: the lines.
@@ -147,7 +176,7 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
         return None
     if starts.size == 0:
         # NumPy would read a blank text as one zero.
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return _NO_ROWS
     # NumPy clamps larger numbers to 2^63-1, which is past any n that a file has lines for.
     values = np.fromstring(block, dtype=np.int64, sep=" ")
     place = np.arange(values.size) - np.repeat(before[: counts.size], counts) - layout.lead
@@ -159,11 +188,11 @@ def parse_block(block: bytes, vertex: int, layout: MetisLayout) -> Edges | None:
     vertices = np.repeat(np.arange(vertex, vertex + counts.size), (counts - layout.lead) // layout.step)
     if neighbours.size and (neighbours.min() < 0 or neighbours.max() >= layout.n or (neighbours == vertices).any()):
         return None
-    return vertices, neighbours
+    return vertices, neighbours, values[(place >= 0) & (place % layout.step == 1)]
 
 
-def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | None:
-    """Parse one vertex's line (without line end) to 0-based neighbours; return None for a comment.
+def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> tuple[list[int], list[int]] | None:
+    """Parse one vertex's line (without line end) to 0-based neighbours and weights; return None for a comment.
 
     Raise ``LineError`` if the line is wrong.
     """
@@ -176,7 +205,7 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
     if vertex >= layout.n:
         if words:
             raise LineError(f"one line more than the header's {layout.n} vertices")
-        return []
+        return [], []
     expected = f"expected the neighbours of vertex {vertex + 1}, integers 1 to {layout.n}"
     if layout.lead:
         expected += f", after {layout.lead} number(s) of its own"
@@ -198,25 +227,27 @@ def parse_line(line: bytes, vertex: int, layout: MetisLayout) -> list[int] | Non
         if neighbour == vertex + 1:
             raise LineError(f"vertex {neighbour} is its own neighbour; METIS graphs have no self-loops")
         neighbours.append(neighbour - 1)
-    return neighbours
+    weights = words[layout.lead + 1 :: layout.step] if layout.step == 2 else []
+    return neighbours, [min(int(word), INT64_MAX) if len(word) < 20 else INT64_MAX for word in weights]
 
 
-def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout, reading: Reading) -> Edges:
+def parse_lines(source: Source, offset: int, block: bytes, vertex: int, layout: MetisLayout, reading: Reading) -> Rows:
     """Parse a block as ``parse_block``, but line by line: slow, and it finds the wrong line.
 
     Errors as for ``lines.each_line``.
     """
-    neighbours, degrees = array("q"), array("q")
+    neighbours, weights, degrees = array("q"), array("q"), array("q")
 
-    def parse(text: bytes) -> list[int] | None:
+    def parse(text: bytes) -> tuple[list[int], list[int]] | None:
         return parse_line(text, vertex + len(degrees), layout)
 
     for found in each_line(source, offset, block, reading, parse):
         if found is not None:
-            neighbours.extend(found)
-            degrees.append(len(found))
+            neighbours.extend(found[0])
+            weights.extend(found[1])
+            degrees.append(len(found[0]))
     vertices = np.repeat(np.arange(vertex, vertex + len(degrees)), np.array(degrees, dtype=np.int64))
-    return vertices, np.array(neighbours, dtype=np.int64)
+    return vertices, np.array(neighbours, dtype=np.int64), np.array(weights, dtype=np.int64)
 
 
 _PASSED_OVER = re.compile(rb"(?:%[^\n\r\0]*+\r?+\n)*+")
@@ -225,7 +256,7 @@ _PASSED_OVER = re.compile(rb"(?:%[^\n\r\0]*+\r?+\n)*+")
 _MOST_WEIGHTS = 1000
 
 
-def open_metis(head: Head, options: ReadOptions) -> "MetisFile":
+def open_metis(head: Head, options: ReadOptions) -> MetisFile:
     """Read the header of a METIS graph.
 
     Raises:
@@ -281,6 +312,10 @@ class MetisFile(FileEdges):
 
     body: int
     layout: MetisLayout
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``; errors as for ``with_weights``."""
+        return with_weights(self, "int64" if self.layout.step == 2 else "", columns, twice=True)
 
     def cut(self, piece_edges: int) -> Sequence[Piece]:
         """Cut into byte ranges of about ``piece_edges`` neighbours, on line boundaries. A compressed file is one piece.

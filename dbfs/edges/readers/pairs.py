@@ -5,19 +5,27 @@ pattern takes comments and blank lines out of the block. A block that still look
 which finds the wrong line.
 """
 
+from __future__ import annotations
+
 import re
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dbfs.edges.readers.file import TextPiece
+from dbfs.edges.readers.attributes import with_weights
+from dbfs.edges.readers.file import TextFile, TextPiece
 from dbfs.edges.readers.lines import INT64_MAX, LineError, each_line, parsed, slices, unreadable
 from dbfs.edges.readers.options import MISSING
 from dbfs.edges.readers.source import Source
 from dbfs_workers.building.pieces import Edges
 from dbfs_workers.building.reading import Reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Bytes of memory for a byte of text, while a block of the shortest lines is parsed.
 _EXPANSION = 16
@@ -278,3 +286,33 @@ class PairPiece(TextPiece):
             reading.take_edges(edges[0].size)
             parts.append(edges)
         return joined(parts)
+
+    def values(self, columns: Sequence[str]) -> pa.Table:
+        """Return the words of the one value of each edge, in a column of the one name; errors as of ``Piece.read``."""
+        import pyarrow as pa
+
+        reading, skipped = Reading(self.source.path, self.limits, _EXPANSION), _patterns(self.grammar)[1]
+        words, step = [pa.array([], pa.string())], 3 + bool(self.grammar.prefix)
+        for _, block in self.blocks(reading):
+            # ``read`` found that a line of an edge has as many words as the grammar says.
+            found = b"".join(skipped.sub(b"", part) for part in slices(block)).split()[step - 1 :: step]
+            reading.take_edges(len(found))
+            words.append(pa.array([word.decode("utf-8", "replace").removeprefix("+") for word in found], pa.string()))
+        return pa.table([pa.chunked_array(words)], [*columns])
+
+
+@dataclass(frozen=True)
+class WeightedFile(TextFile):
+    """Edges in the lines of a text, with at most one value each.
+
+    Attributes:
+        kind: Arrow's name of the type of these values; empty without any that can be kept.
+        listed_twice: whether an edge that is crossed both ways may be there in both directions.
+    """
+
+    kind: str
+    listed_twice: bool
+
+    def keeping(self, columns: Sequence[str]) -> Self:
+        """See ``EdgeList``; errors as for ``with_weights``."""
+        return with_weights(self, self.kind, columns, twice=self.listed_twice)

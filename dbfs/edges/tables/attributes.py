@@ -193,7 +193,10 @@ def as_stream(table: pa.Table) -> Any:
 def _unpickled(stream: Any, schema: pa.Schema, place: Place) -> AttributeRows:
     import pyarrow as pa
 
-    return AttributeRows(pa.ipc.open_stream(stream).read_all(), schema, place)
+    buffer = pa.py_buffer(stream)
+    # It may lie anywhere in a message, and Arrow computes on words.
+    aligned = buffer if buffer.address % 8 == 0 else pa.py_buffer(buffer.to_pybytes())
+    return AttributeRows(pa.ipc.open_stream(aligned).read_all(), schema, place)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,7 @@ class AsyncBatchResult(AsyncTabular[BatchResult]):
     nearest = awaited(BatchResult.nearest, AsyncNearest)
     to_dask_array = awaited(BatchResult.to_dask_array, unchanged)
     validate = awaited(BatchResult.validate, unchanged)
+    recompute = awaited(BatchResult.recompute, lambda result: AsyncBatchResult(result))
     release = awaited(BatchResult.release, unchanged)
 
 

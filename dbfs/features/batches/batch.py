@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,13 @@ from dbfs.cluster.own_process import StaysHere
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentEngine, ResidentLabels
 from dbfs.errors import (
+    GraphLostError,
     InvalidOptionError,
     InvalidVertexError,
+    LabelsLostError,
     NoRoomForLabelsError,
     ResultReleasedError,
+    WorkerLostError,
 )
 from dbfs.features.validation.validate import Columns, ManySources, validate
 from dbfs.graph.distances import DistanceMatrix, Nearest
@@ -113,7 +116,7 @@ def batch(
         parts = tuple(tuple(ordered[first : first + size].tolist()) for first in range(0, ordered.size, size))
         given = replace(options, purpose=Batch(keeps, copied))
         try:
-            return begun_again(graph, functools.partial(_made, graph, sources, given, parts, progress))[0]
+            return begun_again(graph, functools.partial(_made, graph, sources, given, parts, progress, []))[0]
         except NoRoomForLabelsError:
             # Smaller groups take less working memory, and rows without copies.
             if size == WORD_SOURCES:
@@ -127,17 +130,25 @@ def _made(
     options: TraversalSpec,
     parts: tuple[tuple[int, ...], ...],
     progress: ProgressOption[RunProgress],
+    outcomes: list[Outcome],
 ) -> BatchResult:
-    """Make a run of groups of sources, ``parts``; other arguments and errors as of ``batch``."""
-    run, outcomes = RunSpec(replace(options, run_id=uuid.uuid4().hex), parts), list[Outcome]()
+    """Make a run of groups of sources, ``parts``; other arguments and errors as of ``batch``.
+
+    ``outcomes`` takes the finished groups. After a loss it has those that need no label: the next run makes the others.
+    """
+    run = RunSpec(replace(options, run_id=uuid.uuid4().hex), parts)
     try:
-        outcomes.extend(made for _, made in finished(graph, ResidentEngine(), run, progress))
+        if len(outcomes) < len(parts):
+            for _, made in finished(graph, ResidentEngine(), run[len(outcomes) :], progress):
+                outcomes.append(made)
         # An update may come between two groups.
         require_one_version(graph, outcomes[0].version, outcomes[-1].version)
         return BatchResult(graph, sources, run, outcomes)
-    except BaseException:
+    except BaseException as error:
         for made in outcomes:
             made.labels.drop()
+        if not isinstance(error, WorkerLostError) or batch_of(options).keeps != KEPT[:1]:
+            outcomes.clear()
         raise
 
 
@@ -162,12 +173,12 @@ class BatchResult(ManySources, Tabular):
         run_id: id of the run.
     """
 
-    _inner = StaysHere._inner | {"columns", "distances_to_targets", "spec", "sums"}
+    _inner = StaysHere._inner | {"begins_again", "columns", "distances_to_targets", "spec", "sums"}
 
     def __init__(
         self, graph: StripedGraph, sources: tuple[int, ...], run: RunSpec, outcomes: Sequence[Outcome]
     ) -> None:
-        self.graph = graph
+        self.graph, self._graph_id = graph, graph.record.graph_id
         self.sources: tuple[Any, ...] = tuple(graph.python_ids(sources))
         self.source_vertices = sources
         self.spec = run.options
@@ -223,7 +234,7 @@ class BatchResult(ManySources, Tabular):
             InvalidOptionError: the call did not have ``keep="distances"``.
             GraphTooLargeError: this machine has no memory for the array.
             ResultReleasedError: the result was released.
-            WorkerLostError: a worker that held a part of the result is lost.
+            LabelsLostError: a worker that held a part of the result is lost, or the graph was built again.
         """
         return self._by_vertex("distances")
 
@@ -368,6 +379,45 @@ class BatchResult(ManySources, Tabular):
         """Check the distances of every source on the workers: see ``dbfs.validate``, which also returns counts."""
         validate(self.graph, self)
 
+    def begins_again(self, error: WorkerLostError, made: int) -> bool:
+        """Say that what the workers kept is lost: it is striped, so a part of all sources' is.
+
+        Raises:
+            LabelsLostError: always, unless the error says more.
+        """
+        if isinstance(error, LabelsLostError | GraphLostError):
+            return False
+        raise self._lost(error) from error
+
+    def _lost(self, why: object) -> LabelsLostError:
+        return LabelsLostError(
+            f"what the workers kept of batch {self.run_id} is lost: {why}; recompute() makes it again"
+        )
+
+    @bounded()
+    def recompute(self, *, deadline: float | str | None = None) -> Self:
+        """Traverse again, for what was lost with a worker, and return this result.
+
+        A graph that is not back yet comes back first. Counts, ``seconds``, ``run_id`` and ``version`` are those of the
+        new run.
+
+        Args:
+            deadline: as of ``Graph.bfs_batch``, as are the errors.
+        """
+        made = batch(
+            self.graph,
+            self.source_vertices,
+            keep=tuple(name for name in self._keeps if name not in ("counts", "targets", "nearest")),
+            targets=self.target_vertices,
+            nearest="nearest" in self._keeps,
+            max_depth=self.spec.max_depth,
+            direction=self.spec.direction,
+            progress=None,
+        )
+        self.release()
+        vars(self).update(vars(made), targets=self.targets)
+        return self
+
     @bounded()
     def release(self) -> None:
         """Free what the workers keep; ``counts`` stay available."""
@@ -388,6 +438,9 @@ class BatchResult(ManySources, Tabular):
             raise InvalidOptionError(f"the batch kept no {label}: call bfs_batch with {option}")
         if not self._kept:
             raise ResultReleasedError("what the workers kept of this batch was released")
+        if self.graph.record.graph_id != self._graph_id:
+            # Its ranks may be others.
+            raise self._lost(f"{self.graph.name} was built again since")
 
     def _fetch(self, label: str) -> list[list[NDArray[Any]]]:
         """Return what each rank has kept, by rank and group."""

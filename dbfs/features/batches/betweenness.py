@@ -233,13 +233,17 @@ def of_edges(
     _require(graph)
     version = graph.version
     require_room(_EDGE_BYTES * graph.m, f"the edges of {graph.name} take", "sum over fewer edges: take a subgraph")
-    ends, place = _edges(graph)
+    (ends, place), listed = _edges(graph), graph.record.graph_id
     sources = sources[near_together(graph, sources, SWEPT_SOURCES)]
 
     def parts(finished: int, _: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
+        nonlocal place, listed
         for made in options.batches(graph, sources, name, ("edge_betweenness",), finished):
             if made.version != version:
                 graph.require_version(version, "the list of edges")
+            if graph.record.graph_id != listed:
+                # Built again, perhaps on other ranks.
+                place, listed = _edges(graph)[1], graph.record.graph_id
             columns = [np.bincount(place, column, ends.shape[1]) for column in made.sums("edge_betweenness").T]
             yield len(made.sources), np.stack(columns)
 

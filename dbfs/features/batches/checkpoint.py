@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Ref
-from dbfs.errors import FormatError, InvalidOptionError, UnreadableFileError
+from dbfs.errors import FormatError, InvalidOptionError, UnreadableFileError, WorkerLostError
 from dbfs.graph.striped import StripedGraph
 from dbfs_workers.serving import queries
 
@@ -39,7 +39,7 @@ def folded(
     add: Callable[[Array, Array], Array],
     path: str | os.PathLike[str] | None,
 ) -> Array:
-    """Add up what a measure keeps of its sources, some sources after others.
+    """Add up what a measure keeps of its sources, some sources after others; after a loss of a worker it goes on.
 
     Args:
         measure: what is measured, and how it is added up.
@@ -58,9 +58,17 @@ def folded(
         Other errors as of ``parts``.
     """
     if path is None:
-        for _, part in parts(0, begin):
-            begin = add(begin, part)
-        return begin
+        finished, state, made = 0, begin, 0
+        while True:
+            made += 1
+            try:
+                for sources, part in parts(finished, state):
+                    finished, state, made = finished + sources, add(state, part), 1
+                return state
+            except WorkerLostError as error:
+                # What is finished needs no worker.
+                if not graph.begins_again(error, made):
+                    raise
     checkpoint = Checkpoint(graph, measure, made_of, begin, Path(path))
     try:
         for sources, part in parts(checkpoint.finished, checkpoint.state):

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from dbfs.edges.one_sided import missing_among
 from dbfs.edges.readers.source import require_readable
 from dbfs.edges.resolve import edge_list
 from dbfs.edges.tables.memory import TableEdges
-from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError
+from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, InvalidVertexError, WorkerLostError
 from dbfs.features.living.edges import UpdateBins
 from dbfs.features.living.updates import UpdateReport, require_mutable
 from dbfs.graph.striped import StripedGraph
@@ -48,6 +49,8 @@ _FEW_EDGES: Final = 4096
 _WHOLE_EDGES: Final = 1 << 23
 # The same for GPUs, which sort an update sooner than tasks bin it: up to 512 MiB in all.
 _WHOLE_EDGES_ON_GPUS: Final = 1 << 26
+# By call, the id of an update that lost a worker after it was sent.
+_UNSURE: Final = WeakKeyDictionary[Deadline, str]()
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class Updates:
         batch_id: str | None,
     ) -> Update:
         limit = of_call()
+        batch_id = batch_id or _UNSURE.get(limit)
         if batch_id is not None:
             require(batch_id, Identifier, "batch_id")
         if isinstance(edges, ArrayEdges | TableEdges) and edges.m and edges.m <= _FEW_EDGES:
@@ -212,7 +216,14 @@ class Updates:
 
     def _sent(self, change: UpdateChange, limit: Deadline, of_tasks: str = "") -> UpdateReport:
         """Send an update; see ``RunSender.update``."""
-        report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, of_tasks)
+        try:
+            report = RunSender.of(self._graph.gang.client).update(self._record.graph_id, change, limit, of_tasks)
+        except WorkerLostError as error:
+            if self._record.log and hasattr(error, "batch_id"):
+                # If the call begins again: the log may have the version.
+                _UNSURE[limit] = error.batch_id
+            raise
+        _UNSURE.pop(limit, None)
         assert isinstance(report, UpdateReport)
         return report
 

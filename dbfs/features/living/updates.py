@@ -10,7 +10,7 @@ leaves a graph that has the whole update or nothing of it.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -58,11 +58,9 @@ class _GraphUpdates:
     """The updates of a graph.
 
     Attributes:
-        decided: the reports of the latest ones, by batch id.
         unsettled: has a rank commit the latest version, if one has yet to do so.
     """
 
-    decided: dict[str, UpdateReport] = field(default_factory=dict)
     unsettled: CommitUpdate | None = None
 
 
@@ -93,7 +91,7 @@ class Updates(GraphChanges):
         graph = run.graph
         graph.require_whole(f"run {run.run_id}")
         # An update in a turn of its client's has its run's id, and comes this way if its client got no answer there.
-        decided = self._of(graph).decided
+        decided = graph.decided
         known = decided.get(message.batch_id) or decided.get(run.run_id)
         if known is not None:
             return Answer((answer_well(PickledValue.of(known)),), last=True)
@@ -127,8 +125,7 @@ class Updates(GraphChanges):
     @EnterUpdate.handler
     async def enter_update(self, message: EnterUpdate) -> PickledValue[Any]:
         graph = self.view.graph(message.graph_id)
-        updated = self._of(graph)
-        decided = updated.decided
+        updated, decided = self._of(graph), graph.decided
         if message.batch_id in decided:
             return PickledValue.of(decided[message.batch_id])
         ranks = [rank for rank in message.ranks.value() if isinstance(rank, RankUpdate)]

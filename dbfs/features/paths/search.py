@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
+from dbfs.cluster.deadline import of_call
 from dbfs.engines import Outcome
 from dbfs.engines.resident import ResidentEngine
 from dbfs.errors import TooManyPathsError
+from dbfs.features.batches.batch import MOST_SOURCES, batch
 from dbfs.features.subgraphs.subgraph import cut_out
+from dbfs.graph.degrees import have_neighbours
 from dbfs.graph.result import BFSResult
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.traversing import finished, require_one_version, traverse
@@ -25,6 +28,9 @@ from dbfs_workers.ids.label_table import places_of
 
 _PAIRS: Final = 4096
 """Pairs of a spec."""
+
+_MATRIX: Final = 1 << 24
+"""Most distances that a sweep keeps for a call, unless it has one source."""
 
 _MOST_EXACT: Final = 2.0**63
 
@@ -68,7 +74,8 @@ def distances_of(
     Errors as for ``Graph.pair_distances``.
     """
     if not searched_by_ranks(graph):
-        return _by_traversals(graph, pairs, progress)
+        one = len(pairs) == 1 or np.unique(pairs[:, 0]).size < 2
+        return _by_traversals(graph, pairs, progress) if one else _by_batches(graph, pairs, progress)
     parts = [tuple(pairs[first : first + _PAIRS].ravel().tolist()) for first in range(0, len(pairs), _PAIRS)]
     found, version = [np.empty(0, np.int32)], None
     for made in _answers(graph, DISTANCES, parts, progress) if parts else ():
@@ -91,6 +98,46 @@ def _by_traversals(
         require_one_version(graph, version, result.version)
         found[mine] = result.distances()[targets]
         result.release()
+    return found, version
+
+
+def _by_batches(
+    graph: StripedGraph, pairs: NDArray[np.int64], progress: ProgressOption[RunProgress]
+) -> tuple[NDArray[np.int32], int | None]:
+    """Do the same by sweeps from many sources at once, each sweep for the targets of its sources."""
+    sources, targets = pairs.T
+    found, version = np.where(sources == targets, 0, -1).astype(np.int32), None
+    left = np.flatnonzero(found < 0)
+    if not graph.record.mutable:
+        # Half of a Kronecker graph's vertices have no edges. Those of a living graph may get some meanwhile.
+        ends = (sources,) if graph.directed else (sources, targets)
+        for end in ends:
+            left = left[have_neighbours(graph, end[left], of_call(), f"searching pairs of {graph.name}")]
+    if not graph.directed and np.unique(targets[left]).size < np.unique(sources[left]).size:
+        sources, targets = targets, sources
+    left = left[np.argsort(sources[left], kind="stable")]
+    firsts, counts = np.unique(sources[left], return_counts=True)
+    first = 0
+    while first < firsts.size:
+        sizes = np.cumsum(counts[first : first + MOST_SOURCES])
+        most = max(1, int(np.count_nonzero(sizes * np.arange(1, sizes.size + 1) <= _MATRIX)))
+        some, mine = firsts[first : first + most], left[: sizes[most - 1]]
+        wanted, places = np.unique(targets[mine], return_inverse=True)
+        made = batch(
+            graph,
+            tuple(some.tolist()),
+            keep=(),
+            targets=tuple(wanted.tolist()),
+            nearest=False,
+            max_depth=None,
+            direction="auto",
+            progress=progress,
+        )
+        version = made.version if version is None else version
+        require_one_version(graph, version, made.version)
+        found[mine] = made.distances_to_targets()[np.searchsorted(some, sources[mine]), places]
+        made.release()
+        first, left = first + some.size, left[mine.size :]
     return found, version
 
 

@@ -19,6 +19,7 @@ from dbfs.edges.readers.file_set import members
 from dbfs.edges.readers.source import explained
 from dbfs.edges.resolve import edge_list
 from dbfs.errors import GraphLostError
+from dbfs.features.rebuild.versions import Places
 from dbfs_workers.base.files import file_system, open_file
 from dbfs_workers.building.pieces import GeneratedPiece
 
@@ -56,12 +57,14 @@ class Lineage:
         reading: the arguments of ``edge_list`` for that.
         options: how the graph was built.
         files: the files that were read, as they were before the build.
+        versions: the versions of a saved graph's log that the graph was loaded with.
     """
 
     edges: EdgeList | str
     reading: Mapping[str, Any]
     options: BuildOptions
     files: tuple[FileState, ...]
+    versions: Places = ()
 
     @classmethod
     def of(cls, source: Any, reading: Mapping[str, Any], edges: EdgeList, options: BuildOptions) -> Lineage | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dbfs.base.records import Formation, GraphRecord
 from dbfs.features.rebuild.lineage import Lineage
-from dbfs.service.messages import SchedulerMessage
+from dbfs.service.messages import ChangeReport, SchedulerMessage
 from dbfs_workers.base.text import Identifier, ShownText
 from dbfs_workers.serving.rpc import PickledValue
 
@@ -18,6 +18,7 @@ class KeepLineage(SchedulerMessage[None]):
     Attributes:
         lineage: passed on unread; None if the graph can't be built again.
         why_not: why it can't, and what would help, in words; None if it can.
+        saved: whether the graph was saved there with all that it has, columns that came from a client's memory too.
 
     Raises:
         GraphNotFoundError: the graph was unloaded.
@@ -26,6 +27,7 @@ class KeepLineage(SchedulerMessage[None]):
     graph_id: str
     lineage: PickledValue[Lineage] | None
     why_not: ShownText | None
+    saved: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class EndRebuild(SchedulerMessage[Formation]):
         record: the graph as it is now; its id is that of the rebuild.
         built: bytes of the partitions that were built.
         deadline: seconds that forming the gang may take.
+        reports: what clients that send batches again are told, by batch id, of versions that the scheduler lacks.
 
     Raises:
         StaleRunError: the rebuild is over: its client was taken for gone.
@@ -116,6 +119,7 @@ class EndRebuild(SchedulerMessage[Formation]):
     record: GraphRecord
     built: int
     deadline: float
+    reports: tuple[tuple[str, PickledValue[ChangeReport]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dbfs.building.builder import AUTO, BuildOptions
+import distributed
+
+from dbfs.base.records import GraphRecord
+from dbfs.building.builder import AUTO, STRIPES, BuildOptions
+from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.errors import DbfsError, InvalidOptionError
 from dbfs.features.rebuild.lineage import Lineage
 from dbfs.features.rebuild.messages import AwaitLoss, KeepLineage
 from dbfs.features.rebuild.rebuilding import bring_back
-from dbfs.features.saved.edges import open_saved, saved_folder
+from dbfs.features.rebuild.versions import log_of, logged, places_of, redone
+from dbfs.features.saved.edges import SavedEdges, open_saved, saved_folder
 from dbfs.graph.load import LoadOption
 from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
 from dbfs_workers.base.folder import Folder
+from dbfs_workers.features.rebuild.log import Decision
 from dbfs_workers.serving.rpc import PickledValue
 
 REBUILDS: Final = ("lazy", "eager", "never")
@@ -60,15 +66,13 @@ class Rebuild(LoadOption):
         self._reading = reading
         self._options_of = options_of
         self._lineage: Lineage | None = None
+        self._edges: EdgeList | None = None
+        self._versions = list[Decision]()
 
     def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
         """See ``LoadOption``: note the state of the source before it is read."""
+        self._edges, self._versions = edges, logged(edges)
         if self._checkpoint is not None:
-            if edges.attributes is not None:
-                raise InvalidOptionError(
-                    "checkpoint= does not go with edge_columns=, which a saved graph can't keep: load a file, which is "
-                    "read again after a loss"
-                )
             if saved_folder(self._checkpoint) is not None:
                 raise InvalidOptionError(
                     f"checkpoint={os.fsdecode(self._checkpoint)!r} has a graph already, which may be another one; give "
@@ -79,29 +83,83 @@ class Rebuild(LoadOption):
         return edges
 
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
-        """See ``LoadOption``. Raise ``InvalidOptionError`` for a checkpoint of a graph that updates may change."""
+        """See ``LoadOption``: check what a log of versions needs.
+
+        Raises:
+            InvalidOptionError: the ranks are on GPUs, or others than the log's; or the checkpoint is in a store.
+        """
+        options = self._options_of()
         if mutable and self._checkpoint is not None:
-            raise InvalidOptionError(
-                "checkpoint= does not go with mutable=True: it would lack the updates; save() keeps a version"
-            )
+            if backend != "cpu":
+                raise InvalidOptionError(
+                    "checkpoint= with mutable=True is for ranks on CPU cores, which can make versions again: take "
+                    "backend='cpu', or leave checkpoint= out"
+                )
+            if not Folder.at(self._checkpoint).local:
+                raise InvalidOptionError(
+                    f"checkpoint={os.fsdecode(self._checkpoint)!r} is in a store, which can't add to a log: give a "
+                    "folder on a disk that all workers share"
+                )
+        edges = self._edges
+        if self._versions and isinstance(edges, SavedEdges):
+            own = "given" if edges.manifest.order is None else "degree"
+            same = ranks == len(edges.manifest.ranks) and options.room in (0, edges.manifest.room)
+            if backend != "cpu" or not same or (options.order or own) != own or options.layout not in (AUTO, STRIPES):
+                raise InvalidOptionError(
+                    f"{edges.name} has a log of {len(self._versions):,} versions, which {len(edges.manifest.ranks)} "
+                    "ranks on CPU cores made: load it on as many, without order= and layout="
+                )
+
+    def add_data(self, record: GraphRecord, gang: Gang) -> tuple[GraphRecord, list[distributed.Future]]:
+        """See ``LoadOption``: make the versions again that a saved graph's log has, and begin a log.
+
+        Raises:
+            FormatError: the log is damaged.
+            OutputError: the checkpoint can't be written.
+        """
+        futures = list[distributed.Future]()
+        if self._versions:
+            assert isinstance(self._edges, SavedEdges)
+            if record.layout is not None:
+                raise InvalidOptionError(f"{record.name} has a log of versions: load it with layout={STRIPES!r}")
+            places = places_of(self._versions)
+            record, futures = redone(gang, record, log_of(self._edges), places, range(gang.p), anew=True)
+            if self._lineage is not None:
+                self._lineage = replace(self._lineage, versions=places)
+        if record.mutable and self._checkpoint is not None:
+            try:
+                # Before the graph takes updates.
+                kept = self._saved(gang, record)
+            except BaseException:
+                release(futures)
+                raise
+            record = replace(record, log=str(log_of(kept)))
+        return record, futures
+
+    def _saved(self, gang: Gang, record: GraphRecord) -> SavedEdges:
+        """Save the graph, of which it can be built again from now on."""
+        # Loads pyarrow.
+        from dbfs.features.saved.saving import save
+
+        assert self._checkpoint is not None
+        save(gang, record, self._checkpoint, replace=False)
+        kept = open_saved(Folder.at(self._checkpoint), ReadOptions())
+        self._lineage = Lineage.of(self._checkpoint, {}, kept, self._options_of())
+        return kept
 
     def finish(self, graph: StripedGraph) -> None:
         """See ``LoadOption``: have the scheduler keep the lineage, and watch a graph that is built again at once."""
         service = ServiceClient.of(graph.gang.client)
-        if self._checkpoint is not None:
-            # Loads pyarrow.
-            from dbfs.features.saved.saving import save
-
-            save(graph.gang, graph.record, self._checkpoint, replace=False)
-            kept = open_saved(Folder.at(self._checkpoint), ReadOptions())
-            self._lineage = Lineage.of(self._checkpoint, {}, kept, self._options_of())
+        if self._checkpoint is not None and not graph.record.log:
+            self._saved(graph.gang, graph.record)
         lineage = self._lineage
         if self._when == "never":
             service.call(KeepLineage(graph.record.graph_id, None, "it was loaded with rebuild='never'"))
         elif lineage is not None:
             if lineage.options.layout == AUTO:
                 lineage = replace(lineage, options=replace(lineage.options, layout=graph.record.layout_name))
-            service.call(KeepLineage(graph.record.graph_id, PickledValue.of(lineage), None))
+            saved = self._checkpoint is not None
+            service.call(KeepLineage(graph.record.graph_id, PickledValue.of(lineage), None, saved))
             if self._when == "eager":
                 _watch(graph)
 

@@ -9,27 +9,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dbfs import config
 from dbfs.base.records import GraphRecord
 from dbfs.building.build import build
-from dbfs.building.builder import BuiltGraph, Standing
+from dbfs.building.builder import BuiltGraph
+from dbfs.building.standing import Standing
 from dbfs.cluster.awaiting import check_cancelled
 from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.errors import GraphLostError, WorkerLostError
 from dbfs.features.rebuild.messages import BeginRebuild, EndRebuild, GiveUpRebuild, NoteRebuild, RebuildTask
+from dbfs.features.rebuild.versions import log_of, places_of, redone, report_of, require_all
+from dbfs.features.saved.edges import SavedEdges
 from dbfs.service.client import ServiceClient, error_words
 from dbfs_workers.base.text import printable
+from dbfs_workers.features.rebuild.log import Decision, decisions
 from dbfs_workers.features.rebuild.tasks import arrived
 from dbfs_workers.serving.queries import same_value
+from dbfs_workers.serving.rpc import PickledValue
 
 if TYPE_CHECKING:
     import distributed
 
     from dbfs.base.records import BuildProgress, Formation
     from dbfs.graph.striped import StripedGraph
+    from dbfs.service.messages import ChangeReport
     from dbfs_workers.search.partition.partition import PartitionInfo
 
 # Seconds in which the scheduler notices a loss that a run met before: a process that ends closes its connection.
@@ -97,8 +104,10 @@ def _rebuilt(service: ServiceClient, task: RebuildTask, deadline: Deadline) -> t
     try:
         record, held = (_moved if task.moved else _built)(gang, task, tell, deadline)
         try:
+            record, more, reports = _with_versions(gang, task, record)
+            held += more
             nbytes = sum(record.infos[rank].nbytes for rank in task.lost)
-            formed = service.call(EndRebuild(record, nbytes, deadline.remaining))
+            formed = service.call(EndRebuild(record, nbytes, deadline.remaining, reports))
         finally:
             release(held)
     except BaseException as error:
@@ -125,9 +134,43 @@ def _built(
         client=gang.client.id,
         addresses=task.addresses,
         layout=lineage.options.laid_out(gang.p),
+        version=0,
         **built.recorded,
     )
     return record, built.futures
+
+
+def _with_versions(
+    gang: Gang, task: RebuildTask, record: GraphRecord
+) -> tuple[GraphRecord, list[distributed.Future], tuple[tuple[str, PickledValue[ChangeReport]], ...]]:
+    """Make the versions again that a log has, on the ranks that were built.
+
+    Returns:
+        The record of the last version, the futures of its partitions, and of the versions that the scheduler does not
+        know the batches and their reports.
+
+    Raises:
+        GraphLostError: the log lacks a version, or is that of another graph. Others as of ``redone``.
+    """
+    before, lineage = task.record, task.lineage.value()
+    found, places = list[Decision](), () if task.moved else lineage.versions
+    if before.log:
+        found = decisions(Path(before.log))
+        require_all(before, found)
+        places = places_of(found)
+    if not places:
+        return record, [], ()
+    edges = lineage.opened(before.name)
+    assert isinstance(edges, SavedEdges)
+    record, futures = redone(gang, record, log_of(edges), places, task.lost, anew=not before.log)
+    new = found[before.version :]
+    changed = sum(decision.record.facts["edges"] + decision.record.arrays["vertices"].size for decision in new)
+    record = replace(record, updated=before.updated + changed)
+    if not new and [info.m_local for info in record.infos] != [info.m_local for info in before.infos]:
+        release(futures)
+        raise GraphLostError(f"{before.name} can't be built again: {log_of(edges)} has the log of another graph")
+    reports = (report_of(decision, record) for decision in new)
+    return record, futures, tuple((batch_id, PickledValue.of(report)) for batch_id, report in reports)
 
 
 def _moved(
@@ -172,6 +215,9 @@ def _require_same(before: GraphRecord, built: BuiltGraph, task: RebuildTask) -> 
     Raises:
         GraphLostError: it is another one.
     """
+    if before.log or task.lineage.value().versions:
+        # What was built is the graph as it was saved.
+        return
     stands = len(task.lost) < len(task.addresses)
     old = [before.infos[rank] for rank in (task.lost if stands else range(before.stripe.p))]
     new = [built.infos[rank] for rank in task.lost]

@@ -94,7 +94,7 @@ class Rebuilds(SchedulerFeature):
     async def keep_lineage(self, message: KeepLineage) -> None:
         graph = self.view.graph(message.graph_id)
         past, beside = self._past(graph), graph.record.beside
-        past.lineage = message.lineage if beside is None or not beside.why_not else None
+        past.lineage = message.lineage if message.saved or beside is None or not beside.why_not else None
         past.why_not = message.why_not or past.why_not
         graph.stands = past.lineage is not None
         graph.returning = _LATER if graph.stands else ""
@@ -127,6 +127,7 @@ class Rebuilds(SchedulerFeature):
             self._give_up(past, f"{type(error).__name__}: {error}")
             raise
         moved.returning = _LATER
+        moved.decided.update((batch_id, report.value()) for batch_id, report in message.reports)
         self._pasts.pop(task.record.graph_id, None)
         took = time.monotonic() - past.began
         self._pasts[record.graph_id] = _Past(past.lineage, rebuilt=past.rebuilt + 1, seconds=took, built=message.built)
@@ -184,7 +185,7 @@ class Rebuilds(SchedulerFeature):
             rebuilt=past.rebuilt,
             seconds=past.seconds,
             bytes_built=past.built,
-            can_return=past.lineage is not None and not record.version,
+            can_return=past.lineage is not None and (not record.version or bool(record.log)),
         )
 
     async def _answer(self, message: BeginRebuild) -> RebuildTask | Present | str:
@@ -201,7 +202,8 @@ class Rebuilds(SchedulerFeature):
             return Present(record, graph.formed)
         self._require_way(graph, past, spread=message.ranks is not None)
         past.asked = past.asked or time.monotonic()
-        late = time.monotonic() - past.asked > message.wait
+        # The ranks of a log stay as many.
+        late = time.monotonic() - past.asked > message.wait and not record.log
         addresses = self._addresses(graph, message.ranks, late=late)
         if isinstance(addresses, str):
             return addresses
@@ -214,7 +216,7 @@ class Rebuilds(SchedulerFeature):
         assert past.lineage is not None
         # What a rank on a GPU or of a grid has is not kept: all of them are built anew. So are those of a graph that
         # takes updates: some ranks may have made one that others have not.
-        striped = record.backend == "cpu" and record.layout is None and not record.mutable
+        striped = record.backend == "cpu" and record.layout is None and not (record.mutable or record.log)
         stands = bool(graph.lost) and striped and len(addresses) == record.stripe.p
         table, ordered = self.view.table, record.order_key is None or self.view.table.holds([record.order_key])
         moved = stands and ordered and all(table.moved(graph, rank) for rank in graph.lost)
@@ -270,7 +272,9 @@ class Rebuilds(SchedulerFeature):
         record, why = graph.record, ""
         if past.lineage is None:
             why = past.why_not
-        elif record.version:
+        elif record.log and spread:
+            why = f"the log of its versions, {record.log}, is of {counted(record.stripe.p, 'rank')}"
+        elif record.version and not record.log:
             why = (
                 f"updates made version {record.version} of it, which its source does not have; "
                 "save() keeps a version that load() reads again"

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 
 import distributed
 
-from dbfs.base.records import GraphIds
-from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker, Standing
+from dbfs.base.records import Beside, GraphIds
+from dbfs.building.attributes import NO_ATTRIBUTES, AttributeTasks
+from dbfs.building.builder import BuildOptions, BuiltGraph, PartitionMaker
 from dbfs.building.memory import (
     Estimate,
     estimate_bytes,
@@ -30,16 +31,18 @@ from dbfs.building.memory import (
     require_fit,
     require_fit_gpus,
 )
+from dbfs.building.standing import Standing
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, host_of, release, run_on
 from dbfs.edges.readers.source import require_listed, require_readable
 from dbfs.errors import FormatError, InvalidOptionError
-from dbfs.features.saved.reader import SavedFiles, forget_vertices
+from dbfs.features.saved.reader import SavedFiles, forget_vertices, vertex_rows
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.base.text import counted
 from dbfs_workers.features.saved import parts as saved_parts
 from dbfs_workers.features.saved import tasks
-from dbfs_workers.features.saved.manifest import Manifest
+from dbfs_workers.features.saved.columns import schema_of
+from dbfs_workers.features.saved.manifest import Manifest, SavedColumn, SavedColumns, SavedFile
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.search.exchange.hosts import Hosts
 from dbfs_workers.serving.queries import same_value
@@ -67,7 +70,7 @@ def is_as_saved(edges: SavedFiles, ranks: int, options: BuildOptions) -> bool:
     manifest = edges.manifest
     ordered = manifest.order is not None
     same_layout = options.in_edges in (manifest.in_edges, not edges.directed) or manifest.in_edges
-    same_rows = len(manifest.ranks) == ranks and not options.room and options.layout == "1d"
+    same_rows = len(manifest.ranks) == ranks and options.room in (0, manifest.room) and options.layout == "1d"
     same_order = options.order == ("degree" if ordered else "given")
     return same_rows and same_order and same_layout
 
@@ -97,6 +100,8 @@ def estimate_as_saved(
             needed.partition["degree order"] = 8 * manifest.n
         if manifest.ids.tables:
             needed.partition["ids"] = _largest_table(manifest)
+        if manifest.columns is not None:
+            needed.partition["attributes"] = _column_bytes(manifest.columns)
     needed = replace(needed, build={}, memory=memory)
     return replace(needed, peaks=(needed.peak_bytes,))
 
@@ -106,6 +111,20 @@ def _largest_table(manifest: Manifest) -> int:
     sizes = [table.file.nbytes for table in manifest.ids.tables]
     ranges = _id_ranges(manifest, len(manifest.ranks))
     return max(sizes) if len(ranges) == len(sizes) else -(-sum(sizes) // len(ranges))
+
+
+def _column_bytes(columns: SavedColumns) -> int:
+    """Return the bytes of the columns on the rank that has the most."""
+
+    def nbytes(file: SavedFile | None, of: tuple[SavedColumn, ...]) -> int:
+        names = {column.name for column in of}
+        places = () if file is None else file.arrays
+        return sum(place.end - place.offset for place in places if place.name.partition(".")[2] in names)
+
+    return max(
+        nbytes(each.out, columns.edges) + nbytes(each.into, columns.edges) + nbytes(each.vertices, columns.vertices)
+        for each in columns.ranks
+    )
 
 
 def load_ids(
@@ -182,15 +201,38 @@ def restriping(gang: Gang) -> Iterator[None]:
 def as_first_built(built: BuiltGraph, edges: SavedFiles, gang: Gang, options: BuildOptions) -> BuiltGraph:
     """Return a graph that was built from saved edges, with the ids and the number of input edges of its first build.
 
-    After an error the graph is freed; errors as for ``load_ids``.
+    Its vertices have their columns again. After an error the graph is freed; errors as for ``load_ids`` and
+    ``reader.vertex_rows``.
     """
     try:
         ids, tables = load_ids(edges, gang, options, uuid.uuid4().hex, None)
+        built = replace(built, ids=ids, id_tables=tables)
+        built = _with_vertex_columns(built, edges, gang, options)
     except BaseException:
         release(built.futures)
         raise
-    infos = tuple(replace(info, input_edges=edges.manifest.input_edges) for info in built.infos)
-    return replace(built, infos=infos, ids=ids, id_tables=tables)
+    return replace(built, infos=tuple(replace(info, input_edges=edges.manifest.input_edges) for info in built.infos))
+
+
+def _with_vertex_columns(built: BuiltGraph, edges: SavedFiles, gang: Gang, options: BuildOptions) -> BuiltGraph:
+    columns, keeper = edges.manifest.columns, options.keeper
+    if columns is None or not columns.vertices or keeper is None:
+        return built
+    plan, order, token = TaskGraph(), None, uuid.uuid4().hex
+    keys = [(f"vertex-attributes-{token}", rank) for rank in range(gang.p)]
+    if built.order is not None:
+        # The ranks get copies of this one: of copies of the graph's own order Dask may keep one on any rank.
+        order = plan.add(0, (f"attributes-order-{token}", 0), same_value, Ref(built.order.key))
+    for rank, key in enumerate(keys):
+        plan.add(rank, key, vertex_rows, edges.folder, edges.manifest, built.stripe, rank, order)
+    futures = gang.submit(plan, keys)
+    try:
+        gang.finish([*futures.values()], of_call("build-deadline"), f"loading the vertices' columns of {edges.name}")
+    except BaseException:
+        release(futures.values())
+        raise
+    beside = keeper.with_vertices(built.beside, keys, schema_of(columns.vertices))
+    return replace(built, attributes=(*built.attributes, *(futures[key] for key in keys)), beside=beside)
 
 
 class SavedLoad(PartitionMaker):
@@ -226,11 +268,15 @@ class SavedLoad(PartitionMaker):
         self.held.update(tables)
         graph = TaskGraph()
         parts, infos, kept, order, counts = self._add_tasks(graph)
-        futures = gang.submit(graph, [*parts, *infos, *kept, *order, *counts])
+        attributes, vertices = self._add_columns(graph, [Ref(key) for key in parts])
+        columns = (*attributes.kept, *vertices)
+        futures = gang.submit(graph, [*parts, *infos, *kept, *order, *counts, *columns, *attributes.awaited])
         self.held.update(futures.values())
-        awaited = [futures[key] for key in (*infos, *counts)]
+        awaited = [futures[key] for key in (*infos, *attributes.awaited, *counts)]
         deadline = of_call("build-deadline")
         found = gang.gather(awaited, deadline, f"loading {edges.name}", self.watch)
+        gang.finish([futures[key] for key in vertices], deadline, f"loading {edges.name}")
+        told = found[gang.p : gang.p + len(attributes.awaited)]
         seconds = time.perf_counter() - start
         logger.info("loaded %s: %d vertices, %d edges, %.2f s", edges.name, manifest.n, manifest.m, seconds)
         built = BuiltGraph(
@@ -243,6 +289,8 @@ class SavedLoad(PartitionMaker):
             input_edges=tuple(futures[key] for key in kept),
             read_seconds=0.0,
             seconds=seconds,
+            attributes=tuple(futures[key] for key in columns),
+            beside=self._beside(attributes.beside(told), vertices),
         )
         self.held -= set(built.futures)
         return built
@@ -278,6 +326,43 @@ class SavedLoad(PartitionMaker):
             order.append(graph.add(0, key, on_listed, tasks.load_order, folder, manifest.order, *where))
         counts += [graph.add(0, (f"order-{self.token}", 0), tasks.count, each) for each in order]
         return tuple([ref.key for ref in refs] for refs in (parts, infos, kept, order, counts))
+
+    def _add_columns(self, graph: TaskGraph, partitions: list[Ref]) -> tuple[AttributeTasks, list[Key]]:
+        """Add the tasks of the columns; return those of the edges, and by rank the keys of the vertices' tables."""
+        manifest, folder, keeper = self.edges.manifest, self.edges.folder, self.options.keeper
+        columns, attributes, vertices = manifest.columns, NO_ATTRIBUTES, list[Key]()
+        if columns is None or keeper is None:
+            return attributes, vertices
+        here = Counter(map(host_of, self.gang.addresses))
+
+        def table(rank: int, what: str, file: SavedFile, of: tuple[SavedColumn, ...], rows: int) -> Ref:
+            key = (f"{what}-{self.token}", rank)
+            arguments = (file, of, rows, here[host_of(self.gang.addresses[rank])])
+            return graph.add(rank, key, on_listed, tasks.load_columns, folder, *arguments)
+
+        ways = list[tuple[Ref, Ref | None]]()
+        for rank, (saved, files) in enumerate(zip(manifest.ranks, columns.ranks, strict=True)):
+            sizes = [place.length for place in saved.partition.arrays[1::2]]
+            if files.out is not None:
+                out = table(rank, "columns", files.out, columns.edges, sizes[0])
+                into = None
+                if files.into is not None:
+                    into = table(rank, "in-columns", files.into, columns.edges, sizes[1])
+                ways.append((out, into))
+            if files.vertices is not None:
+                owned = manifest.stripe.owned(rank)
+                ref = table(rank, "vertex-attributes", files.vertices, columns.vertices, owned)
+                vertices.append(ref.key)
+        if ways:
+            of_edges = (schema_of(columns.edges), partitions, self.edges.name, self.token)
+            attributes = keeper.add_loaded(graph, ways, *of_edges)
+        return attributes, vertices
+
+    def _beside(self, beside: Beside | None, vertices: list[Key]) -> Beside | None:
+        columns, keeper = self.edges.manifest.columns, self.options.keeper
+        if not vertices or columns is None or keeper is None:
+            return beside
+        return keeper.with_vertices(beside, vertices, schema_of(columns.vertices))
 
     def _require_fit(self) -> None:
         """Raise ``GraphTooLargeError`` if the graph won't fit the workers, or their GPUs."""

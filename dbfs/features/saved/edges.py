@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +17,14 @@ from dbfs.edges.edge_list import EdgeList, IdKind
 from dbfs.edges.readers.folders import FolderReader
 from dbfs.edges.readers.options import ReadOptions
 from dbfs.edges.readers.source import explained, require_listed
+from dbfs.edges.tables.attributes import require_there
 from dbfs.errors import InvalidOptionError
 from dbfs.features.saved.building import SavedLoad, as_first_built, estimate_as_saved, is_as_saved, layout, restriping
-from dbfs.features.saved.reader import SavedFiles
+from dbfs.features.saved.reader import SavedAttributes, SavedFiles
 from dbfs.graph.load import LoadOption
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.features.saved.manifest import RankColumns, SavedColumn, SavedColumns
 from dbfs_workers.ids.table import INTEGER
 
 SUFFIX: Final = ".dbfs"
@@ -37,6 +40,35 @@ class SavedEdges(SavedFiles, BuiltEdges):
         ranks = tuple(replace(rank, edges=None) for rank in self.manifest.ranks)
         manifest = replace(self.manifest, ranks=ranks)
         return replace(self, manifest=manifest, m=manifest.m, mirrored=not self.directed)
+
+    def taking(self, edges: Sequence[SavedColumn], vertices: Sequence[SavedColumn]) -> SavedEdges:
+        """Return the edges of the graph with these of its columns alone."""
+        from dbfs_workers.features.saved.columns import schema_of
+
+        saved = self.manifest.columns
+        if saved is None:
+            return self
+        ranks = tuple(
+            RankColumns(*((each.out, each.into) if edges else (None, None)), each.vertices if vertices else None)
+            for each in saved.ranks
+        )
+        columns = SavedColumns(tuple(edges), tuple(vertices), ranks) if edges or vertices else None
+        found = replace(self, manifest=replace(self.manifest, columns=columns), attributes=None)
+        return replace(found, attributes=SavedAttributes(schema_of(edges), found.of_rows())) if edges else found
+
+    def keeping(self, columns: Sequence[str]) -> SavedEdges:
+        """See ``EdgeList``; other columns of edges are left out."""
+        saved = self.manifest.columns
+        there = {column.name: column for column in (() if saved is None else saved.edges)}
+        require_there(columns, [*there], self.name)
+        return self.taking([there[name] for name in columns], () if saved is None else saved.vertices)
+
+    @property
+    def vertex_columns(self) -> Sequence[str]:
+        return () if self.manifest.columns is None else [column.name for column in self.manifest.columns.vertices]
+
+    def without_vertex_columns(self) -> SavedEdges:
+        return self if self.manifest.columns is None else self.taking(self.manifest.columns.edges, ())
 
     def settled(self, options: BuildOptions) -> BuildOptions:
         return layout(self, options)
@@ -84,7 +116,9 @@ class MappedFiles(LoadOption):
         if self.mapped and not edges.folder.local:
             raise InvalidOptionError(f"mapped=True is for files on a disk; {edges.name} is in a store")
         chosen = edges.folder.local and not shared if self.mapped is None else self.mapped
-        return replace(edges, folder=replace(edges.folder, mapped=chosen))
+        found = replace(edges, folder=replace(edges.folder, mapped=chosen))
+        columns = edges.manifest.columns
+        return found if columns is None else found.taking(columns.edges, columns.vertices)
 
 
 def saved_folder(path: str | os.PathLike[str]) -> Folder | None:
@@ -135,4 +169,5 @@ def open_saved(folder: Folder, options: ReadOptions) -> SavedEdges:
     ids = manifest.ids
     kinds = tuple[IdKind, ...]("integer" if column == INTEGER else "string" for column in ids.columns)
     named: dict[str, Any] = {"mirrored": mirrored, "first_id": ids.first_id, "id_kinds": kinds}
-    return SavedEdges(folder.path, *facts, folder, manifest, **named)
+    found, columns = SavedEdges(folder.path, *facts, folder, manifest, **named), manifest.columns
+    return found if columns is None else found.taking(columns.edges, columns.vertices)

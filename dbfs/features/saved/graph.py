@@ -21,7 +21,7 @@ class SavedGraph(Graph[R]):
         replace: bool = False,
         deadline: float | str | None = None,
     ) -> int:
-        """Save the graph in a folder, from which ``dbfs.load(path)`` loads it again on any number of ranks.
+        """Save the graph with its columns in a folder, from which ``dbfs.load(path)`` loads it again on any ranks.
 
         Each rank writes its own files. The folder is a saved graph from the moment when all files are complete; if the
         save fails, the folder keeps what it had before. The message of an error after that moment says so.
@@ -39,8 +39,8 @@ class SavedGraph(Graph[R]):
 
         Raises:
             InvalidOptionError: the folder has a saved graph and ``replace`` is false, or has other files; or
-                ``dbfs.write.folders`` does not allow the folder; or the graph was loaded with ``room``, or has deleted
-                vertices.
+                ``dbfs.write.folders`` does not allow the folder; or the graph has deleted vertices, or ids that came
+                after the load.
             OutputError: the file system refuses a file, is full, or is not shared by all workers; or another client
                 took this save for dead, a minute after its deadline.
             GraphTooLargeError: a worker has no memory for a copy of the partition that is on its GPU, or for the 1-D

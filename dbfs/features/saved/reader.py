@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs import config
-from dbfs.edges.edge_list import EdgeList
+from dbfs.edges.edge_list import Attributes, EdgeList
 from dbfs.edges.readers.source import require_listed
 from dbfs.errors import FormatError
 from dbfs_workers.base.folder import Folder
@@ -23,12 +23,16 @@ from dbfs_workers.building.pieces import Edges
 from dbfs_workers.building.reading import require_room
 from dbfs_workers.features.saved import manifest as manifests
 from dbfs_workers.features.saved.blocks import Content
-from dbfs_workers.features.saved.manifest import Manifest, SavedFile, SavedRank
+from dbfs_workers.features.saved.columns import read, schema_of
+from dbfs_workers.features.saved.manifest import Manifest, SavedColumn, SavedFile, SavedRank
 from dbfs_workers.features.saved.parts import id_table
 from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dbfs_workers.ids.table import Ids
+    from dbfs_workers.search.partition.ordering import DegreeOrder
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,17 @@ class SavedFiles(EdgeList):
             else:
                 found += self._pieces_of_batches(saved.edges, piece_edges)
         return found or [KeptPiece(self.folder, None, 0, 0, 0)]
+
+    def rows_of_columns(self, piece_edges: int) -> Sequence[SavedRows]:
+        """Cut the columns of the edges as ``cut`` cuts the edges of the partitions."""
+        columns = self.manifest.columns
+        assert columns is not None
+        found = [
+            SavedRows(self.folder, files.out, columns.edges, piece.start, piece.stop)
+            for rank, (saved, files) in enumerate(zip(self.manifest.ranks, columns.ranks, strict=True))
+            for piece in self._pieces_of_rows(rank, saved, piece_edges)
+        ]
+        return found or [SavedRows(self.folder, None, columns.edges, 0, 0)]
 
     def largest_piece(self, piece_edges: int, m: int) -> int:
         if self.manifest.keeps_edges:
@@ -169,6 +184,83 @@ class KeptPiece:
         places = self.file.arrays[2 * self.batch : 2 * self.batch + 2]
         source, target = (content.part(place, self.start, self.stop).astype(np.int64) for place in places)
         return source, target
+
+
+@dataclass(frozen=True)
+class SavedRows:
+    """The columns of some edges of a saved partition; of none if ``file`` is None.
+
+    Attributes:
+        file: the file of the rank's columns.
+        start, stop: the edges.
+    """
+
+    folder: Folder
+    file: SavedFile | None
+    columns: tuple[SavedColumn, ...]
+    start: int
+    stop: int
+
+    def attributes(self) -> pa.Table:
+        """Return a row for each edge; errors as of ``columns.read``."""
+        if self.file is None:
+            return schema_of(self.columns).empty_table()
+        require_listed(self.folder.path)
+        return read(self.folder, self.file, self.columns, self.start, self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedAttributes(Attributes):
+    """The columns of a saved graph's edges.
+
+    Attributes:
+        edges: the edges of its partitions, whose columns they are.
+    """
+
+    edges: SavedFiles
+
+    @property
+    def apart(self) -> SavedFiles | None:
+        return self.edges
+
+    def cut(self, piece_edges: int) -> Sequence[SavedRows]:
+        """Cut as the edges are cut."""
+        return self.edges.rows_of_columns(piece_edges)
+
+
+def vertex_rows(folder: Folder, manifest: Manifest, stripe: Stripe, rank: int, order: DegreeOrder | None) -> pa.Table:
+    """Return the columns of the vertices of a rank, of as many ranks as there are now, a row for each.
+
+    Args:
+        stripe: how the vertices lie on the ranks now.
+        order: the order by degree that they have now; None if they have the order given.
+
+    Errors as of ``columns.read``.
+    """
+    import pyarrow as pa
+
+    require_listed(folder.path)
+    saved, columns = manifest.stripe, manifest.columns
+    assert columns is not None
+    vertices = np.arange(rank, stripe.n, stripe.p, dtype=np.int64)
+    if order is not None:
+        vertices = order.vertex[vertices].astype(np.int64)
+    if manifest.order is not None:
+        position = np.empty(stripe.n, np.int64)
+        position[_vertices(folder, manifest.order)] = np.arange(stripe.n)
+        vertices = position[vertices]
+    tables, rows = [schema_of(columns.vertices).empty_table()], list[NDArray[np.int64]]()
+    owners = saved.owner(vertices)
+    for owner, files in enumerate(columns.ranks):
+        here = np.flatnonzero(owners == owner)
+        if here.size:
+            assert files.vertices is not None
+            table = read(folder, files.vertices, columns.vertices, 0, saved.owned(owner))
+            tables.append(table.take(saved.row(vertices[here])))
+            rows.append(here)
+    by_row = np.argsort(np.concatenate([np.empty(0, np.int64), *rows]))
+    joined: pa.Table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    return joined.take(by_row)
 
 
 @functools.lru_cache(maxsize=1)

@@ -26,9 +26,8 @@ from dbfs.service.messages import NoteSave
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.base.text import counted, printable
 from dbfs_workers.features.saved import tasks
-from dbfs_workers.features.saved.manifest import Manifest, SavedFile, SavedIds, SavedRank, SavedTable
+from dbfs_workers.features.saved.manifest import Manifest, SavedColumns, SavedFile, SavedIds, SavedRank, SavedTable
 from dbfs_workers.features.saved.saves import Saver
-from dbfs_workers.search.partition.stripe import Stripe
 
 if TYPE_CHECKING:
     import distributed
@@ -37,20 +36,10 @@ if TYPE_CHECKING:
 def save(gang: Gang, record: GraphRecord, path: str | os.PathLike[str], *, replace: bool) -> int:
     """Save a graph; return the bytes of its files. Arguments and errors as of ``Graph.save``."""
     stripe = record.stripe
-    if stripe.n_local != Stripe(stripe.n, stripe.p).n_local:
-        raise InvalidOptionError(
-            f"{record.name} has room for {stripe.room:,} more vertices, which a saved graph can't keep: load the graph "
-            "without room= to save it"
-        )
     if record.ids.keys and stripe.n > record.ids.count:
         raise InvalidOptionError(
             f"{record.name} has {stripe.n - record.ids.count:,} vertices whose ids came after the load, which a saved "
             "graph can't keep: load the graph with their edges to save it"
-        )
-    if record.beside is not None and record.beside.keys:
-        raise InvalidOptionError(
-            f"{record.name} {record.beside.in_words}, which a saved graph can't keep: save the table of its edges, and "
-            "load that with its columns"
         )
     if record.infos[0].deleted:
         gone = counted(record.infos[0].deleted, "deleted vertex", "deleted vertices")
@@ -112,12 +101,19 @@ def _write(
     table_keys: list[Key] = [(f"save-ids-{token}", rank) for rank in range(len(record.ids.keys))]
     for rank, (key, table) in enumerate(zip(table_keys, record.ids.keys, strict=True)):
         plan.add(rank, key, work.on_listed, tasks.save_ids, folder, token, rank, Ref(table), deadline.seconds)
-    keys = [*rank_keys, *order_keys, *table_keys]
+    column_keys: list[Key] = []
+    if (beside := record.beside) is not None and beside.keys:
+        column_keys = [(f"save-columns-{token}", rank) for rank in range(gang.p)]
+        by_rank = [[*map(Ref, keys)] if keys else [None] * gang.p for keys in (beside.edge_keys, beside.vertex_keys)]
+        for rank, (key, *of_rank) in enumerate(zip(column_keys, *by_rank, strict=True)):
+            plan.add(rank, key, work.on_listed, tasks.save_columns, folder, token, rank, *of_rank, deadline.seconds)
+    keys = [*rank_keys, *order_keys, *table_keys, *column_keys]
     futures = gang.submit(plan, keys)
     held += futures.values()
     found = dict(zip(keys, gang.gather([futures[key] for key in keys], deadline, doing), strict=True))
-    ranks, tables = ([found[key] for key in some] for some in (rank_keys, table_keys))
-    return _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables)
+    ranks, tables, columns = ([found[key] for key in some] for some in (rank_keys, table_keys, column_keys))
+    kept = SavedColumns(columns[0][1], columns[0][2], tuple(files for files, *_ in columns)) if columns else None
+    return _manifest(record, ranks, found[order_keys[0]] if order_keys else None, tables, kept)
 
 
 def _striped(plan: TaskGraph, record: GraphRecord, token: str, share: float) -> list[Ref]:
@@ -149,7 +145,11 @@ def _has_in_edges(record: GraphRecord) -> bool:
 
 
 def _manifest(
-    record: GraphRecord, ranks: list[SavedRank], order: SavedFile | None, tables: list[SavedTable | None]
+    record: GraphRecord,
+    ranks: list[SavedRank],
+    order: SavedFile | None,
+    tables: list[SavedTable | None],
+    columns: SavedColumns | None,
 ) -> Manifest:
     id_type = record.ids.id_type
     not_empty = tuple(table for table in tables if table is not None)
@@ -164,6 +164,8 @@ def _manifest(
         ranks=tuple(ranks),
         order=order,
         ids=SavedIds(record.ids.first_id, id_type.columns, id_type.names, not_empty),
+        room=record.stripe.room if record.layout is None else 0,
+        columns=columns,
     )
 
 

@@ -11,12 +11,14 @@ from dbfs.base.records import Beside, GraphRecord
 from dbfs.building.attributes import AttributeKeeper, AttributeTasks
 from dbfs.building.memory import Estimate
 from dbfs.cluster.gang import Key, Ref, TaskGraph
+from dbfs.edges import edge_list
 from dbfs.edges.edge_list import EdgeList
 from dbfs.errors import InvalidOptionError
 from dbfs.graph.striped import StripedGraph
 from dbfs_workers.building.pieces import GeneratedPiece
 from dbfs_workers.features.views import attributes as tasks
 from dbfs_workers.search.partition.stripe import Stripe
+from dbfs_workers.serving.queries import same_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +41,7 @@ class KeptAttributes(Beside):
         nbytes: by rank, bytes of the attributes.
         vertex_keys: by rank, Dask keys of the Arrow tables of the vertices' attributes; empty if they have none.
         vertex_schema: the schema of these.
+        vertices_saved: whether the graph's source has these too.
         view_of, base_name: id and name of the graph that this one is a view of; empty if it is none.
     """
 
@@ -47,6 +50,7 @@ class KeptAttributes(Beside):
     nbytes: tuple[int, ...]
     vertex_keys: tuple[Hashable, ...] = ()
     vertex_schema: bytes = b""
+    vertices_saved: bool = False
     view_of: str = ""
     base_name: str = ""
 
@@ -58,7 +62,7 @@ class KeptAttributes(Beside):
     def why_not(self) -> str:
         if self.view_of:
             return f"it is a view of {self.base_name}; once that graph is whole, where() makes the view again"
-        return _OF_VERTICES if self.vertex_keys else ""
+        return _OF_VERTICES if self.vertex_keys and not self.vertices_saved else ""
 
     def keys_of(self, rank: int) -> tuple[Hashable, ...]:
         return tuple(keys[rank] for keys in (self.edge_keys, self.vertex_keys) if keys)
@@ -68,7 +72,9 @@ class KeptAttributes(Beside):
         return replace(self, edge_keys=edges, vertex_keys=vertices)
 
     def is_like(self, other: Beside | None) -> bool:
-        return isinstance(other, KeptAttributes) and self.columns.equals(other.columns)
+        if not isinstance(other, KeptAttributes):
+            return False
+        return bool(self.columns.equals(other.columns) and self.vertex_columns.equals(other.vertex_columns))
 
     @property
     def in_words(self) -> str:
@@ -132,6 +138,7 @@ class Attributes(AttributeKeeper):
         self,
         graph: TaskGraph,
         edges: EdgeList,
+        of: edge_list.Attributes,
         pieces: Sequence[Ref | GeneratedPiece],
         attributes: Sequence[Ref],
         partitions: Sequence[Ref],
@@ -141,30 +148,58 @@ class Attributes(AttributeKeeper):
         *,
         both: bool,
     ) -> AttributeTasks:
-        assert edges.attributes is not None
-
         def key(name: str, *index: int) -> Key:
             return (f"{name}-{token}", *index)
 
+        # The ranks get copies of this one: of copies of the graph's own order Dask may keep one on any rank.
+        shared = order and graph.add(0, key("attributes-order", 0), same_value, order)
+        listing = tasks.Listing(edges.name, edges.first_id, edges.symmetrise, not edges.directed and of.twice)
         parts: list[list[Ref]] = [[] for _ in partitions]
         for rank in range(min(stripe.p, len(pieces))):
-            arguments = ([*pieces[rank :: stripe.p]], [*attributes[rank :: stripe.p]], stripe, order)
-            options = (edges.symmetrise, 2 if both else 1, edges.name)
-            rows = graph.add(rank, key("deal-attributes", rank), tasks.deal_rows, *arguments, *options)
+            arguments = ([*pieces[rank :: stripe.p]], [*attributes[rank :: stripe.p]], stripe, shared)
+            name, ways = key("deal-attributes", rank), 2 if both else 1
+            rows = graph.add(rank, name, tasks.deal_rows, *arguments, listing, ways)
             for owner in range(stripe.p):
                 name = key("attributes-part", rank, owner)
                 parts[owner].append(graph.add(rank, name, operator.getitem, rows, owner))
-        kept, sizes = [], []
-        for rank, partition in enumerate(partitions):
-            of_rank = (parts[rank], partition, order is not None, edges.name)
-            kept.append(graph.add(rank, key("attributes", rank), tasks.sort_rows, *of_rank))
-            sizes.append(graph.add(rank, key("attribute-bytes", rank), tasks.describe, kept[-1]))
-        keys, schema = tuple(ref.key for ref in kept), edges.attributes.schema.serialize().to_pybytes()
+        kept = [
+            graph.add(rank, key("attributes", rank), tasks.sort_rows, parts[rank], partition, shared, listing)
+            for rank, partition in enumerate(partitions)
+        ]
+        return _described(graph, kept, of.schema, token)
 
-        def beside(found: Sequence[Any]) -> KeptAttributes:
-            return KeptAttributes(keys, schema, tuple(found))
+    def add_loaded(
+        self,
+        graph: TaskGraph,
+        tables: Sequence[tuple[Ref, Ref | None]],
+        schema: pa.Schema,
+        partitions: Sequence[Ref],
+        name: str,
+        token: str,
+    ) -> AttributeTasks:
+        kept = [
+            graph.add(rank, (f"attributes-{token}", rank), tasks.of_tables, *ways, partition, name)
+            for rank, (ways, partition) in enumerate(zip(tables, partitions, strict=True))
+        ]
+        return _described(graph, kept, schema, token)
 
-        return AttributeTasks(keys, [ref.key for ref in sizes], beside)
+    def with_vertices(self, beside: Beside | None, keys: Sequence[Key], schema: pa.Schema) -> KeptAttributes:
+        kept = beside if isinstance(beside, KeptAttributes) else NOTHING
+        return replace(kept, vertex_keys=tuple(keys), vertex_schema=_serialised(schema), vertices_saved=True)
+
+
+def _described(graph: TaskGraph, kept: Sequence[Ref], schema: pa.Schema, token: str) -> AttributeTasks:
+    """Return the tasks of the attributes that the ranks keep, with those that tell their bytes."""
+    sizes = [graph.add(rank, (f"attribute-bytes-{token}", rank), tasks.describe, ref) for rank, ref in enumerate(kept)]
+    keys, of_columns = tuple(ref.key for ref in kept), _serialised(schema)
+    return AttributeTasks(
+        keys, [ref.key for ref in sizes], lambda found: KeptAttributes(keys, of_columns, tuple(found))
+    )
+
+
+def _serialised(schema: pa.Schema) -> bytes:
+    found: bytes = schema.serialize().to_pybytes()
+    return found
 
 
 def _bits(kind: Any) -> int:

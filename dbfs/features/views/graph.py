@@ -77,7 +77,7 @@ class ViewsGraph(Graph[R]):
         Raises:
             InvalidOptionError: neither edges nor vertices are said; the graph has no columns, or not one that the
                 condition names; types do not compare, or the condition is no boolean or takes other rows than an
-                edge's own; or the graph is of the layout ``2d``, on GPUs, or may be updated.
+                edge's own; or the graph is of the layout ``2d``, or may be updated.
             InvalidOptionTypeError: ``edges`` is no expression.
             InvalidVertexError, InvalidVertexTypeError: an id is not in the graph, or not of its type.
             EdgeInputError: the condition can't be computed of a value.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbfs.base.records import GraphRecord
 from dbfs.building.builder import STRIPES
+from dbfs.building.built_before import BuiltEdges
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Ref, TaskGraph, release
@@ -44,23 +45,25 @@ _OF_VERTICES: Final = ("vertex", "id", "node")
 """Names of columns with the ids of vertices, in lower case."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class KeptColumns(LoadOption):
     """The options ``edge_columns``, ``vertices`` and ``vertex_columns`` of ``load``.
 
     Attributes:
-        names: names of the columns of edges.
+        names: names of the columns of edges; None for those that the edges have already.
         vertices: the table of vertices; None without one.
-        of_vertices: names of its columns that are kept.
+        of_vertices: names of its columns that are kept; None for those of a graph that was built before.
         layout: the option ``layout``.
         strings: whether integers are taken as the strings of their digits.
+        there: the option by which the edges that were taken have columns; empty if they have none.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] | None
     vertices: Any
-    of_vertices: tuple[str, ...]
+    of_vertices: tuple[str, ...] | None
     layout: str
     strings: bool
+    there: str = ""
 
     @classmethod
     def of(
@@ -71,27 +74,33 @@ class KeptColumns(LoadOption):
         Raises:
             InvalidOptionError: one of ``vertices`` and ``vertex_columns`` is missing; others as of ``column_names``.
         """
-        names = column_names(of_vertices, "vertex_columns")
+        names = None if of_vertices is None else column_names(of_vertices, "vertex_columns")
         if (vertices is None) is bool(names):
             given, lacking = ("vertex_columns", "vertices") if vertices is None else ("vertices", "vertex_columns")
             raise InvalidOptionError(f"{given}= needs {lacking}=: the table of vertices, and the columns to keep of it")
-        return cls(column_names(edges, "edge_columns"), vertices, names, layout, strings)
+        return cls(None if edges is None else column_names(edges, "edge_columns"), vertices, names, layout, strings)
 
     def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
         """Return the edges with the columns as attributes. Errors as for ``EdgeList.keeping``."""
-        return edges.keeping(self.names) if self.names and edges.attributes is None else edges
+        if self.names is not None and self.names != _columns(edges):
+            edges = edges.keeping(self.names)
+        if self.of_vertices is not None and isinstance(edges, BuiltEdges):
+            edges = edges.without_vertex_columns()
+        of_vertices = self.of_vertices or (isinstance(edges, BuiltEdges) and edges.vertex_columns)
+        self.there = "edge_columns=" if edges.attributes is not None else "vertex_columns=" if of_vertices else ""
+        return edges
 
     def require(self, ranks: int, backend: str, *, mutable: bool) -> None:
         """Refuse options that attributes do not go with. Errors as for ``load``."""
         ways = {
             f"layout={self.layout!r}": (self.layout != STRIPES, f"layout={STRIPES!r} keeps them"),
-            "backend='cuda'": (backend == "cuda", "backend='cpu' keeps them"),
             "mutable=True": (mutable, "load the graph without one of the two"),
         }
         for option, (given, way) in ways.items():
-            if given and (self.names or self.of_vertices):
-                what = "edge_columns=" if self.names else "vertex_columns="
-                raise InvalidOptionError(f"{what} does not go with {option}: {way}")
+            if given and self.there:
+                saved = self.names is None if self.there == "edge_columns=" else self.of_vertices is None
+                without = f", and {self.there}[] leaves out those that were saved" if saved else ""
+                raise InvalidOptionError(f"{self.there} does not go with {option}: {way}{without}")
 
     def add_data(self, record: GraphRecord, gang: Gang) -> tuple[GraphRecord, list[distributed.Future]]:
         """Send the columns of vertices to their owners.
@@ -110,15 +119,16 @@ class KeptColumns(LoadOption):
         require_fit(gang, counted(record.stripe.n, "vertex", "vertices"), needed, "the table of vertices")
         futures = _sent(record, gang, attributes, np.array(Numbering(gang, record).positions(vertices.tolist()), int))
         schema = attributes.schema.serialize().to_pybytes()
-        kept = replaced(kept_of(record), vertex_keys=tuple(future.key for future in futures), vertex_schema=schema)
+        keys = tuple(future.key for future in futures)
+        kept = replaced(kept_of(record), vertex_keys=keys, vertex_schema=schema, vertices_saved=False)
         return replaced(record, beside=kept), futures
 
     def _rows(self, record: GraphRecord, gang: Gang) -> tuple[pa.Table, NDArray[np.int64]]:
         """Return the attributes that are kept, and the vertex of each row."""
-        where, there = "the table of vertices", _names(self.vertices)
-        require_there(self.of_vertices, there, where)
-        column = _id_column([name for name in there if name not in self.of_vertices], where)
-        table: pa.Table = columns_of(self.vertices, [column, *self.of_vertices], where)
+        where, there, names = "the table of vertices", _names(self.vertices), self.of_vertices or ()
+        require_there(names, there, where)
+        column = _id_column([name for name in there if name not in names], where)
+        table: pa.Table = columns_of(self.vertices, [column, *names], where)
         ids = ids_of(table, [column], Ends((column,), (column,), self.strings), Place(where))
         try:
             vertices = IdLookup(gang, record).vertices_of(ids, "vertex")
@@ -130,8 +140,12 @@ class KeptColumns(LoadOption):
             before = int(np.flatnonzero(vertices == vertices[again])[0])
             one = table[column][again].as_py()
             raise EdgeInputError(f"{where}: rows {before} and {again} are both of {one!r}; expected one row a vertex")
-        schema = stored_schema(table.schema, self.of_vertices, where)
+        schema = stored_schema(table.schema, names, where)
         return as_stored(table, schema, Place(where)), vertices
+
+
+def _columns(edges: EdgeList) -> tuple[str, ...]:
+    return () if edges.attributes is None else tuple(edges.attributes.schema.names)
 
 
 def _sent(

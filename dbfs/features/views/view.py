@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dbfs.base.records import Formation, GraphRecord
 from dbfs.building.memory import Estimate, require_fit
 from dbfs.cluster.deadline import of_call
-from dbfs.cluster.gang import Key, Ref, TaskGraph, release
+from dbfs.cluster.gang import Key, Ref, TaskGraph, host_of, release
 from dbfs.errors import InvalidOptionError
 from dbfs.features.views.attributes import KeptAttributes, kept_of
 from dbfs.features.views.conditions import condition_on, is_expression
@@ -26,7 +26,7 @@ from dbfs.service.messages import AddGraph, GetGraph
 from dbfs_workers.base.text import LONGEST_NAME, counted, printable
 from dbfs_workers.features.views import attributes as attribute_tasks
 from dbfs_workers.features.views import filters as tasks
-from dbfs_workers.search.partition.partition import PartitionInfo, describe
+from dbfs_workers.search.partition.partition import PartitionInfo
 
 
 def make_view(
@@ -91,9 +91,11 @@ class _Making:
         partitions = [Ref(key) for key in self._record.partition_keys]
         attributes: list[Ref | None] = [Ref(key) for key in kept.edge_keys] or [None] * p
         shared = None if bits is None else self._sent(bits)
+        hosts = [host_of(address) for address in self._graph.gang.addresses]
+        here = [hosts.count(host) for host in hosts]
         found = [
-            plan.add(rank, self._key("passing", rank), tasks.passing, partitions[rank], of_rank, condition, shared)
-            for rank, of_rank in enumerate(attributes)
+            plan.add(rank, self._key("passing", rank), tasks.passing, partitions[rank], *of_rank, here[rank])
+            for rank, of_rank in enumerate((each, condition, shared) for each in attributes)
         ]
         counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]) for rank in range(p)]
         passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in found])
@@ -102,11 +104,13 @@ class _Making:
         plan = TaskGraph()
         views, infos, tables, sizes = [], [], [], []
         for rank in range(p):
-            views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, partitions[rank], found[rank]))
-            infos.append(plan.add(rank, self._key("info", rank), describe, views[-1]))
+            view = (partitions[rank], found[rank], here[rank])
+            views.append(plan.add(rank, self._key("partition", rank), tasks.compacted, *view))
+            infos.append(plan.add(rank, self._key("info", rank), tasks.describe, views[-1]))
             if kept.edge_keys:
                 key = self._key("attributes", rank)
-                tables.append(plan.add(rank, key, tasks.compacted_attributes, attributes[rank], found[rank]))
+                table = (attributes[rank], found[rank], here[rank])
+                tables.append(plan.add(rank, key, tasks.compacted_attributes, *table))
                 sizes.append(plan.add(rank, self._key("bytes", rank), attribute_tasks.describe, tables[-1]))
         told = self._gathered(plan, [ref.key for ref in (*infos, *sizes)], [ref.key for ref in (*views, *tables)])
         keys: list[tuple[Hashable, ...]] = [tuple(ref.key for ref in refs) for refs in (views, tables)]
@@ -136,10 +140,15 @@ class _Making:
         return self._graph.gang.gather([futures[key] for key in awaited], self._deadline, doing)
 
     def _require_fit(self, edges: int) -> None:
-        """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph."""
+        """Raise ``GraphTooLargeError`` unless so many edges, the most of a rank, fit beside the graph.
+
+        The edges of a graph on GPUs are compacted there, and the GPUs are asked then.
+        """
         infos, kept = self._record.infos, self._kept
         stored = max(info.m_local for info in infos)
-        needed = Estimate({"csr": 8 * (self._record.stripe.n_local + 1) + 4 * edges}, {"filter": 8 * stored}, {})
+        needed = Estimate({}, {"filter": 8 * stored}, {})
+        if self._record.backend == "cpu":
+            needed.partition["csr"] = 8 * (self._record.stripe.n_local + 1) + 4 * edges
         if kept.nbytes and stored:
             needed.partition["attributes"] = max(kept.nbytes) * edges // stored
         require_fit(self._graph.gang, f"{counted(edges, 'edge')} that pass", needed, f"a view of {self._graph.name}")
@@ -156,8 +165,6 @@ def _require_filtered(record: GraphRecord) -> None:
     """Refuse a graph of which there are no views."""
     if record.layout is not None:
         raise InvalidOptionError(f"{record.name} is in the layout {record.layout.name}; views are of graphs in 1d")
-    if record.backend != "cpu":
-        raise InvalidOptionError(f"{record.name} is on GPUs; views are of graphs with backend='cpu'")
     if record.mutable or record.version:
         raise InvalidOptionError(f"{record.name} may be updated; views are of graphs loaded without mutable=True")
 

@@ -1,9 +1,10 @@
 """Shortest paths by weight of an asynchronous client's graph."""
 
 from dbfs.cluster.awaiting import awaited, unchanged
+from dbfs.features.paths.asynchronous import AsyncPathsGraph
 from dbfs.features.weights.graph import WeightsGraph
 from dbfs.features.weights.result import SSSPResult
-from dbfs.graph.asynchronous import AsyncBFSResult, AsyncGraph
+from dbfs.graph.asynchronous import AsyncBFSResult
 
 
 class AsyncSSSPResult(AsyncBFSResult):
@@ -19,7 +20,9 @@ class AsyncSSSPResult(AsyncBFSResult):
     validate = awaited(SSSPResult.validate, unchanged)
 
 
-class AsyncWeightsGraph(AsyncGraph):
+class AsyncWeightsGraph(AsyncPathsGraph):
     """See ``WeightsGraph``."""
 
     sssp = awaited(WeightsGraph.sssp, AsyncSSSPResult)
+    distance = awaited(WeightsGraph.distance, unchanged)
+    path = awaited(WeightsGraph.path, unchanged)

@@ -14,11 +14,12 @@ from dbfs_workers.features.weights.messages import PrepareWeights
 from dbfs_workers.features.weights.purpose import Number
 
 
-def prepare(graph: StripedGraph, column: str, held: Sequence[Hashable]) -> None:
+def prepare(graph: StripedGraph, column: str, held: Sequence[Hashable], *, path: bool = False) -> None:
     """Have all ranks make a column ready.
 
     Args:
         held: by rank, the Dask key of what has the columns.
+        path: whether the column is for paths between two vertices, which are searched for from both ends.
 
     Raises:
         InvalidOptionError: there is no such column, or an edge has a negative weight, NaN or none; the message names
@@ -27,7 +28,7 @@ def prepare(graph: StripedGraph, column: str, held: Sequence[Hashable]) -> None:
     """
     record = graph.record
     messages = {
-        rank: PrepareWeights(record.graph_id, partition, attributes, column)
+        rank: PrepareWeights(record.graph_id, partition, attributes, column, path)
         for rank, (partition, attributes) in enumerate(zip(graph.partition_keys, held, strict=True))
     }
     answers = ask_ranks(graph.gang, messages, f"preparing the weights {column!r} of {graph.name}", record)

@@ -1,4 +1,4 @@
-"""The method of graphs that finds shortest paths by weight."""
+"""The methods of graphs that find shortest paths by weight."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from dbfs.base.progress import ProgressOption
 from dbfs.base.records import RunProgress
 from dbfs.cluster.deadline import bounded
 from dbfs.errors import InvalidOptionError, InvalidVertexError
-from dbfs.features.weights.columns import number, prepare
+from dbfs.features.batches.landmarks import Landmarks
+from dbfs.features.paths.graph import PathsGraph
+from dbfs.features.weights.columns import number
+from dbfs.features.weights.paths import between, weigh
 from dbfs.features.weights.result import SSSPResult
-from dbfs.graph.graph import Graph, R
+from dbfs.graph.graph import R
 from dbfs.graph.striped import StripedGraph
-from dbfs.graph.traversing import traverse
 from dbfs_workers.features.weights.purpose import Weighted
 
 
@@ -24,7 +26,7 @@ def _no_columns(graph: StripedGraph) -> Sequence[Hashable]:
 
 
 @part_of("Graph")
-class WeightsGraph(Graph[R]):
+class WeightsGraph(PathsGraph[R]):
     """Shortest paths by weight."""
 
     # Returns by rank the Dask key of what has the columns of the rank's edges: its ``out`` is an Arrow table.
@@ -52,8 +54,8 @@ class WeightsGraph(Graph[R]):
             source: id, or several, as of ``bfs``.
             weight: name of a column of the edges: integers or floats of at least 0.
             max_distance: largest distance; vertices farther away stay unreached.
-            targets: an id, or several. The search stops once their distances are final; some vertices farther away
-                stay unreached.
+            targets: an id, or several. The search stops once their distances are final; vertices farther away stay
+                unreached.
             predecessors: also record the vertex before each one on its path.
             delta: the width of a bucket, in the column's unit: distances within one are found together. None for a rule
                 that looks at the mean weight and the mean degree. No value changes the distances.
@@ -63,7 +65,7 @@ class WeightsGraph(Graph[R]):
             InvalidVertexError, InvalidVertexTypeError: see ``bfs``.
             InvalidOptionError: the edges have no such column, or an edge has a negative weight, NaN or none; the
                 message names the column and an edge. Or ``max_distance`` or ``delta`` is below 0; or the graph lies on
-                GPUs, in the layout ``2d``, or can be changed.
+                several GPUs, in the layout ``2d``, or can be changed.
             InvalidOptionTypeError: the column has no numbers; or an option is no number.
             DistanceOverflowError: a distance needs more than 64 bits.
             Other errors as for ``bfs``.
@@ -76,21 +78,70 @@ class WeightsGraph(Graph[R]):
         width = None if delta is None else number(delta, "delta")
         self.require_loaded()
 
-        def ready() -> None:
-            prepare(self, weight, self._column_keys(self))
-
-        def made(graph: StripedGraph, *run: Any) -> SSSPResult:
-            return SSSPResult(self._column_keys(graph), graph, *run)
-
-        return traverse(
+        return weigh(
             self,
-            made,
-            [sources],
+            self._column_keys,
+            sources,
+            Weighted(weight, most, width),
             targets=wanted,
             predecessors=predecessors,
-            direction="top-down",
-            engine=next(iter(self.engines)),
-            purpose=Weighted(weight, most, width),
             progress=progress,
-            ready=ready,
-        )[0]
+        )
+
+    @bounded()
+    def distance(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        weight: str | None = None,
+        landmarks: Landmarks | None = None,
+        deadline: float | str | None = None,
+    ) -> Any:
+        """Return the distance from an id to another one: the number of edges, or the least sum of weights.
+
+        The ranks search from both ends, and stop where the searches meet. In a directed graph the second search follows
+        in-edges (``load(..., in_edges=True)``); without them, on GPUs and in a 2-D partition one search runs from the
+        source until it reaches the target.
+
+        Args:
+            source, target: an id each.
+            weight: name of a column of the edges, as of ``sssp``; None to count edges.
+            landmarks: what ``landmarks()`` of this version of the graph returned. Where their bounds agree, or tell
+                that there is no path, no search is made.
+            deadline: see ``bfs``.
+
+        Returns:
+            -1 without a path; infinity by a column of floats.
+
+        Raises:
+            InvalidVertexError: an id is not in the graph, or was deleted; or several are given.
+            InvalidOptionError: the landmarks are of another graph, or of another version, or are given with a weight;
+                others by weight as for ``sssp``.
+            InvalidOptionTypeError: ``landmarks`` is something else.
+            Other errors as for ``bfs``, and by weight for ``sssp``.
+        """
+        if weight is None:
+            return super().distance(source, target, landmarks=landmarks)
+        if landmarks is not None:
+            raise InvalidOptionError("landmarks= tells numbers of edges; leave it out with weight=")
+        return between(self, self._column_keys, *self._pair(source, target), weight, path=False)[0]
+
+    @bounded()
+    def path(
+        self, source: Any, target: Any, *, weight: str | None = None, deadline: float | str | None = None
+    ) -> list[Any]:
+        """Return the ids of a shortest path from an id to another one, both included; empty without a path.
+
+        Without a weight, of several shortest paths it is the first in the order of vertices, compared from the source
+        on: the same whatever the order of the edges, the number of ranks and the run; ``paths`` has the others. By
+        weight it is any of them, whose sum from the source on is ``distance``.
+        The search is that of ``distance``. Without a weight the edges of all shortest paths travel to the client;
+        without in-edges of a directed graph, on GPUs and in a 2-D partition more do: the edges between vertices that
+        may lie on a path.
+
+        Arguments and errors as for ``distance``.
+        """
+        if weight is None:
+            return super().path(source, target)
+        return self.python_ids(between(self, self._column_keys, *self._pair(source, target), weight)[1])

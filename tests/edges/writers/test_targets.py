@@ -187,8 +187,3 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_importing_dbfs_does_not_import_the_writers() -> None:
-    code = "import sys, dbfs, dbfs.cli; sys.exit('dbfs.edges.writers' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

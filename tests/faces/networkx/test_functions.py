@@ -17,8 +17,9 @@ from dbfs.features.batches import diameter
 from dbfs.networkx import from_networkx
 from dbfs.networkx.registry import OFFERS
 
-# The others make a graph, and take none.
-TRAVERSING = {name for name, offer in OFFERS.items() if offer.check is None}
+# The others make a graph, and take none; or go by weights.
+WEIGHTED = {name for name, offer in OFFERS.items() if offer.function.__module__ == "dbfs.networkx.weighted"}
+TRAVERSING = {name for name, offer in OFFERS.items() if offer.check is None} - WEIGHTED
 Call = tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 

@@ -167,6 +167,7 @@ def test_sweeps_have_the_dependencies_of_their_definition(backend: Backend, p: i
     assert_swept(arrays, sources, p, directed=directed, levels=levels_on(backend), backend="cuda", staged=True)
 
 
+@pytest.mark.full
 def test_sweeps_of_long_paths(backend: Backend) -> None:
     """Distances of two bytes."""
     arrays = 300, np.arange(299), np.arange(1, 300)

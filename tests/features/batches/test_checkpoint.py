@@ -141,7 +141,7 @@ def test_bounds_of_eccentricities_go_on(
             graph.wiener_index(checkpoint=path)
 
 
-@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("directed", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_every_measure_goes_on(
     client: distributed.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directed: bool
 ) -> None:

@@ -119,8 +119,10 @@ def test_exact_queues_have_no_duplicates(strategy: str, gathering: str) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("policy", ["atomic-queue:gathering=serial", "child-kernels:gathering=serial"])
-@pytest.mark.parametrize("storage", ["csr", "pages"])
+@pytest.mark.parametrize(
+    "policy", ["atomic-queue:gathering=serial", pytest.param("child-kernels:gathering=serial", marks=pytest.mark.full)]
+)
+@pytest.mark.parametrize("storage", ["csr", pytest.param("pages", marks=pytest.mark.full)])
 def test_a_block_appends_what_its_threads_kept_at_once(policy: str, storage: str) -> None:
     """Lists of up to 8 neighbours fill no queue of a thread, so that a tile's finds lie in the order of its lists."""
     for most, whole in ((8, True), (60, False)):

@@ -105,6 +105,7 @@ def test_the_first_finder_of_a_row_keeps_the_parent(nine: distributed.Client, ra
     assert (column_of[by_fold[children]] != first[children]).any()
 
 
+@pytest.mark.full
 def test_a_run_by_scans_ends_at_its_deadline(nine: distributed.Client) -> None:
     with (
         dbfs.load("path:n=2000000", client=nine, ranks=4, layout="2d") as graph,

@@ -147,8 +147,13 @@ def test_batches_of_many_kinds(client: distributed.Client, leaves_nothing: None,
         graph.delete_vertices(5)
         assert graph.insert_vertices(2).ids == (5, 30)
     with dbfs.load("path:n=30", client=client, mutable=True, room=500) as graph:
-        with pytest.raises(InvalidOptionError, match="room for 500 more vertices"):
-            graph.save(tmp_path / "nowhere")
+        graph.insert_vertices(300)
+        graph.save(tmp_path / "saved")
+    for ranks, left in ((None, 200), (1, 0)):
+        with dbfs.load(tmp_path / "saved", client=client, ranks=ranks, mutable=True) as graph:
+            assert (graph.n, graph.record.stripe.room) == (330, left)
+            assert len(graph.insert_vertices(left).ids) == left
+            assert graph.bfs(0, validate=True).reached == 30
     with dbfs.load([("a", "b"), ("b", "c")], client=client, mutable=True) as graph:
         assert graph.insert_edges([("c", "a")]).edges == 1
         assert graph.bfs("a").depth == 1

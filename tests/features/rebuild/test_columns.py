@@ -148,8 +148,6 @@ def test_columns_of_another_source_are_refused(
 
 def test_what_came_from_a_clients_memory_is_told(mortal: distributed.Client, tmp_path: Path) -> None:
     path, people = file_of(tmp_path), pa.table({"id": ["v01"], "age": [7]})
-    with pytest.raises(InvalidOptionError, match="checkpoint= does not go with edge_columns="):
-        dbfs.load(table(), client=mortal, edge_columns="year", checkpoint=tmp_path / "kept")
     with (
         dbfs.load(path, client=mortal, vertices=people, vertex_columns="age") as graph,
         dbfs.load(table(), client=mortal, edge_columns="year") as of_memory,
@@ -163,7 +161,25 @@ def test_what_came_from_a_clients_memory_is_told(mortal: distributed.Client, tmp
             of_memory.sssp("v01", "year")
 
 
-@pytest.mark.parametrize("by", ["columns", "ids"])
+def test_a_checkpoint_has_the_columns_of_a_clients_memory(mortal: distributed.Client, tmp_path: Path) -> None:
+    people = pa.table({"id": ["v01", "v02"], "age": [7, 8]})
+    options: dict[str, Any] = {"vertices": people, "vertex_columns": "age", "checkpoint": tmp_path / "kept"}
+    with dbfs.load(table(), client=mortal, edge_columns=["year", "kind"], **options) as graph:
+        before = columns_of(graph)
+        lose(mortal, graph.gang.addresses[1])
+        assert columns_of(graph) == before
+        lose(mortal, graph.gang.addresses[0])
+        with graph.where(vertices=pc.field("age") > 7) as view:
+            assert view.bfs("v02").to_dict() == {"v02": 0}
+        assert graph.state().rebuilt == 2
+    # Of a saved graph those come back that were chosen.
+    with dbfs.load(tmp_path / "kept", client=mortal, edge_columns=["kind"]) as graph:
+        lose(mortal, graph.gang.addresses[1])
+        assert graph.subgraph(["v01", "v02"], columns=["kind"]).to_arrow().column_names[2:] == ["kind"]
+        assert ([*graph.edge_columns], [*graph.vertex_columns]) == (["kind"], ["age"])
+
+
+@pytest.mark.parametrize("by", ["columns", pytest.param("ids", marks=pytest.mark.full)])
 def test_a_view_is_lost_and_its_base_comes_back(mortal: distributed.Client, tmp_path: Path, by: str) -> None:
     """They share the tables of ids, and the order. Those of the ranks that stand serve the base."""
     kept, given = {"columns": ("kind", {"edges": "kind = 'rail'"}), "ids": (None, {"without": ["v01"]})}[by]

@@ -144,9 +144,9 @@ FILES: dict[str, tuple[Callable[[Path], object], type[DbfsError], str]] = {
         "is not the manifest of a saved graph",
     ),
     "a newer version": (
-        lambda path: edit(path, lambda found: found.update(version=2)),
+        lambda path: edit(path, lambda found: found.update(version=3)),
         FormatError,
-        "is of version 2 of the format; dbfs of this version reads 1. Update dbfs",
+        "is of version 3 of the format; dbfs of this version reads up to 2. Update dbfs",
     ),
     "no version": (lambda path: edit(path, lambda found: found.pop("version")), FormatError, "is of version None of"),
     "an edited manifest": (

@@ -71,6 +71,7 @@ def save_by_both(two: list[savers.Process], path: Path, rounds: int) -> None:
         assert_whole(path, 30, 40)
 
 
+@pytest.mark.full
 def test_two_savers_at_once(two: list[savers.Process], tmp_path: Path) -> None:
     save_by_both(two, tmp_path / "graph", 20)
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import dask
 import distributed
@@ -110,12 +111,26 @@ def test_ranks_map_the_words_of_one_another(
 ) -> None:
     """Ranks of several processes on one GPU, where no resident kernel runs, validate as those on GPUs of their own."""
     edges = dbfs.kronecker(12)
+    call, answers = validate._Check._call, list[object]()
+
+    def recorded(check: Any, message: Any) -> Any:
+        try:
+            answers.append(call(check, message))
+        except Exception as error:
+            answers.append(error)
+            raise
+        return answers[-1]
+
+    def submitted(*_: Any, **__: Any) -> None:
+        pytest.fail(f"tasks were submitted; the ranks' calls gave {answers}")
+
     with dbfs.load(edges, client=sharing, ranks=ranks, keep_edges=keep_edges, order="degree", backend="cuda") as graph:
         result = graph.bfs(1, predecessors=True)
         by_tasks = dbfs.validate(graph, result)
         monkeypatch.setattr(graph, "exchange", "cuda_ipc")
         with monkeypatch.context() as without_tasks:
-            without_tasks.setattr(validate._Check, "_run", lambda *_, **__: pytest.fail("tasks were submitted"))
+            without_tasks.setattr(validate._Check, "_call", recorded)
+            without_tasks.setattr(validate._Check, "_run", submitted)
             assert dbfs.validate(graph, result) == by_tasks
             assert dbfs.validate(graph, graph.bfs(1)) == by_tasks
         sharing.run(_spoil, result.label_location, workers=[graph.gang.addresses[ranks - 1]])

@@ -27,6 +27,7 @@ from dbfs_workers.features.lab.kernels.sources import lab_source
 from dbfs_workers.features.lab.strategies import parse
 from dbfs_workers.features.living.kernels.sources import MERGING, REPAIR
 from dbfs_workers.features.validation.kernels.sources import VALIDATION
+from dbfs_workers.features.weights.kernels.sources import NEAR_FAR
 from dbfs_workers.search.cuda import layout, module
 from dbfs_workers.search.cuda import source as source_module
 from dbfs_workers.search.cuda.backend import KERNELS as BACKEND_KERNELS
@@ -77,6 +78,7 @@ SMALL_KERNELS = {
     MERGING: {f"dbfs_{name}" for name in ("plan_changes", "merged_offsets", "insert_columns", "move_columns")},
     VALIDATION: {"dbfs_check_edges", "dbfs_pack_labels"},
     REPAIR: {"dbfs_repair"},
+    NEAR_FAR: {f"dbfs_weights_{name}" for name in ("whole32", "int64", "float32", "float64")},
     BY_VERTEX: {"dbfs_by_vertex_1", "dbfs_by_vertex_2", "dbfs_by_vertex_4"},
     lab_source("expand_contract"): {"dbfs_lab_expand_contract"},
     lab_source("contract_expand"): {"dbfs_lab_contract_expand"},
@@ -108,11 +110,11 @@ LAUNCHING = lab_source("device_launches")
 LAUNCHING_KERNELS = {f"dbfs_lab_{name}" for name in ("device_loop", "device_level", "child_kernels", "large_list")}
 
 
-# The first size compiles one source of the laboratory, since those compile for the longest.
+# The second size compiles one source of the laboratory, since those compile for the longest.
 SOURCE_ROWS = [
     pytest.param(
         source,
-        marks=pytest.mark.full if "/lab/" in source.path and source != lab_source("pages") else [],
+        marks=pytest.mark.long if "/lab/" in source.path and source != lab_source("pages") else [],
         id=source.path,
     )
     for source in SMALL_KERNELS

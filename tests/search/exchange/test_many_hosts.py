@@ -83,9 +83,8 @@ def test_shared_memory_that_was_asked_for_is_refused(client: distributed.Client)
             dbfs.load("path:n=9", client=client, ranks=2)
 
 
-@pytest.mark.parametrize(
-    "security", [pytest.param(False, id="tcp", marks=pytest.mark.full), pytest.param(True, id="tls")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("security", [pytest.param(False, id="tcp"), pytest.param(True, id="tls")])
 def test_gpus_of_several_hosts_exchange_as_cpus_do(security: bool) -> None:
     """The GPUs are pretended: their arrays are NumPy's, and pass through ``StagedExchange``."""
     arrays = GRAPHS["dense random"]()

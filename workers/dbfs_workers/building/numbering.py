@@ -1,6 +1,6 @@
 """Tasks that number the ids of an edge list: a sample sort of the distinct ids over the ranks.
 
-1. ``read_piece`` reads a piece, and replaces each id by a code: an index into the rank's distinct ids.
+1. ``encode_piece`` reads a piece, and replaces each id by a code: an index into the rank's distinct ids.
 2. ``sample_ids`` takes some of these ids, and ``choose_splitters`` divides all samples into as many ranges as ranks.
 3. ``split_ids`` divides the rank's distinct ids into the ranges. Each rank owns one range, and gets its part.
 4. ``unite_ids`` sorts the distinct ids of a range. Their places, and the sizes of the ranges before, are the vertices.
@@ -65,7 +65,7 @@ class RankIds(UnspilledResult):
             require: called with the bytes that the step takes at most.
             name: the edge list's name, for errors.
 
-        Errors as for ``read_piece``.
+        Errors as for ``encode_piece``.
         """
         if len(ids) == 0:
             return np.empty(0, np.int32)
@@ -182,7 +182,7 @@ class UnitedIds:
         return nbytes(self.ids) + sum(places.nbytes for places in self.places.values())
 
 
-def read_piece(piece: Piece, found: RankIds, memory_share: float, name: str) -> CodedPiece:
+def encode_piece(piece: Piece, found: RankIds, memory_share: float, name: str) -> CodedPiece:
     """Read a piece, and replace its ids by codes; ``name`` is the edge list's, for errors.
 
     Raises:
@@ -218,7 +218,7 @@ def sample_ids(found: RankIds, pieces: Sequence[PieceSummary], p: int) -> IdSamp
 
 
 def choose_splitters(samples: Sequence[IdSample], p: int, name: str) -> Splitters:
-    """Return the splitters for ``p`` ranks by the samples of all ranks. Errors as for ``read_piece``."""
+    """Return the splitters for ``p`` ranks by the samples of all ranks. Errors as for ``encode_piece``."""
     # Piece i is on rank i % p. The names of the first piece with ids count.
     by_piece = [one for pieces in zip_longest(*(sample.id_types for sample in samples)) for one in pieces]
     types = list(dict.fromkeys(one for one in by_piece if one is not None))
@@ -248,7 +248,7 @@ def select_part(split: SplitIds, owner: int) -> Ids:
 
 
 def unite_ids(parts: Sequence[Ids], memory_share: float, name: str) -> UnitedIds:
-    """Sort the ids of one range, given the parts of all ranks. Errors as for ``read_piece``."""
+    """Sort the ids of one range, given the parts of all ranks. Errors as for ``encode_piece``."""
     require = partial(require_room, memory_share=memory_share, what=f"{name}: numbering its ids")
     codes, ids = encode(map(_wide, parts), require)
     # The order, its inverse, what sorting takes, and the ids in ascending order.

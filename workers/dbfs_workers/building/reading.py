@@ -117,13 +117,18 @@ def require_room(needed: int, memory_share: float, what: str) -> None:
     Raises:
         GraphTooLargeError: with the bytes needed, and those free; ``what`` begins the message.
     """
-    room = MemoryRoom.of(_current_task()[0], memory_share)
+    room = room_of_task(memory_share)
     free = room_for(needed, room.free_bytes)
     if needed > free:
         raise GraphTooLargeError(
             f"{what} takes about {needed:,} bytes, and this worker may take {max(free, 0):,} more "
             f"({room.share:.0%} of its memory, less what it holds). More or larger workers would hold it"
         )
+
+
+def room_of_task(memory_share: float) -> MemoryRoom:
+    """Return the memory that the worker of the task in this thread may take."""
+    return MemoryRoom.of(_current_task()[0], memory_share)
 
 
 def require_wanted(doing: str) -> None:

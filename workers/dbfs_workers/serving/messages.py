@@ -64,8 +64,10 @@ class JoinGang(WorkerMessage[None]):
         hosts: the host of each rank, as in ``exchange.hosts.Hosts``.
         epoch: the attempt to form or connect the gang; a message of an earlier attempt is stale.
         mutable: whether updates may change the graph.
+        log: path of the folder that keeps its versions; empty if none does.
 
     Raises:
+        OutputError: the log can't be written.
         ExchangeUnavailableError: the worker has no NCCL, or there are more ranks than the exchange serves.
         BackendUnavailableError: CuPy can't be imported.
         GraphTooLargeError: the rank's part does not fit in the GPU's free memory.
@@ -82,6 +84,7 @@ class JoinGang(WorkerMessage[None]):
     hosts: tuple[int, ...]
     epoch: int
     mutable: bool = False
+    log: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ from dbfs_workers.serving.messages import (
 )
 from dbfs_workers.serving.reads.server import Reads
 from dbfs_workers.serving.rpc import NAME, PickledValue, handlers, no_way
-from dbfs_workers.serving.turns.changes import RankChanges
+from dbfs_workers.serving.turns.changes import RankChanges, VersionLog
 from dbfs_workers.serving.turns.worker import WorkerTurns
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         view = WorkerView(worker, self._member, self.kept_labels)
         self.features = tuple(feature(view) for feature in self._feature_types)
         self.changes = next((feature for feature in self.features if isinstance(feature, RankChanges)), None)
-        self.turns = WorkerTurns(worker, self.door, self.changes, self._member)
+        self._log = next((feature for feature in self.features if isinstance(feature, VersionLog)), None)
+        self.turns = WorkerTurns(worker, self.door, self.changes, self._log, self._member)
         self.reads = Reads(worker.data, self.kept_labels, self.changed_rows)
         for service in (self, self.turns, self.reads, *self.features):
             worker.handlers.update(handlers(service))
@@ -165,6 +166,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         self._take_epoch(message.graph_id, message.epoch)
         member = Member(message.rank, message.partition_key, *self._runner(message, threads))
         self._enter(message.graph_id, member)
+        if message.log and self._log is not None:
+            await asyncio.to_thread(self._log.open, message.graph_id, message.rank, message.log)
         if message.backend == "cpu":
             return
         try:

@@ -102,11 +102,22 @@ def _draw_level(
     return lowest
 
 
-@kernel(void, _ROWS32, int64, _UINT64, _UINT64)
+@kernel(void, UINT32, UINT32, UINT32)
+def _draw_more(recent: NDArray[np.uint32], oldest: NDArray[np.uint32], values: NDArray[np.uint32]) -> None:
+    """Draw the value after those of all levels, for every edge of a block."""
+    for j in range(BLOCK):
+        values[j] = _step(recent[j], oldest[j])
+
+
+@kernel(void, _ROWS32, int64, _UINT64, _UINT64, UINT32)
 def _draw_with_redraws(
-    states: NDArray[np.uint32], scale: int, sources: NDArray[np.uint64], targets: NDArray[np.uint64]
+    states: NDArray[np.uint32],
+    scale: int,
+    sources: NDArray[np.uint64],
+    targets: NDArray[np.uint64],
+    values: NDArray[np.uint32],
 ) -> None:
-    """Draw a block edge by edge; an edge may draw a level's value more than once."""
+    """Draw a block edge by edge, and the value after all levels; an edge may draw a level's value more than once."""
     for j in range(BLOCK):
         z1, z2, z3, z4, z5 = (
             np.uint64(states[0, j]),
@@ -125,6 +136,7 @@ def _draw_with_redraws(
             target = (target << _ONE) | (bits & _ONE)
         sources[j] = source
         targets[j] = target
+        values[j] = _step(z1, z5)
 
 
 @kernel(void, _READ_UINT64, UINT32, UINT32, UINT32, UINT32, UINT32, UINT32)
@@ -162,25 +174,29 @@ def _scramble(ids: NDArray[np.uint64], bits: np.uint64, value0: np.uint64, value
         ids[j] = _reverse_bits(x, bits)
 
 
-@kernel(void, _ROWS32, _ROWS32, _READ_ROWS64, _UINT64, _UINT64, int64, _uint64, _uint64, INT64, INT64)
+@kernel(void, _ROWS32, _ROWS32, _READ_ROWS64, _UINT64, _UINT64, UINT32, int64, _uint64, _uint64, INT64, INT64, UINT32)
 def draw_edges(
     states: NDArray[np.uint32],
     spare: NDArray[np.uint32],
     block_jump: NDArray[np.uint64],
     block_sources: NDArray[np.uint64],
     block_targets: NDArray[np.uint64],
+    block_values: NDArray[np.uint32],
     scale: int,
     value0: np.uint64,
     value1: np.uint64,
     sources: NDArray[np.int64],
     targets: NDArray[np.int64],
+    values: NDArray[np.uint32],
 ) -> None:
     """Fill ``sources`` and ``targets`` (int64, of one length) with consecutive edges.
 
+    ``values`` (uint32, of the same length, or empty) gets the value that the generator draws after each edge.
+
     Args:
         states: uint32[5, BLOCK], column j the start state of edge j; overwritten.
-        spare, block_sources, block_targets: scratch, uint32[5, BLOCK] and two uint64[BLOCK]. Arrays made here, and
-            array operations, would take Numba some seconds more to compile.
+        spare, block_sources, block_targets, block_values: scratch, uint32[5, BLOCK], two uint64[BLOCK] and
+            uint32[BLOCK]. Arrays made here, and array operations, would take Numba some seconds more to compile.
         block_jump: uint64[5, 5], the transition from an edge's start state to that of the edge BLOCK further on.
         scale: bits of an id.
         value0, value1: the constants that scramble ids.
@@ -197,12 +213,17 @@ def draw_edges(
             lowest = min(lowest, drawn)
         # One value in 590,000 must be drawn again: redoing its block is cheaper than checking each value.
         if lowest < _REDRAW:
-            _draw_with_redraws(states, scale, block_sources, block_targets)
+            _draw_with_redraws(states, scale, block_sources, block_targets, block_values)
+        elif values.size:
+            oldest = 4 - scale % 5
+            _draw_more(spare[(oldest + 1) % 5], spare[oldest], block_values)
         _scramble(block_sources, np.uint64(scale), value0, value1)
         _scramble(block_targets, np.uint64(scale), value0, value1)
         for j in range(min(BLOCK, sources.size - first)):
             sources[first + j] = block_sources[j]
             targets[first + j] = block_targets[j]
+        for j in range(min(BLOCK, values.size - first)):
+            values[first + j] = block_values[j]
         for row in range(5):
             _jump_row(block_jump[row], states[0], states[1], states[2], states[3], states[4], spare[row])
         states, spare = spare, states

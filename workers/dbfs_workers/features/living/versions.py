@@ -169,6 +169,7 @@ class NextVersion:
         vertices: int64, the vertices inserted or deleted; the same on all ranks.
         absent: vertices to delete that were deleted before.
         facts: what the engines of a GPU need of the version (``cuda.device_graph.DeviceGraph``); None elsewhere.
+        in_keys: the keys of the reversed edges that changed, if the partition has in-edges and is on CPU cores.
     """
 
     partition: Partition
@@ -176,6 +177,7 @@ class NextVersion:
     vertices: NDArray[np.int64] = field(default_factory=no_vertices)
     absent: int = 0
     facts: Any | None = None
+    in_keys: NDArray[np.uint64] | None = None
 
 
 def updated(
@@ -216,14 +218,16 @@ def updated(
     if not delete and living.deleted.size:
         require_present(living, np.concatenate(order.ends(keys)))
     out, changes = out.changed(keys, order, directed=living.directed, delete=delete, free_bytes=free_bytes)
+    in_keys = None
     if into is not None:
         in_keys = _keys(order, spec, in_edges, reverse=True)
-        into, _ = into.changed(in_keys, order, directed=True, delete=delete, free_bytes=free_bytes)
+        into, turned = into.changed(in_keys, order, directed=True, delete=delete, free_bytes=free_bytes)
+        in_keys = turned.keys
     vertices = np.setdiff1d(spec.vertices, living.deleted)
     deleted = np.union1d(living.deleted, vertices) if vertices.size else living.deleted
     following = LivingPartition(living, out, into, spec.hub_first, changes=changes, deleted=deleted, step=1)
     absent = np.unique(spec.vertices).size - vertices.size
-    return NextVersion(following, changes, vertices if delete else fresh, absent)
+    return NextVersion(following, changes, vertices if delete else fresh, absent, in_keys=in_keys)
 
 
 def update_keys(

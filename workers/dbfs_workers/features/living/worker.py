@@ -18,11 +18,12 @@ from dbfs_workers.features.living.change_log import EdgeChanges, VersionChanges,
 from dbfs_workers.features.living.kernels import NEEDED
 from dbfs_workers.features.living.messages import CommitUpdate, RankUpdate, TakeUpdate
 from dbfs_workers.features.living.part import living_of
-from dbfs_workers.features.living.update_spec import UpdateChange
+from dbfs_workers.features.living.redo import redo_of
+from dbfs_workers.features.living.update_spec import UpdateChange, UpdateSpec
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, describe
 from dbfs_workers.serving.feature import WorkerView
-from dbfs_workers.serving.turns.changes import Change, RankChanges
+from dbfs_workers.serving.turns.changes import Change, RankChanges, Redo
 
 Keys = tuple[Any, Any | None]
 T = TypeVar("T")
@@ -36,12 +37,16 @@ class _PreparedVersion:
         partition: the version.
         changes: the changes from the version before; None if only the pages are new.
         facts: see ``NextVersion``.
+        spec: the update.
+        keys: the keys of the edges that changed, and of their reverses; None where they are not known.
     """
 
     run_id: str
     partition: Partition
     changes: VersionChanges | None
     facts: Any | None
+    spec: UpdateSpec
+    keys: Keys
 
 
 class Updates(RankChanges):
@@ -100,7 +105,12 @@ class Updates(RankChanges):
         logged = VersionChanges(updated.partition.version, logged_edges, spec.kind != "insert-edges")
         following = updated.partition.version > partition.version
         self._prepared[graph_id] = _PreparedVersion(
-            run_id, updated.partition, logged if following else None, updated.facts
+            run_id,
+            updated.partition,
+            logged if following else None,
+            updated.facts,
+            spec,
+            (changes.keys, updated.in_keys),
         )
         return RankUpdate(
             info=describe(updated.partition),
@@ -114,6 +124,14 @@ class Updates(RankChanges):
             vertices=updated.vertices,
             absent=updated.absent,
         )
+
+    def redo(self, graph_id: str, run_id: str) -> Redo | None:
+        """See ``RankChanges``: of the edges those that changed."""
+        prepared = self._prepared[graph_id]
+        assert prepared.run_id == run_id
+        if prepared.changes is None:
+            return None
+        return redo_of(prepared.spec, prepared.partition.version, *prepared.keys)
 
     @CommitUpdate.handler
     async def commit_update(self, message: CommitUpdate) -> None:

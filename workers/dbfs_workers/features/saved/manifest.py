@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,13 @@ from dbfs_workers.search.partition.stripe import Stripe
 
 NAME: Final = "manifest.json"
 FORMAT: Final = "dbfs saved graph"
-VERSION: Final = 1
+VERSION: Final = 2
+"""Latest version of the format."""
+_SINCE_2: Final = {"room": 0, "columns": None}
+"""Fields that version 1 lacks, and their values there. A graph with these values is saved as version 1."""
+_Wanted: TypeAlias = "tuple[str, tuple[str, int | None]]"
+"""The name of an array; its type, and the number of its items if that is known."""
+
 MOST_BYTES: Final = 2**28
 """Longest manifest that is read; a graph of 100 TB has one of 256 MiB."""
 
@@ -37,8 +43,27 @@ NOTE: Final = re.compile(r"dbfs-save-([0-9a-f]{12})\.json")
 PART: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\.part")
 """Names of manifests before they are published."""
 
-_FILE_NAME = re.compile(r"(?:rank|edges|order|ids)(?:-\d+)?-([0-9a-f]{12})\.arrow")
+_FILE_NAME = re.compile(r"(?:rank|edges|order|ids|columns|in-columns|vertices)(?:-\d+)?-([0-9a-f]{12})\.arrow")
 _MOST_BLOCK_BYTES: Final = 2**26
+
+STRINGS: Final = "string"
+BOOLEANS: Final = "bool"
+_ZONED = re.compile(r"timestamp\[(?:s|ms|us|ns), tz=.+\]")
+_DTYPES: Final = {
+    STRINGS: "int32",
+    BOOLEANS: "uint8",
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float": "float32",
+    "double": "float64",
+    "date32[day]": "int32",
+    "date64[ms]": "int64",
+    "time32[s]": "int32",
+    "time32[ms]": "int32",
+    "time64[us]": "int64",
+    "time64[ns]": "int64",
+    **{f"{kind}[{unit}]": "int64" for kind in ("timestamp", "duration") for unit in ("s", "ms", "us", "ns")},
+}
+"""By Arrow's name of a type: NumPy's name of its values in memory; booleans are bits, strings numbers of strings."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +168,63 @@ class SavedIds:
 
 
 @dataclass(frozen=True)
+class SavedColumn:
+    """A column of values of edges, or of vertices.
+
+    Attributes:
+        name: its name.
+        kind: Arrow's name of the type of its values, such as ``int64`` or ``date32[day]``; ``string`` for dictionaries
+            of strings.
+    """
+
+    name: str
+    kind: str
+
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of the type of its array; empty for a kind that is not kept."""
+        return "int64" if _ZONED.fullmatch(self.kind) else _DTYPES.get(self.kind, "")
+
+    def items(self, rows: int) -> int:
+        """Return the number of items of its array, given the number of values."""
+        return -(-rows // 8) if self.kind == BOOLEANS else rows
+
+
+@dataclass(frozen=True)
+class RankColumns:
+    """The files of the columns of one rank, a row for each edge or vertex. ``columns.write`` says what is in them.
+
+    Attributes:
+        out: of the edges, in the order of the array ``columns``; None if edges have no columns.
+        into: of the in-edges, in the order of ``in_columns``; None if there are none.
+        vertices: of the rank's vertices, in the order of its rows; None if vertices have no columns.
+    """
+
+    out: SavedFile | None
+    into: SavedFile | None
+    vertices: SavedFile | None
+
+    @property
+    def files(self) -> list[SavedFile]:
+        """All files."""
+        return [file for file in (self.out, self.into, self.vertices) if file is not None]
+
+
+@dataclass(frozen=True)
+class SavedColumns:
+    """The columns of a graph.
+
+    Attributes:
+        edges, vertices: the columns of the edges, and of the vertices.
+        ranks: the files of each rank.
+    """
+
+    edges: tuple[SavedColumn, ...]
+    vertices: tuple[SavedColumn, ...]
+    ranks: tuple[RankColumns, ...]
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A saved graph.
 
@@ -158,6 +240,8 @@ class Manifest:
         order: file of the array ``vertex``, uint32[n], the vertex at each position; None if vertices keep the order
             given.
         ids: the ids of the vertices.
+        room: vertices that updates may add; see ``Stripe``.
+        columns: the columns of edges and vertices; None without any.
     """
 
     source: str
@@ -170,11 +254,13 @@ class Manifest:
     ranks: tuple[SavedRank, ...]
     order: SavedFile | None
     ids: SavedIds
+    room: Natural = 0
+    columns: SavedColumns | None = None
 
     @property
     def stripe(self) -> Stripe:
         """How the graph lies on its ranks."""
-        return Stripe(self.n, len(self.ranks))
+        return Stripe(self.n, len(self.ranks), self.room)
 
     @property
     def m(self) -> int:
@@ -196,6 +282,9 @@ class Manifest:
         if self.order is not None:
             yield self.order
         yield from (table.file for table in self.ids.tables)
+        if self.columns is not None:
+            for each in self.columns.ranks:
+                yield from each.files
 
     @property
     def nbytes(self) -> int:
@@ -226,8 +315,11 @@ def is_ours(name: str) -> bool:
 
 def to_json(manifest: Manifest) -> bytes:
     """Return a manifest as the text of its file."""
-    graph = dataclasses.asdict(manifest)
-    found = {"format": FORMAT, "version": VERSION, "checksum": _checksum(graph), "graph": graph}
+    graph, version = dataclasses.asdict(manifest), VERSION
+    if graph == {**graph, **_SINCE_2}:
+        graph = {name: value for name, value in graph.items() if name not in _SINCE_2}
+        version = 1
+    found = {"format": FORMAT, "version": version, "checksum": _checksum(graph), "graph": graph}
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
@@ -252,13 +344,15 @@ def parse(text: bytes, path: str) -> Manifest:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise FormatError(f'{path} is not the manifest of a saved graph: it lacks "format": "{FORMAT}"')
     version = found.get("version")
-    if version != VERSION:
+    if version not in (1, VERSION) or isinstance(version, bool):
         newer = isinstance(version, int) and version > VERSION
-        what = f"; dbfs of this version reads {VERSION}. Update dbfs" if newer else f"; expected {VERSION}"
+        what = f"; dbfs of this version reads up to {VERSION}. Update dbfs" if newer else f"; expected 1 or {VERSION}"
         raise FormatError(f"{path} is of version {version!r} of the format{what}")
     graph = found.get("graph")
     if found.get("checksum") != _checksum(graph):
         raise FormatError(f"{path} is damaged: its checksum is not that of its content. Save the graph again")
+    if version == 1 and isinstance(graph, dict) and not _SINCE_2.keys() & graph.keys():
+        graph = {**graph, **_SINCE_2}
     manifest: Manifest = decoded(Manifest, graph, f"{path}: graph")
     _check(manifest, path)
     return manifest
@@ -311,6 +405,49 @@ def _check(manifest: Manifest, path: str) -> None:
         _check_file(manifest.order, [("vertex", ("uint32", manifest.n))], path)
 
     _check_ids(manifest, path)
+    if manifest.columns is not None:
+        _check_columns(manifest, manifest.columns, path)
+
+
+def _check_columns(manifest: Manifest, columns: SavedColumns, path: str) -> None:
+    """Check that columns are of types that are kept, and that each rank has a row for each edge and each vertex."""
+    for each in (columns.edges, columns.vertices):
+        names = [column.name for column in each]
+        if len(set(names)) < len(names):
+            raise FormatError(f"{path}: two columns have one name, of {names}")
+        unknown = next((column for column in each if not column.dtype), None)
+        if unknown is not None:
+            raise FormatError(f"{path}: column {unknown.name!r} holds {unknown.kind!r}, which no graph keeps")
+    if len(columns.ranks) != len(manifest.ranks):
+        raise FormatError(f"{path}: {len(columns.ranks)} ranks have columns, of {len(manifest.ranks)}")
+    for number, (rank, files) in enumerate(zip(manifest.ranks, columns.ranks, strict=True)):
+        edges = array(rank.partition, "columns").length
+        into = array(rank.partition, "in_columns").length if manifest.in_edges else 0
+        wanted = (
+            ("out", files.out, columns.edges, edges, bool(columns.edges)),
+            ("into", files.into, columns.edges, into, bool(columns.edges) and manifest.in_edges),
+            ("vertices", files.vertices, columns.vertices, manifest.stripe.owned(number), bool(columns.vertices)),
+        )
+        for what, file, of, rows, there in wanted:
+            if (file is not None) != there:
+                raise FormatError(f"{path}: columns.ranks[{number}].{what} is {'missing' if there else 'of no column'}")
+            if file is not None:
+                _check_file(file, _arrays_of(file, of, rows), path)
+
+
+def _arrays_of(file: SavedFile, columns: tuple[SavedColumn, ...], rows: int) -> list[_Wanted]:
+    """Return the arrays that a file of columns has: see ``columns.write``."""
+    there, wanted = {place.name: place.length for place in file.arrays}, list[_Wanted]()
+    for column in columns:
+        if column.kind == STRINGS:
+            # One more than there are strings.
+            ends = max(1, there.get(f"ends.{column.name}", 1))
+            wanted += [(f"ends.{column.name}", ("int32", ends)), (f"text.{column.name}", ("uint8", None))]
+    for column in columns:
+        if f"valid.{column.name}" in there:
+            wanted.append((f"valid.{column.name}", ("uint8", -(-rows // 8))))
+        wanted.append((f"value.{column.name}", (column.dtype, column.items(rows))))
+    return wanted
 
 
 def _check_ids(manifest: Manifest, path: str) -> None:
@@ -325,7 +462,7 @@ def _check_ids(manifest: Manifest, path: str) -> None:
     if manifest.n and not ids.tables and not ids.id_type.is_integer:
         raise FormatError(f"{path}: ids of the type {ids.id_type} need tables")
     for table in ids.tables:
-        wanted: list[tuple[str, tuple[str, int | None]]] = []
+        wanted: list[_Wanted] = []
         for column, kind in enumerate(ids.columns):
             if kind == INTEGER:
                 wanted.append((f"id.{column}", ("int64", table.length)))
@@ -339,7 +476,7 @@ def _check_ids(manifest: Manifest, path: str) -> None:
         raise FormatError(f"{path}: the tables have {first:,} ids of {manifest.n:,} vertices")
 
 
-def _check_file(file: SavedFile, wanted: list[tuple[str, tuple[str, int | None]]], path: str) -> None:
+def _check_file(file: SavedFile, wanted: list[_Wanted], path: str) -> None:
     """Check that a file has the wanted arrays, given by name with dtype and length, and that they lie in the file."""
     where = f"{path}: {file.name}"
     if _FILE_NAME.fullmatch(file.name) is None:

@@ -12,9 +12,9 @@ from dbfs_workers.base.errors import DeadlineExceededError, FormatError
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.building.gpu_data import DeviceEdges
 from dbfs_workers.building.reading import require_room, require_wanted
-from dbfs_workers.features.saved import parts, writing
+from dbfs_workers.features.saved import columns, parts, writing
 from dbfs_workers.features.saved.blocks import Content, thread_count
-from dbfs_workers.features.saved.manifest import SavedFile, SavedRank, SavedTable
+from dbfs_workers.features.saved.manifest import RankColumns, SavedColumn, SavedFile, SavedRank, SavedTable
 from dbfs_workers.features.saved.parts import RankFacts
 from dbfs_workers.ids.table import IdTable
 from dbfs_workers.search.partition.ordering import DegreeOrder
@@ -67,6 +67,37 @@ def save_order(folder: Folder, token: str, order: DegreeOrder, seconds: float) -
 def save_ids(folder: Folder, token: str, rank: int, table: IdTable, seconds: float) -> SavedTable | None:
     """Write a rank's table of ids, unless the table is empty; arguments and errors as of ``save_rank``."""
     return writing.write_ids(folder, token, rank, table, _Watch(folder, seconds).look)
+
+
+def save_columns(
+    folder: Folder, token: str, rank: int, edges: Any, vertices: Any, seconds: float
+) -> tuple[RankColumns, tuple[SavedColumn, ...], tuple[SavedColumn, ...]]:
+    """Write the columns of a rank's edges and vertices; return their files, and the columns of both.
+
+    Args:
+        edges: what has the columns of the rank's edges: see ``Beside.edge_keys``; None if there are none.
+        vertices: the Arrow table of its vertices; None if there is none.
+
+    Other arguments and errors as of ``save_rank``.
+    """
+    look, out, into = _Watch(folder, seconds).look, getattr(edges, "out", None), getattr(edges, "into", None)
+    tables = {"columns": out, "in-columns": into, "vertices": vertices}
+    files = [
+        None if table is None else columns.write(folder, f"{what}-{rank}-{token}.arrow", table, look)
+        for what, table in tables.items()
+    ]
+    return RankColumns(*files), columns.columns_of(out), columns.columns_of(vertices)
+
+
+def load_columns(folder: Folder, file: SavedFile, of: tuple[SavedColumn, ...], rows: int, ranks_here: int) -> Any:
+    """Return the Arrow table of a file of columns, which has so many rows.
+
+    Args:
+        ranks_here: as of ``load_partition``.
+
+    Errors as for ``columns.read``.
+    """
+    return columns.read(folder, file, of, 0, rows, thread_count(ranks_here))
 
 
 def load_partition(folder: Folder, saved: SavedRank, facts: RankFacts, backend: str, ranks_here: int) -> Partition:

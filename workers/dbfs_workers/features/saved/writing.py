@@ -107,7 +107,7 @@ def write_partition(
     if partition.in_edges is not None:
         columns["in_neighbours"] = lists(partition.in_edges)
         arrays += [("in_row_offsets", partition.in_edges.row_offsets), ("in_columns", partition.in_edges.columns)]
-    file = _write(folder, f"rank-{partition.rank}-{token}.arrow", [(pa.record_batch(columns), arrays)], look)
+    file = write_file(folder, f"rank-{partition.rank}-{token}.arrow", [(pa.record_batch(columns), arrays)], look)
     every = max(ROWS_EVERY, -(-partition.m_local // _MOST_ROWS))
     rows = np.searchsorted(partition.row_offsets, np.arange(0, partition.m_local, every), side="right") - 1
     return SavedRank(file, partition.self_loops, partition.duplicates, every, tuple(rows.tolist()), edges)
@@ -125,7 +125,7 @@ def write_edges(
             yield pa.record_batch(dict(arrays)), arrays
 
     schema = pa.schema({"source": pa.uint32(), "target": pa.uint32()})
-    return _write(folder, f"edges-{rank}-{token}.arrow", batches(), look, schema)
+    return write_file(folder, f"edges-{rank}-{token}.arrow", batches(), look, schema)
 
 
 def write_order(folder: Folder, token: str, order: DegreeOrder, look: Callable[[], None]) -> SavedFile:
@@ -133,7 +133,7 @@ def write_order(folder: Folder, token: str, order: DegreeOrder, look: Callable[[
     import pyarrow as pa
 
     batch = pa.record_batch({"vertex": order.vertex})
-    return _write(folder, f"order-{token}.arrow", [(batch, [("vertex", order.vertex)])], look)
+    return write_file(folder, f"order-{token}.arrow", [(batch, [("vertex", order.vertex)])], look)
 
 
 def write_ids(folder: Folder, token: str, rank: int, table: IdTable, look: Callable[[], None]) -> SavedTable | None:
@@ -156,7 +156,7 @@ def write_ids(folder: Folder, token: str, rank: int, table: IdTable, look: Calla
         text = np.frombuffer(columns[index].buffers()[2], np.uint8, ends[-1]) if ends[-1] else np.empty(0, np.uint8)
         arrays += [(f"ends.{index}", ends), (f"text.{index}", text)]
     batch = pa.record_batch(columns, list(IdType.of(table.ids).names or ("id",)))
-    return SavedTable(_write(folder, f"ids-{rank}-{token}.arrow", [(batch, arrays)], look), table.first, len(table))
+    return SavedTable(write_file(folder, f"ids-{rank}-{token}.arrow", [(batch, arrays)], look), table.first, len(table))
 
 
 def _ends(column: Any) -> NDArray[np.int64]:
@@ -164,7 +164,7 @@ def _ends(column: Any) -> NDArray[np.int64]:
     return np.frombuffer(column.buffers()[1], np.int64, len(column) + 1, 8 * column.offset)
 
 
-def _write(
+def write_file(
     folder: Folder, name: str, batches: Iterable[Batch], look: Callable[[], None], schema: Any = None
 ) -> SavedFile:
     """Write record batches to a new file; the schema is that of the first batch if it is not given."""

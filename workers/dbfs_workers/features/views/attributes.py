@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbfs_workers.base.errors import FormatError
+from dbfs_workers.base.errors import EdgeInputError, FormatError
 from dbfs_workers.building.pieces import AttributePiece, Edges, Piece, check_ids
 from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.search.partition.partition import InputEdges, Partition
@@ -25,21 +25,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """How edges with attributes are listed.
+
+    Attributes:
+        name: their name, for errors.
+        first_id: the id of vertex 0, for errors.
+        symmetrise: whether an edge, unless it is a self-loop, also stands at its end.
+        twice: whether each direction of an undirected edge has a row, and both the same values.
+    """
+
+    name: str
+    first_id: int
+    symmetrise: bool
+    twice: bool
+
+
+@dataclass(frozen=True)
 class DealtRows:
     """Attributes on their way to the owner of their edges' sources.
 
     Attributes:
         rows: uint32, the sources' local ids.
         targets: uint32, the targets: vertices, or positions in the order by degree.
+        turned: bool, whether the row is of the other direction.
         table: the attributes.
     """
 
     rows: NDArray[np.uint32]
     targets: NDArray[np.uint32]
+    turned: NDArray[np.bool]
     table: pa.Table
 
     def __sizeof__(self) -> int:
-        return self.rows.nbytes + self.targets.nbytes + int(self.table.nbytes)
+        return self.rows.nbytes + self.targets.nbytes + self.turned.nbytes + int(self.table.nbytes)
 
 
 @dataclass(frozen=True)
@@ -68,9 +87,8 @@ def deal_rows(
     attributes: list[AttributePiece],
     stripe: Stripe,
     order: DegreeOrder | None,
-    symmetrise: bool,
+    listing: Listing,
     ways: int,
-    name: str,
 ) -> list[list[DealtRows]]:
     """Deal the attributes of a rank's pieces out to the owners of the edges; return the rows by owner and way.
 
@@ -78,9 +96,7 @@ def deal_rows(
         sources: the pieces, or their edges.
         attributes: the attributes of each piece.
         order: the order by degree; None if vertices keep the order given.
-        symmetrise: whether an edge, unless it is a self-loop, also stands at its end.
         ways: 2 to deal each row also to the owner of its edge's end, for the in-edges; else 1.
-        name: the edges' name, for errors.
 
     Raises:
         FormatError: a piece has another number of edges than of rows.
@@ -88,7 +104,7 @@ def deal_rows(
     """
     import pyarrow as pa
 
-    ends, tables = [], []
+    ends, tables, name = [], [], listing.name
     for source, piece in zip(sources, attributes, strict=True):
         read: tuple[Any, Any] = source if isinstance(source, tuple) else source.read()
         src, dst = check_ids(read[0], read[1], stripe.n, name)
@@ -99,9 +115,11 @@ def deal_rows(
         tables.append(table)
     src, dst = (np.concatenate([pair[end] for pair in ends]) for end in (0, 1))
     table, rows = _joined(pa.concat_tables(tables)), np.arange(src.size)
-    if symmetrise:
+    turned = np.zeros(src.size, bool)
+    if listing.symmetrise or listing.twice:
         others = np.flatnonzero(src != dst)
         src, dst, rows = np.append(src, dst[others]), np.append(dst, src[others]), np.append(rows, others)
+        turned = np.append(turned, np.ones(others.size, bool))
     dealt: list[list[DealtRows]] = [[] for _ in range(stripe.p)]
     for start, end in ((src, dst), (dst, src))[:ways]:
         owners = stripe.owner(start)
@@ -110,26 +128,34 @@ def deal_rows(
         for owner in range(stripe.p):
             here = by_owner[cuts[owner] : cuts[owner + 1]]
             places = (stripe.row(start[here]).astype(np.uint32), end[here].astype(np.uint32))
-            dealt[owner].append(DealtRows(*places, table.take(rows[here])))
+            dealt[owner].append(DealtRows(*places, turned[here], table.take(rows[here])))
     return dealt
 
 
-def sort_rows(parts: list[list[DealtRows]], partition: Partition, hub_first: bool, name: str) -> RankAttributes:
+def sort_rows(
+    parts: list[list[DealtRows]], partition: Partition, order: DegreeOrder | None, listing: Listing
+) -> RankAttributes:
     """Return the attributes of a rank's edges, given what all ranks dealt to it.
 
     Args:
-        hub_first: whether columns are sorted by position, instead of by internal id.
-        name: the edges' name, for errors.
+        order: the order by degree, in which columns are sorted by position instead of by internal id; None for none.
 
     Raises:
         FormatError: the rows are not those of the partition's edges.
+        EdgeInputError: the two directions of an edge have other values.
     """
-    tables = [_sorted([part[way] for part in parts], partition, hub_first) for way in range(len(parts[0]))]
-    into = None if partition.in_edges is None else partition.in_edges.columns.size
-    sizes, expected = [table.num_rows for table in tables], [partition.m_local, *([] if into is None else [into])]
+    tables = [_sorted([part[way] for part in parts], partition, order, listing) for way in range(len(parts[0]))]
+    return of_tables(tables[0], tables[1] if len(tables) > 1 else None, partition, listing.name)
+
+
+def of_tables(out: pa.Table, into: pa.Table | None, partition: Partition, name: str) -> RankAttributes:
+    """Return the attributes of a rank's edges, which are in the order of its partition. Errors as for ``sort_rows``."""
+    in_edges = partition.in_edges
+    sizes = [out.num_rows, None if into is None else into.num_rows]
+    expected = [partition.m_local, None if in_edges is None else in_edges.columns.size]
     if sizes != expected:
         raise FormatError(f"{name}: rank {partition.rank} has {expected} edges, and {sizes} rows of attributes")
-    return RankAttributes(*tables, *([None] if len(tables) == 1 else []))
+    return RankAttributes(out, into)
 
 
 def describe(attributes: RankAttributes) -> int:
@@ -155,23 +181,69 @@ def place_rows(piece: AttributePiece, rows: NDArray[np.int64], owned: int) -> pa
     return _joined(piece.attributes()).take(pa.array(places, mask=places < 0))
 
 
-def _sorted(parts: Sequence[DealtRows], partition: Partition, hub_first: bool) -> pa.Table:
+def _sorted(parts: Sequence[DealtRows], partition: Partition, order: DegreeOrder | None, listing: Listing) -> pa.Table:
     import pyarrow as pa
 
     stripe = partition.stripe
-    targets = np.concatenate([part.targets for part in parts]).astype(np.int64)
-    places = targets if hub_first else stripe.internal(targets)
-    keys = (np.concatenate([part.rows for part in parts]).astype(np.uint64) << np.uint64(32)) | places.astype(np.uint64)
+    rows, targets = (np.concatenate([getattr(part, of) for part in parts]) for of in ("rows", "targets"))
+    places = targets.astype(np.int64) if order is not None else stripe.internal(targets.astype(np.int64))
+    keys = (rows.astype(np.uint64) << np.uint64(32)) | places.astype(np.uint64)
     table, by_place = _joined(pa.concat_tables([part.table for part in parts])), np.argsort(keys)
-    keys = keys[by_place]
+    if listing.twice:
+        turned = np.concatenate([part.turned for part in parts])
+        wrong = _unlike(keys, table, turned)
+        if wrong is not None:
+            ends = (partition.rank + stripe.p * rows[wrong[0]].astype(np.int64), targets[wrong[0]])
+            ids = [int(end if order is None else order.vertex[end]) + listing.first_id for end in ends]
+            here, there = ([*table.slice(row, 1).to_pylist()[0].values()] for row in wrong)
+            raise EdgeInputError(
+                f"{listing.name}: the edge from {ids[0]} to {ids[1]} has {here}, and its other direction {there}; an "
+                "undirected edge has one value. directed=True keeps both"
+            )
+        if not listing.symmetrise:
+            by_place = by_place[~turned[by_place]]
+    return table.take(_in_order(keys, table, by_place))
+
+
+def _in_order(keys: NDArray[np.uint64], table: pa.Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return rows that ascend by their keys in an order in which those of one key ascend by their values."""
+    keys = keys[rows]
     repeats = keys[1:] == keys[:-1]
     if repeats.any():
         parallel = np.zeros(keys.size, bool)
         parallel[1:] |= repeats
         parallel[:-1] |= repeats
         at = np.flatnonzero(parallel)
-        by_place[at] = by_place[at][_by_values(keys[at], table.take(by_place[at]))]
-    return table.take(by_place)
+        rows[at] = rows[at][_by_values(keys[at], table.take(rows[at]))]
+    return rows
+
+
+def _unlike(keys: NDArray[np.uint64], table: pa.Table, turned: NDArray[np.bool]) -> tuple[int, int] | None:
+    """Return a row of an edge, and one of its other direction, where some row has values that none of those has.
+
+    None if there is no such edge. One that is listed in one direction alone is passed over.
+
+    Args:
+        turned: whether a row is of the other direction.
+    """
+    import pyarrow as pa
+
+    codes = np.zeros(keys.size, np.int64)
+    for column in table.columns:
+        values = column.combine_chunks()
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode(null_encoding="encode")
+        own = values.indices.fill_null(-1).to_numpy().astype(np.int64) + 1
+        codes = np.unique(codes * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
+    places = np.unique(keys, return_inverse=True)[1]
+    rows = places * (codes.max(initial=0) + 1) + codes
+    for side in (turned, ~turned):
+        here, there = np.flatnonzero(side), np.flatnonzero(~side)
+        lacking = here[np.isin(places[here], places[there]) & ~np.isin(rows[here], rows[there])]
+        if lacking.size:
+            found = (lacking[0], there[places[there] == places[lacking[0]]][0])
+            return found if not turned[lacking[0]] else found[::-1]
+    return None
 
 
 def _by_values(keys: NDArray[np.uint64], table: pa.Table) -> NDArray[np.int64]:

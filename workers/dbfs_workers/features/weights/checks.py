@@ -56,6 +56,7 @@ def check_edges(
         The first fault, if there is one; and packed bits by id of the vertices whose distance and predecessor an edge
         of the rank gives.
     """
+    partition = partition.on(np)
     stripe, weights = partition.stripe, weights_of(attributes.out[column], column, partition)[0]
     distances, parents = _by_id(stripe, labels, predecessors)
     known, given = reached(distances), np.zeros(distances.size, bool)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbfs_workers.base.errors import InvalidOptionTypeError
+from dbfs_workers.search.partition.partition import on_host
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +19,20 @@ TYPES: Final = {"i": np.dtype(np.int64), "u": np.dtype(np.int64)}
 """The type of distances by the kind of a column of integers. Floats keep their type, but for those of 16 bits."""
 
 _SUFFIX: Final = "shortest paths need integers or floats of at least 0"
+
+
+class EdgeWeights(NamedTuple):
+    """The weights of a rank's edges in a column.
+
+    Attributes:
+        of: the attributes that have the column.
+        out: of the edges that start in its rows.
+        into: of those that end there; None if no search goes back.
+    """
+
+    of: Any
+    out: NDArray[Any]
+    into: NDArray[Any] | None
 
 
 class WrongWeight(NamedTuple):
@@ -69,7 +84,7 @@ def weights_of(
     if not places.size:
         return numbers.astype(dtype, copy=False), None
     at, stripe = int(places[0]), partition.stripe
-    row = int(np.searchsorted(partition.row_offsets, at, side="right")) - 1
+    row = int(np.searchsorted(on_host(partition.row_offsets), at, side="right")) - 1
     source = row * stripe.p + partition.rank
     value = "no value" if nulls is not None and nulls[at] else str(numbers[at])
     return numbers, WrongWeight(source, int(stripe.vertex(int(partition.columns[at]))), value)

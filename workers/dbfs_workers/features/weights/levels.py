@@ -19,16 +19,9 @@ from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.features.weights.delta import delta_for
 from dbfs_workers.features.weights.kernels import entries as entry_kernels
 from dbfs_workers.features.weights.kernels import rounds as round_kernels
-from dbfs_workers.features.weights.kernels.piles import NONE
+from dbfs_workers.features.weights.keys import NONE, key_of, largest, number_of
 from dbfs_workers.features.weights.purpose import LEAST_SHARED, Number, weighted
-from dbfs_workers.features.weights.storage import (
-    WeightedLabels,
-    WeightScratch,
-    distances_of,
-    key_of,
-    largest,
-    number_of,
-)
+from dbfs_workers.features.weights.storage import WeightedLabels, WeightScratch, distances_of
 from dbfs_workers.search.exchange.protocol import Exchange
 from dbfs_workers.search.levels.level_table import LevelTable
 from dbfs_workers.search.levels.rank_levels import RankLevels
@@ -81,6 +74,16 @@ class Facts(NamedTuple):
     rows: Total
 
 
+class Farthest(NamedTuple):
+    """The crossing after the last round of a traversal with targets.
+
+    Attributes:
+        key: the key of the farthest one.
+    """
+
+    key: Largest
+
+
 class WeightWork(RankWork):
     """See ``RankWork``. The rounds count targets themselves."""
 
@@ -93,6 +96,9 @@ class WeightWork(RankWork):
 
 class WeightLevels(RankLevels[WeightScratch]):
     """The rounds of a rank: see ``RankLevels``. The class is also their stepper."""
+
+    # Edges relaxed after which a call of the kernel ends with a bucket, on a rank that has the whole graph.
+    _least = NONE
 
     def __init__(self, scratch: WeightScratch, exchange: Exchange) -> None:
         super().__init__(scratch, exchange, WeightWork())
@@ -115,10 +121,11 @@ class WeightLevels(RankLevels[WeightScratch]):
     def run(self, state: State, table: LevelTable) -> None:
         """Run a round, or many on a rank that has the whole graph; see ``Stepper``."""
         scratch, piles = self.scratch, self.scratch.piles
-        search, rows, alone = scratch.search, table.room(round_kernels.LEVELS), self._exchange.p == 1
-        reached, piles.ended = piles.reached, state.ended
-        most = NONE if scratch.team is None else LEAST_SHARED
-        self._rounds(search, scratch.weights, scratch.records, rows, self._begins, self._delta, alone, most)
+        search, weights, alone = scratch.search, scratch.weights, self._exchange.p == 1
+        reached, piles.ended, rows = piles.reached, state.ended, table.room(round_kernels.LEVELS)
+        # The kernels of a team know no limits.
+        most = NONE if scratch.team is None or search.limits.size else LEAST_SHARED
+        self._rounds(search, weights, scratch.records, rows, self._begins, self._delta, alone, most, self._least)
         state.ended = piles.ended
         levels = piles.done
         if alone:
@@ -153,7 +160,11 @@ class WeightLevels(RankLevels[WeightScratch]):
         """
         scratch, labels, dtype = self.scratch, self._work.labels, self.scratch.weights.dtype
         parents = np.empty(0, np.uint32) if labels.predecessors is None else labels.predecessors
-        state.reached, state.edges, past = entry_kernels.finish(scratch.search, scratch.final, parents)
+        final = scratch.final
+        if self._has_targets:
+            farthest = Farthest(int(scratch.search.distances[scratch.target_ids].max(initial=0)))
+            final = min(final, self._exchange.cross(state.level, PHASE, farthest, sliced=False).key)
+        state.reached, state.edges, past = entry_kernels.finish(scratch.search, final, parents)
         labels.distances = distances_of(scratch.search.distances[scratch.own], dtype)
         told = self._exchange.cross(state.level, PHASE, Sum(past), sliced=False)
         state.ended = time.perf_counter_ns()

@@ -23,6 +23,7 @@ class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
         partition: Dask key of the rank's partition.
         attributes: Dask key of the attributes of its edges, whose ``out`` is an Arrow table.
         column: the column's name.
+        path: whether it is for paths: see ``Weighted``.
 
     Raises:
         InvalidOptionError: the rank can't run by weight; or the graph has no such column.
@@ -34,6 +35,7 @@ class PrepareWeights(WorkerMessage[PickledValue[WrongWeight | None]]):
     partition: Hashable
     attributes: Hashable
     column: str
+    path: bool
 
 
 @dataclass(frozen=True)

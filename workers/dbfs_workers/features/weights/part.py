@@ -8,6 +8,7 @@ from dbfs_workers.base import compiling
 from dbfs_workers.base.errors import InvalidOptionError, StaleRunError
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.base.team import Team
+from dbfs_workers.features.weights.columns import EdgeWeights
 from dbfs_workers.features.weights.kernels import NEEDED, TEAM
 from dbfs_workers.features.weights.purpose import LEAST_SHARED, LEAST_THREADS, Weighted, weighted
 from dbfs_workers.search.exchange.protocol import Cause
@@ -19,6 +20,7 @@ from dbfs_workers.search.reports import RankRun
 
 if TYPE_CHECKING:
     from dbfs_workers.features.weights.levels import WeightLevels
+    from dbfs_workers.features.weights.resident_part import ResidentWeights
     from dbfs_workers.features.weights.storage import WeightScratch
 
 
@@ -26,65 +28,80 @@ class LoopWeights(MemberPart):
     """The weights by column, and the working memory of the column that was used last: see ``MemberPart``.
 
     Attributes:
-        weights: by column, those of the edges of a version: see ``columns``.
+        weights: by column.
     """
 
     purpose = Weighted
 
     def __init__(self, runner: LoopRunner) -> None:
         self._runner = runner
-        self.weights: dict[str, NDArray[Any]] = {}
-        self._scratch: tuple[NDArray[Any], WeightScratch] | None = None
+        self.weights: dict[str, EdgeWeights] = {}
+        # Of the search along the edges, and of that against them.
+        self._scratch: dict[bool, tuple[NDArray[Any], WeightScratch]] = {}
         self._team: Team | None = None
 
     def traverse(self, partition: Partition, number: int, specs: RunSpec, deadline: float) -> list[RankRun]:
         column = weighted(specs.options).column
         weights = self.weights.get(column)
-        if weights is None or weights.size != partition.columns.size:
+        if weights is None or weights.out.size != partition.columns.size:
             message = f"rank {partition.rank} has no weights {column!r} of this version; call again"
             # The peers would wait for this rank until the deadline.
             self._runner.abort(number, Cause.FAILED, message)
             raise StaleRunError(message)
-        return self._runner.traverse_levels(lambda: self._levels(partition, weights), specs, deadline)
+        return self._runner.traverse_levels(lambda: self._levels(partition, weights, specs), specs, deadline)
 
     def make_room(self, partition: Partition, specs: RunSpec, number: int, deadline: float) -> None:  # noqa: ARG002
-        self._scratch = None
+        self._scratch.clear()
 
     def free(self) -> None:
-        self._scratch = None
+        self._scratch.clear()
         self.weights.clear()
         if self._team is not None:
             self._team.close()
 
-    def _levels(self, partition: Partition, weights: NDArray[Any]) -> "WeightLevels":
+    def _levels(self, partition: Partition, weights: EdgeWeights, specs: RunSpec) -> "WeightLevels":
         # Few graphs have weights, so that the first run compiles.
         shared = self._runner.threads >= LEAST_THREADS and partition.stripe.n_local > LEAST_SHARED
         compiling.prepare((*NEEDED, *(TEAM if shared else ())))
         from dbfs_workers.features.weights.levels import WeightLevels
-        from dbfs_workers.features.weights.storage import WeightScratch
+        from dbfs_workers.features.weights.meeting import MeetingLevels
 
         if shared and self._team is None:
             from dbfs_workers.features.weights.kernels.team import TASKS
 
             self._team = Team(self._runner.threads, TASKS)
-        if self._scratch is None or self._scratch[0] is not weights:
-            self._scratch = None
-            self._scratch = weights, WeightScratch(partition, weights, self._team)
-        return WeightLevels(self._scratch[1], self._runner.loop_exchange)
+        ahead, exchange = self._searching(partition, weights.out, back=False), self._runner.loop_exchange
+        if weights.into is None or not weighted(specs.options).path:
+            return WeightLevels(ahead, exchange)
+        return MeetingLevels(ahead, self._searching(partition, weights.into, back=True), exchange)
+
+    def _searching(self, partition: Partition, weights: NDArray[Any], *, back: bool) -> "WeightScratch":
+        """Return the working memory of a search by weights, which are those of its edges."""
+        from dbfs_workers.features.weights.storage import WeightScratch
+
+        if back not in self._scratch or self._scratch[back][0] is not weights:
+            self._scratch.pop(back, None)
+            self._scratch[back] = weights, WeightScratch(partition, weights, self._team, back=back)
+        return self._scratch[back][1]
 
 
-def weights_part(member: Member, partition: Any) -> LoopWeights:
+def weights_part(member: Member, partition: Any) -> "LoopWeights | ResidentWeights":
     """Return a member's part for runs by weight.
 
     Raises:
-        InvalidOptionError: the member traverses on a GPU, or its edges do not lie in stripes, or on pages.
+        InvalidOptionError: the member is one of several on GPUs, or its edges do not lie in stripes, or on pages.
     """
-    part = next((part for part in member.parts if isinstance(part, LoopWeights)), None)
-    if part is None or part._runner.backend != "cpu":
-        raise InvalidOptionError('shortest paths by weight run on CPUs; load the graph with backend="cpu"')
+    part: Any = next((part for part in member.parts if part.purpose is Weighted), None)
+    loops = isinstance(part, LoopWeights) and part._runner.backend == "cpu"
+    if not loops and (part is None or isinstance(part, LoopWeights) or partition.stripe.p > 1):
+        raise InvalidOptionError(
+            "shortest paths by weight run on CPUs, or on one GPU that has the whole graph; load the graph with "
+            'backend="cpu" or ranks=1'
+        )
     if type(partition) is not Partition:
         raise InvalidOptionError(
             f"shortest paths by weight need edges in stripes, not a {type(partition).__name__}; load the graph with "
             'layout="1d" and without mutable=True'
         )
-    return part
+    found: LoopWeights | ResidentWeights = part
+    return found

@@ -19,6 +19,12 @@ _ID_BYTES: Final = 8 + 4 + 1 + 4
 _ROW_BYTES: Final = 3 * 4
 """Bytes for each of its rows: two queues and the far pile."""
 
+_GPU_BYTES: Final = 2 * 8 + 1
+"""Bytes of a row on a GPU: a key, the one that was relaxed last, and three bitmaps."""
+
+_LIMIT_BYTES: Final = 8
+"""Bytes of the limit of a row, once two searches have met."""
+
 _LABEL_BYTES: Final = 8 + 4
 """Bytes of the labels of a row."""
 
@@ -31,15 +37,22 @@ class Weighted(Purpose):
         column: the column's name.
         max_distance: the largest distance to label; None for no bound.
         delta: the width of a bucket, in the column's unit; None for the rule of ``delta``.
+        path: whether only the path to the target is wanted, of which there is one. Other labels may be wrong.
     """
 
     column: str
     max_distance: Number | None = None
     delta: Number | None = None
+    path: bool = False
 
-    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:  # noqa: ARG002
+    def nbytes(self, specs: RunSpec, traversals: int, ranks: int, rows: int) -> RunBytes:
+        searches = _ID_BYTES * ranks * rows + _ROW_BYTES * rows
+        if self.path:
+            searches = 2 * searches + _LIMIT_BYTES * rows
+        if specs.options.backend == "cuda":
+            searches = _GPU_BYTES * rows
         return RunBytes(
-            _ID_BYTES * ranks * rows + (_ROW_BYTES + traversals * _LABEL_BYTES) * rows,
+            searches + traversals * _LABEL_BYTES * rows,
             f"the distances of {traversals:,} traversals by {self.column!r}",
             "traverse from fewer sources at a time",
         )

@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from dbfs_workers.base.jit import read_only
 from dbfs_workers.base.spec import TraversalSpec
 from dbfs_workers.base.team import Team
-from dbfs_workers.features.weights.kernels.piles import CHUNK, FAR, NONE, PILES, Piles, Search
+from dbfs_workers.features.weights.kernels.piles import CHUNK, FAR, PILES, Piles, Search
+from dbfs_workers.features.weights.keys import NONE, PAST, first_unreached, key_of
 from dbfs_workers.features.weights.purpose import Number, weighted
 from dbfs_workers.ids.label_table import reached
 from dbfs_workers.search.cpu import team_calls
@@ -23,6 +24,7 @@ from dbfs_workers.search.reports import Row
 # Stretches of a near pile for each thread at least, and vertices of one at most.
 _STRETCHES = 16
 _MOST_TAKEN = 64
+_NO_LIMITS: Final = read_only(np.empty(0, np.int64))
 
 
 @dataclass
@@ -41,14 +43,20 @@ class WeightedLabels(RankLabels):
         return largest
 
 
-def number_of(key: int, dtype: np.dtype[Any]) -> Number:
-    """Return the distance of a key."""
-    return np.array([key], f"i{dtype.itemsize}").view(dtype)[0].item()  # type: ignore[no-any-return]
+@dataclass
+class PathLabels(WeightedLabels):
+    """The labels of a rank where only the path to a target is wanted.
 
+    Attributes:
+        targets: uint32, the target's row, if it is the rank's.
+    """
 
-def key_of(number: Number, dtype: np.dtype[Any]) -> int:
-    """Return the key of a distance: see ``kernels.piles``."""
-    return int(np.array([number], dtype).view(f"i{dtype.itemsize}")[0])
+    targets: NDArray[np.uint32]
+
+    @property
+    def by_source(self) -> NDArray[Any]:
+        """The distance of the target; empty on other ranks."""
+        return self.distances[self.targets]
 
 
 def distances_of(keys: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -65,8 +73,9 @@ class WeightScratch:
 
     Args:
         partition: the rank's edges.
-        weights: by edge in the order of ``Partition.columns``, none of them below 0: int64, float64 or float32.
+        weights: by edge in the order of the columns, none of them below 0: int64, float64 or float32.
         team: threads that share large rounds; None for one thread.
+        back: whether the search follows the edges backwards, from ``Partition.parent_rows``.
 
     Attributes:
         partition, weights, team: see above.
@@ -77,15 +86,19 @@ class WeightScratch:
 
     max_degree = 0
 
-    def __init__(self, partition: Partition, weights: NDArray[Any], team: Team | None = None) -> None:
+    def __init__(
+        self, partition: Partition, weights: NDArray[Any], team: Team | None = None, *, back: bool = False
+    ) -> None:
         self.partition, self.weights, self.team = partition, read_only(weights), team
         self.xp: Any = np
         self.frontier_bits: NDArray[np.uint32] | None = None
         stripe = partition.stripe
         ids, rows = stripe.p * stripe.n_local, stripe.n_local
         places = rows + (0 if team is None else team.threads * CHUNK)
+        rows_of_edges = partition.parent_rows if back else partition.rows
+        assert rows_of_edges is not None
         self.search = Search(
-            rows=kernel_rows(partition.rows),
+            rows=kernel_rows(rows_of_edges),
             distances=np.empty(ids, np.int64),
             parents=np.empty(ids, np.uint32),
             flags=np.zeros(ids, np.uint8),
@@ -95,6 +108,7 @@ class WeightScratch:
             changed=np.empty(ids if stripe.p > 1 else 0, np.uint32),
             ends=np.zeros(stripe.p, np.int64),
             targets=read_only(np.empty(0, np.uint32)),
+            limits=_NO_LIMITS,
             clock=np.zeros(2, np.int64),
             first=partition.rank * rows,
         )
@@ -120,10 +134,18 @@ class WeightScratch:
         """The ids of the rank's rows."""
         return slice(self.search.first, self.search.first + self.partition.stripe.n_local)
 
+    @property
+    def target_ids(self) -> NDArray[np.int64]:
+        """The ids of the targets that are the rank's."""
+        return self.search.targets.astype(np.int64) + self.search.first
+
     def labels_for(self, spec: TraversalSpec) -> WeightedLabels:
         """Return labels without distances, which ``levels`` makes at the end."""
-        parents = np.empty(self.partition.stripe.n_local if spec.predecessors else 0, np.uint32)
-        return WeightedLabels(np.empty(0, np.int64), parents if spec.predecessors else None)
+        stripe = self.partition.stripe
+        parents = np.empty(stripe.n_local, np.uint32) if spec.predecessors else None
+        if weighted(spec).path:
+            return PathLabels(np.empty(0, np.int64), parents, own_rows(stripe, self.partition.rank, spec.targets))
+        return WeightedLabels(np.empty(0, np.int64), parents)
 
     def start(self, spec: TraversalSpec, labels: RankLabels) -> None:  # noqa: ARG002
         """Clear the last traversal, and make the sources the far pile, with the distance 0.
@@ -133,16 +155,13 @@ class WeightScratch:
         """
         require_present(self.partition, spec.sources)
         stripe, search, piles = self.partition.stripe, self.search, self.piles
-        unreached = NONE if self.weights.dtype.kind == "i" else key_of(np.inf, self.weights.dtype)
-        most = weighted(spec).max_distance
-        if most is not None:
-            unreached = min(unreached, key_of(largest(most, self.weights.dtype), self.weights.dtype) + 1)
+        unreached = first_unreached(weighted(spec).max_distance, self.weights.dtype)
         search.distances[:] = unreached
         search.flags[:] = 0
         search.ends[:] = 0
         sources = own_rows(stripe, self.partition.rank, spec.sources)
         targets = own_rows(stripe, self.partition.rank, spec.targets) if spec.targets else sources[:0]
-        self.search = search._replace(targets=read_only(targets))
+        self.search = search._replace(targets=read_only(targets), limits=_NO_LIMITS)
         ids = sources.astype(np.int64) + search.first
         search.distances[ids], search.parents[ids], search.flags[ids] = 0, ids, FAR
         search.far[: sources.size] = sources
@@ -189,15 +208,52 @@ class WeightScratch:
         piles.reached += row.discovered
         piles.nearest = min(piles.nearest, NONE - int(results[:, 5].max()))
 
+    def way_over(self, other: "WeightScratch") -> int:
+        """Return the key of the shortest way over a vertex that two searches have; ``NONE`` if they have none.
+
+        Looks at the far pile and the targets. Between two buckets all vertices are there that only ``other`` has final.
+        """
+        search, unreached = self.search, self.piles.unreached
+        ids = np.append(search.far[: self.piles.far].astype(np.int64) + search.first, self.target_ids)
+        here, there = search.distances[ids], other.search.distances[ids]
+        both = (here < unreached) & (there < unreached)
+        if not both.any():
+            return NONE
+        here, there = here[both], there[both]
+        if self.weights.dtype.kind == "i":
+            return int(min((here.astype(np.uint64) + there.astype(np.uint64)).min(), PAST))
+        return key_of((self._numbers(here) + self._numbers(there)).min(), self.weights.dtype)
+
+    def keep_to(self, other: "WeightScratch", most: Number) -> None:
+        """Keep vertices out of the piles that are on no way of at most a length, given the search from its end.
+
+        The distances of ``other`` become the limits, in place: none of an unreached vertex is 0 or more.
+        """
+        search, piles, dtype = self.search, self.piles, self.weights.dtype
+        limits = other.search.distances[self.own]
+        if most >= PAST or most == np.inf:
+            # Sums up to there were not told apart.
+            limits[:] = np.where(limits < other.piles.unreached, PAST, -1)
+        elif dtype.kind == "i":
+            np.subtract(np.int64(most), limits, out=limits)
+        else:
+            room = (most - self._numbers(limits).astype(np.float64)).astype(dtype)
+            # Rounded up.
+            limits[:] = np.nextafter(room, dtype.type(np.inf)).view(f"i{dtype.itemsize}")
+        far = search.far[: piles.far]
+        keys = search.distances[far.astype(np.int64) + search.first]
+        kept = keys <= limits[far]
+        search.flags[far[~kept].astype(np.int64) + search.first] &= ~np.uint8(FAR)
+        piles.far, piles.nearest = int(kept.sum()), int(keys[kept].min(initial=NONE))
+        search.far[: piles.far] = far[kept]
+        self.search = search._replace(limits=read_only(limits))
+
+    def _numbers(self, keys: NDArray[np.int64]) -> NDArray[Any]:
+        """Return keys of floats as these."""
+        dtype = self.weights.dtype
+        return keys.astype(f"i{dtype.itemsize}").view(dtype)
+
     @property
     def final(self) -> int:
         """The largest key that is final."""
         return min(self.piles.bound, self.piles.unreached - 1)
-
-
-def largest(number: Number, dtype: np.dtype[Any]) -> Number:
-    """Return the largest number of a type that is not above a given one, which is at least 0."""
-    if dtype.kind == "i":
-        return min(int(number), NONE - 1) if number < NONE else NONE - 1
-    rounded = dtype.type(number)
-    return rounded.item() if rounded <= number else np.nextafter(rounded, dtype.type(0)).item()  # type: ignore[no-any-return]

@@ -204,6 +204,7 @@ class CudaMessages:
             _place(parents),
             rows.size,
             _place(scratch.own_visited),
+            False,
             distance,
             _place(labels.distances),
             _place(labels.predecessors),

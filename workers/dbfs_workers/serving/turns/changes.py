@@ -4,9 +4,11 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
 
 from dbfs_workers.search.members.member import Member
 from dbfs_workers.search.partition.partition import GraphTotals, Partition, PartitionInfo
@@ -87,4 +89,53 @@ class RankChanges(WorkerFeature, ABC):
         Raises:
             StaleRunError: the rank has prepared no version in this run.
             DbfsError: the rank can't commit the version.
+        """
+
+    @abstractmethod
+    def redo(self, graph_id: str, run_id: str) -> "Redo | None":
+        """Return what makes the prepared version again; None if it is no new version. Called after ``prepare``."""
+
+
+@dataclass(frozen=True)
+class Redo:
+    """What makes a rank's version again of the version before.
+
+    Attributes:
+        version: number of the version.
+        facts: what JSON can say of it.
+        arrays: int64 or uint64, by name.
+    """
+
+    version: int
+    facts: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+class VersionLog(WorkerFeature, ABC):
+    """The feature that keeps the versions of graphs on a disk, so that they come back after a loss."""
+
+    @abstractmethod
+    def open(self, graph_id: str, rank: int, path: str) -> None:
+        """Begin the log of a gang that the worker joins, in the folder at a path. Not called in the event loop.
+
+        Raises:
+            OutputError: the file system refuses.
+        """
+
+    @abstractmethod
+    def keeps(self, graph_id: str) -> bool:
+        """Return whether the versions of a graph are kept."""
+
+    @abstractmethod
+    def keep(self, graph_id: str, run_id: str, redo: Redo) -> None:
+        """Keep what makes a version that the rank has prepared. Errors as of ``open``: then no rank commits it."""
+
+    @abstractmethod
+    def decide(self, graph_id: str, run_id: str, change: Change, ranks: Sequence[RankVersion]) -> None:
+        """Keep rank 0's decision that a version is the graph's, before any rank commits it.
+
+        Args:
+            ranks: the version by rank.
+
+        Errors as of ``open``: then no rank commits it.
         """

@@ -30,7 +30,7 @@ from dbfs_workers.search.partition.ordering import DegreeOrder
 from dbfs_workers.serving.answers import answer_error, answer_well, failed, more_follow
 from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.calls import GangCalls
-from dbfs_workers.serving.turns.changes import Change
+from dbfs_workers.serving.turns.changes import Change, RankVersion, VersionLog
 from dbfs_workers.serving.turns.messages import TurnEnd
 from dbfs_workers.serving.turns.notes import EnterUpdate, NoteRuns, RunNote
 from dbfs_workers.serving.turns.ranks import SEND_SECONDS, Peer
@@ -73,6 +73,7 @@ class Leader:
         order: the graph's order by degree; None if it has none.
         decided: by batch id, the latest updates that rank 0 has decided, kept from one leader of the gang to the next.
             The scheduler may send an update once more before it hears of the decision.
+        log: keeps decisions; None if nothing does.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Leader:
         answer_seconds: float,
         order: DegreeOrder | None = None,
         decided: dict[str, EnterUpdate] | None = None,
+        log: VersionLog | None = None,
     ) -> None:
         self._graph_id = graph_id
         self._peers = peers
@@ -94,6 +96,7 @@ class Leader:
         self._answer_seconds = answer_seconds
         self._order = order
         self._decided = {} if decided is None else decided
+        self._log = log
         self._turn = 0
         self._client = ""
         self._listed = ""
@@ -276,6 +279,7 @@ class Leader:
             ask,
             time.monotonic,
             gave_up=lambda: self._end_run is not None or (line is not None and line.hung_up),
+            decide=lambda ranks: self._keep(request.run_id, change, ranks),
         )
         answers = outcome.errors
         if outcome.entry is None:
@@ -291,6 +295,10 @@ class Leader:
         if outcome.over:
             self._revoked = self._failed = True
         return Answer(answers, last=True, over=self._revoked)
+
+    def _keep(self, run_id: str, change: Change, ranks: Sequence[RankVersion]) -> None:
+        if self._log is not None and self._log.keeps(self._graph_id):
+            self._log.decide(self._graph_id, run_id, change, ranks)
 
     def _entered(self, entry: EnterUpdate, end: float) -> bytes:
         """Have the scheduler enter an update; return what the client gets."""

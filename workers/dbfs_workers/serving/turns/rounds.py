@@ -7,10 +7,10 @@ version is the graph's. A rank that is late then commits the version when it goe
 The scheduler enters the version into its record afterwards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dbfs_workers.base.errors import DeadlineExceededError, LateError, WorkerLostError
+from dbfs_workers.base.errors import DbfsError, DeadlineExceededError, LateError, WorkerLostError
 from dbfs_workers.serving.answers import answer_error, error_of, failed, read_answer
 from dbfs_workers.serving.rpc import LATE_SECONDS, PickledValue
 from dbfs_workers.serving.turns.changes import Change, RankVersion, totals_of
@@ -46,6 +46,7 @@ def make_update(
     ask: Ask,
     now: Callable[[], float],
     gave_up: Callable[[], bool],
+    decide: Callable[[Sequence[RankVersion]], None],
 ) -> Outcome:
     """Make the rounds of an update, after which the graph is changed on all ranks or on none.
 
@@ -55,6 +56,7 @@ def make_update(
         ask: asks all ranks.
         now: returns the time in seconds.
         gave_up: returns whether the client has left or given up, or the turn was stopped.
+        decide: takes the version that all ranks are about to commit; if it raises, they forget it.
     """
     run_id, end = request.run_id, now() + request.deadline
     answers = ask(BeginUpdate(request.turn, run_id, change), end)
@@ -62,11 +64,16 @@ def make_update(
     if not wrong and (now() > end or gave_up()):
         late = f"run {run_id}: not done after {request.deadline:g} s; the graph has no new version"
         wrong = (answer_error(DeadlineExceededError(late)),)
+    ranks: tuple[RankVersion, ...] = () if wrong else tuple(map(read_answer, answers))
+    applied = not any(rank.refuses for rank in ranks)
+    if not wrong and applied:
+        try:
+            decide(ranks)
+        except DbfsError as error:
+            wrong = (answer_error(error),)
     if wrong:
         forgot = ask(EndUpdate(run_id, None), now() + LATE_SECONDS)
         return Outcome(wrong, None, over=any(map(_is_away, map(error_of, (*wrong, *forgot)))))
-    ranks: tuple[RankVersion, ...] = tuple(map(read_answer, answers))
-    applied = not any(rank.refuses for rank in ranks)
     # The commit has some time, though the deadline may be near; and the scheduler has its own after that.
     ended = ask(EndUpdate(run_id, totals_of(ranks) if applied else None), max(end, now() + LATE_SECONDS))
     errors = [error_of(answer) for answer in ended if failed(answer)]

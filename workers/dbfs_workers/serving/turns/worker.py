@@ -17,7 +17,7 @@ from dbfs_workers.search.members.member import Member
 from dbfs_workers.serving import rpc
 from dbfs_workers.serving.answers import answer_well
 from dbfs_workers.serving.turns.calls import NOTE_SECONDS, GangCalls
-from dbfs_workers.serving.turns.changes import RankChanges
+from dbfs_workers.serving.turns.changes import RankChanges, VersionLog
 from dbfs_workers.serving.turns.leader import Leader
 from dbfs_workers.serving.turns.messages import BeginTurn, BegunTurn, EndTurn, OpenDoor, TurnEnd
 from dbfs_workers.serving.turns.notes import EnterUpdate
@@ -64,6 +64,7 @@ class WorkerTurns:
 
     Args:
         changes: changes the graphs of the worker's ranks; None if no feature does.
+        log: keeps their versions on a disk; None if no feature does.
         member: returns the worker's part in the gang of a graph, or raises ``StaleRunError``.
     """
 
@@ -72,11 +73,13 @@ class WorkerTurns:
         worker: distributed.Worker,
         door: WorkerDoor,
         changes: RankChanges | None,
+        log: VersionLog | None,
         member: Callable[[str], Member],
     ) -> None:
         self._worker = worker
         self._door = door
         self._changes = changes
+        self._log = log
         self._member = member
         # By graph id.
         self._gangs: defaultdict[str, _Gang] = defaultdict(_Gang)
@@ -154,7 +157,8 @@ class WorkerTurns:
         calls = GangCalls(self._worker, graph_id, member, message.addresses)
         make = self._maker(member, graph_id)
         runner, decided = member.runner, self._gangs[graph_id].decided
-        return Leader(graph_id, peers, make, calls, runner.burst_seconds, runner.answer_seconds, order, decided)
+        seconds = runner.burst_seconds, runner.answer_seconds
+        return Leader(graph_id, peers, make, calls, *seconds, order, decided, self._log)
 
     @EndTurn.handler
     async def end_turn(self, message: EndTurn) -> TurnEnd:
@@ -201,7 +205,7 @@ class WorkerTurns:
 
     def _maker(self, member: Member, graph_id: str) -> Make:
         """Return what takes this rank's part in requests."""
-        changes, first = self._changes, self._worker.data[member.partition_key]
+        changes, log, first = self._changes, self._log, self._worker.data[member.partition_key]
 
         def make(part: RankRequest, stops: Callable[[], bool]) -> Answers:
             rows = member.latest or first
@@ -213,6 +217,9 @@ class WorkerTurns:
             assert changes is not None
             if isinstance(part, BeginUpdate):
                 prepared = member.alone(changes.prepare, member, graph_id, part.run_id, rows, part.change)
+                redo = changes.redo(graph_id, part.run_id) if log is not None and log.keeps(graph_id) else None
+                if log is not None and redo is not None:
+                    log.keep(graph_id, part.run_id, redo)
                 yield answer_well(prepared), 0
             else:
                 changes.finish(member, graph_id, part.run_id, part.totals)

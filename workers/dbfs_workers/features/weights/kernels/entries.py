@@ -9,8 +9,9 @@ import numpy as np
 from numba import types
 
 from dbfs_workers.base.jit import INT64, READ_UINT32, UINT32, int64, kernel, void
-from dbfs_workers.features.weights.kernels.piles import PAST, PILE_RECORDS, SEARCH
+from dbfs_workers.features.weights.kernels.piles import PILE_RECORDS, SEARCH
 from dbfs_workers.features.weights.kernels.rounds import pile_up
+from dbfs_workers.features.weights.keys import PAST
 from dbfs_workers.search.partition.stripe import NO_VERTEX
 
 PLACES: Final = 2

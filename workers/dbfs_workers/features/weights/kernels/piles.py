@@ -12,16 +12,10 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dbfs_workers.base.jit import INT64, READ_UINT32, UINT8, UINT32, int64, named
+from dbfs_workers.base.jit import INT64, READ_INT64, READ_UINT32, UINT8, UINT32, int64, named
 from dbfs_workers.search.partition.kernels.rows import ROWS
 from dbfs_workers.search.partition.partition import Rows
 from dbfs_workers.search.reports.counts import structured
-
-NONE: Final = 2**63 - 1
-"""The key of no vertex: that of an unreached one, where distances are integers without a bound."""
-
-PAST: Final = NONE - 1
-"""The key of an integer distance that int64 does not hold."""
 
 NEAR: Final = 1
 FAR: Final = 2
@@ -79,6 +73,7 @@ class Search(NamedTuple):
         changed: uint32 by id: the list of an owner's rows that are to be sent begins at the owner's first id.
         ends: int64[p], the rows of each list.
         targets: uint32, the rank's targets as rows; the traversal ends when all ranks' are final.
+        limits: int64 by row, the largest key with which a row enters a pile; empty for no limits.
         clock: int64[2], scratch space.
         first: internal id of row 0.
     """
@@ -93,10 +88,11 @@ class Search(NamedTuple):
     changed: NDArray[np.uint32]
     ends: NDArray[np.int64]
     targets: NDArray[np.uint32]
+    limits: NDArray[np.int64]
     clock: NDArray[np.int64]
     first: int
 
 
 SEARCH: Final = named(
-    Search, ROWS, INT64, UINT32, UINT8, UINT32, UINT32, UINT32, UINT32, INT64, READ_UINT32, INT64, int64
+    Search, ROWS, INT64, UINT32, UINT8, UINT32, UINT32, UINT32, UINT32, INT64, READ_UINT32, READ_INT64, INT64, int64
 )

@@ -17,7 +17,8 @@ from numba.extending import register_jitable
 
 from dbfs_workers.base.intrinsics import monotonic_ns, prefetch
 from dbfs_workers.base.jit import int64, kernel, void
-from dbfs_workers.features.weights.kernels.piles import CHANGED, FAR, NEAR, NONE, PAST, PILE_RECORDS, SEARCH
+from dbfs_workers.features.weights.kernels.piles import CHANGED, FAR, NEAR, PILE_RECORDS, SEARCH
+from dbfs_workers.features.weights.keys import NONE, PAST
 from dbfs_workers.search.levels.record_types import ROWS
 
 LEVELS: Final = 64
@@ -55,7 +56,9 @@ def add_float32(key, weight):
 
 @register_jitable
 def pile_up(search, piles, row, key, queue):
-    """Put a row whose distance has fallen into its pile, unless it is there."""
+    """Put a row whose distance has fallen into its pile, unless it is there, or beyond its limit."""
+    if search.limits.size and key > search.limits[row]:
+        return
     at = search.first + row
     flags = search.flags[at]
     if key <= piles.bound:
@@ -162,7 +165,7 @@ def missing_targets(search, bound):
 
 
 @register_jitable
-def rounds(search, weights, records, rows, begins, delta, alone, most, add):
+def rounds(search, weights, records, rows, begins, delta, alone, most, least, add):
     """Run rounds: one, or as many as there are for a rank that waits for no other.
 
     Args:
@@ -174,11 +177,12 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, add):
         delta: the width of a bucket, of the type of weights.
         alone: whether the rank has the whole graph.
         most: most vertices of a near pile whose edges one thread relaxes; a larger one is left to a team.
+        least: edges relaxed after which the call ends with a bucket.
         add: adds a weight to a key.
     """
     piles = records[0]
     begun = monotonic_ns(search.clock)
-    piles.done = 0
+    piles.done = edges = 0
     if begins != NONE:
         next_bucket(search, piles, add(begins, delta))
     while piles.done < rows.size:
@@ -186,12 +190,15 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, add):
             targets = search.targets.size
             if not alone or piles.nearest == NONE or (targets and missing_targets(search, piles.bound) == 0):
                 return
+            if edges >= least:
+                return
             next_bucket(search, piles, add(piles.nearest, delta))
             continue
         if piles.near > most:
             return
         row = rows[piles.done]
         relax(search, weights, piles, add, row)
+        edges += row.edges
         now = monotonic_ns(search.clock)
         row.levels = 1
         row.largest_frontier = row.frontier
@@ -207,22 +214,23 @@ def rounds(search, weights, records, rows, begins, delta, alone, most, add):
 
 
 def _signature(name: str) -> tuple[Any, ...]:
-    return void, SEARCH, READ_WEIGHTS[name], PILE_RECORDS, ROWS, int64, getattr(types, name), types.boolean, int64
+    counts = types.boolean, int64, int64
+    return void, SEARCH, READ_WEIGHTS[name], PILE_RECORDS, ROWS, int64, getattr(types, name), *counts
 
 
 @kernel(*_signature("int64"))
-def rounds_int64(search, weights, records, rows, begins, delta, alone, most):
+def rounds_int64(search, weights, records, rows, begins, delta, alone, most, least):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, most, add_int64)
+    rounds(search, weights, records, rows, begins, delta, alone, most, least, add_int64)
 
 
 @kernel(*_signature("float64"))
-def rounds_float64(search, weights, records, rows, begins, delta, alone, most):
+def rounds_float64(search, weights, records, rows, begins, delta, alone, most, least):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, most, add_float64)
+    rounds(search, weights, records, rows, begins, delta, alone, most, least, add_float64)
 
 
 @kernel(*_signature("float32"))
-def rounds_float32(search, weights, records, rows, begins, delta, alone, most):
+def rounds_float32(search, weights, records, rows, begins, delta, alone, most, least):
     """See ``rounds``."""
-    rounds(search, weights, records, rows, begins, delta, alone, most, add_float32)
+    rounds(search, weights, records, rows, begins, delta, alone, most, least, add_float32)

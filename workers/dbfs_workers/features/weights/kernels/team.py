@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from dbfs_workers.base.intrinsics import acquire_bits, fetch_add, from_words, store_release
 from dbfs_workers.base.jit import INT64, READ_INT64, READ_UINT32, UINT8, UINT32, int64, kernel, named, void
 from dbfs_workers.base.team import CALLS, KIND, RESULTS, Tasks
-from dbfs_workers.features.weights.kernels.piles import CHANGED, CHUNK, FAR, NEAR, NONE
+from dbfs_workers.features.weights.kernels.piles import CHANGED, CHUNK, FAR, NEAR
 from dbfs_workers.features.weights.kernels.rounds import READ_WEIGHTS, add_float32, add_float64, add_int64
+from dbfs_workers.features.weights.keys import NONE
 from dbfs_workers.search.cpu.kernels.places import STEP
 from dbfs_workers.search.cpu.kernels.team_tasks import begin, close, end, leave, next_task
 from dbfs_workers.search.partition.kernels.rows import ROWS

@@ -1,0 +1,36 @@
+"""A rank's filter by itself: in threads, each of which has a part of the edges."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from dbfs_workers.features.views import filters
+from dbfs_workers.features.views.attributes import RankAttributes
+from dbfs_workers.features.views.conditions import ArrowCondition
+from tests.support.gang import partitions
+from tests.support.graphs import random
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("cores", [1, 5])
+def test_threads_share_the_edges(monkeypatch: pytest.MonkeyPatch, cores: int, directed: bool) -> None:
+    monkeypatch.setattr(filters, "_THREAD_EDGES", 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2 * cores))
+    n, src, dst = random(60, 200, 4)
+    (part,) = partitions(n, src, dst, 1, directed=directed)
+    years = np.random.default_rng(4).integers(2000, 2010, part.m_local)
+    names = pa.array([f"v{year}" for year in years]).dictionary_encode()
+    into = None if part.in_edges is None else pa.table({"year": years[: part.in_edges.columns.size]})
+    attributes = RankAttributes(pa.table({"year": years, "name": names}), into)
+    found = filters.passing(part, attributes, ArrowCondition(pc.field("year") < 2004), None, 2)
+    passes = years < 2004
+    np.testing.assert_array_equal(found.out, passes)
+    view, kept = filters.compacted(part, found, 2), filters.compacted_attributes(attributes, found, 2)
+    np.testing.assert_array_equal(view.columns, part.columns[passes])
+    rows = np.repeat(np.arange(part.stripe.n_local), np.diff(part.row_offsets))[passes]
+    np.testing.assert_array_equal(np.repeat(np.arange(part.stripe.n_local), np.diff(view.row_offsets)), rows)
+    assert kept.out.equals(attributes.out.filter(pa.array(passes)).combine_chunks())
+    assert view.self_loops == (view.columns == rows).sum()

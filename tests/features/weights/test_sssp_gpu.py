@@ -1,0 +1,85 @@
+"""``Graph.sssp`` of graphs on GPUs: results, paths and tables against a heap's Dijkstra, on views too, and its ends."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import dbfs
+from dbfs.errors import DeadlineExceededError, InvalidOptionError
+from tests.support.gpus import GPUS, needs_gpu
+from tests.support.graphs import random
+from tests.support.weights import arcs, assert_tree, expected
+
+pytestmark = needs_gpu("cupy", "dask_cuda")
+
+N, M = 2000, 9000
+
+
+@pytest.fixture(scope="module")
+def mapped() -> Iterator[distributed.Client]:
+    with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
+        yield client
+
+
+def table(dtype: str) -> tuple[pa.Table, Any, Any, Any]:
+    _, src, dst = random(N, M, 7)
+    # Every id has an edge, so that vertices are ids.
+    src, dst = np.append(src, np.arange(N)), np.append(dst, (np.arange(N) + 1) % N)
+    weights = np.random.default_rng(7).integers(0, 50, src.size).astype(dtype)
+    return pa.table({"source": src, "target": dst, "w": weights}), src, dst, weights
+
+
+@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "float32", "float64"])
+def test_labels_are_dijkstras(mapped: distributed.Client, dtype: str, directed: bool, order: str) -> None:
+    rows, src, dst, weights = table(dtype)
+    options: dict[str, Any] = {"edge_columns": ["w"], "backend": "cuda", "ranks": 1, "order": order}
+    with dbfs.load(rows, client=mapped, directed=directed, **options) as graph:
+        wide = weights.astype(np.int64) if dtype == "uint8" else weights
+        of = arcs((N, src, dst), wide, directed=directed)
+        want = expected(N, of, [3, 50], wide.dtype)
+        result = graph.sssp([3, 50], "w", predecessors=True)
+        found = result.distances()
+        assert found.dtype == want.dtype
+        np.testing.assert_array_equal(found, want)
+        assert_tree(of, [3, 50], found, result.predecessors())
+        result.validate()
+        assert (result.depth, result.reached) == (want.max(), N)
+        np.testing.assert_array_equal(result.within(20), np.flatnonzero(want <= 20))
+        assert result.path_to(1500)[-1] == 1500
+        assert result.to_arrow()["distance"].to_pylist() == want.tolist()
+        bounded = graph.sssp([3, 50], "w", max_distance=9).distances()
+        none = -1 if want.dtype.kind == "i" else np.inf
+        np.testing.assert_array_equal(bounded, np.where(want <= 9, want, none))
+        hops = graph.bfs([3, 50]).distances()
+        np.testing.assert_array_equal(graph.sssp([3, 50], "w").distances(), want)
+        np.testing.assert_array_equal(graph.bfs([3, 50]).distances(), hops)
+        with graph.where(edges=pc.field("w") < 25) as view:
+            light = weights < 25
+            kept = arcs((N, src[light], dst[light]), wide[light], directed=directed)
+            np.testing.assert_array_equal(view.sssp(3, "w").distances(), expected(N, kept, [3], wide.dtype))
+
+
+def test_a_run_by_weight_ends_at_its_deadline_and_the_graph_goes_on(mapped: distributed.Client) -> None:
+    n = 200_000
+    rows = pa.table({"source": np.arange(n - 1), "target": np.arange(1, n), "w": np.ones(n - 1, np.int64)})
+    with dbfs.load(rows, edge_columns=["w"], client=mapped, backend="cuda", ranks=1) as graph:
+        with pytest.raises(DeadlineExceededError):
+            graph.sssp(0, "w", delta=0, deadline=0.2)
+        assert graph.sssp(0, "w").depth == n - 1
+
+
+@pytest.mark.skipif(GPUS < 2, reason="2 GPUs wanted")
+def test_several_gpus_are_refused(mapped: distributed.Client) -> None:
+    options: dict[str, Any] = {"client": mapped, "backend": "cuda", "ranks": 2}
+    with (
+        dbfs.load(table("int64")[0], edge_columns=["w"], **options) as graph,
+        pytest.raises(InvalidOptionError, match="on one GPU that has the whole graph"),
+    ):
+        graph.sssp(0, "w")
