@@ -126,8 +126,8 @@ class Rank:
             reached = np.flatnonzero(expected > 0)
             parents = self.parents[reached].astype(np.int64)
             assert (expected[parents] == expected[reached] - 1).all()
-            stored = self.adjacency[parents, reached]
-            assert np.asarray(stored).all()
+            starts, ends = self.adjacency.nonzero()
+            assert np.isin(parents * n + reached, starts.astype(np.int64) * n + ends).all()
 
 
 def lattice(side: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
