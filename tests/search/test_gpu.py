@@ -201,7 +201,7 @@ def assert_grids(client: distributed.Client, way: Way, name: str, directed: bool
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("order", ["given", "degree"])
+@pytest.mark.parametrize("order", ["given", "degree", "bfs"])
 def test_larger_graphs(gpus: distributed.Client, order: str, ranks: int) -> None:
     for spec in ("kronecker:scale=13", "uniform:n=20000,m=80000", "grid2d:side=60"):
         truth = None

@@ -36,6 +36,7 @@ constexpr u32 kWarps = kThreads / kLanes;
 // Tuning. docs/decisions has the measurements.
 constexpr u32 kSparseUnroll = 2;                                 // edges a lane inspects between two block barriers
 constexpr u32 kSmallUnroll = 4;                                  // edges in flight per lane, lists of small vertices
+constexpr u32 kLightUnroll = 3;                                  // vertices in flight per group of lanes, light levels
 constexpr u32 kChunkUnroll = 8;                                  // edges in flight per lane, chunks
 constexpr u32 kPieces = kChunkEdges / (kLanes * kSparseUnroll);  // warps that share a chunk in a sparse level
 constexpr u32 kRound = kThreads * kSparseUnroll;                 // most discoveries between two block barriers

@@ -243,6 +243,13 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   }
 }
 
+// A neighbour of a vertex. The beginning of the list is read again, since it would take two registers meanwhile.
+template <Role kRole>
+__device__ __forceinline__ u32 neighbour_at(const Params& a, u32 id, u32 at) {
+  const Place place = place_of<kRole>(a, id);
+  return __ldg(&place.csr.columns[__ldg(&place.csr.offsets[place.row]) + at]);
+}
+
 // One light level: first the kept vertices, then the queue and the inboxes.
 template <Role kRole>
 __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Output& to) {
@@ -263,46 +270,63 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     expand_kept<kRole>(a, b, kept, expanded);
     beats = (a.max_degree + kKeepDegree - 1) / kKeepDegree;
   }
-  for (u32 first = blockIdx.x * per_warp; first < items; first += blocks * kWarps * per_warp) {
+  // The stage of several owners has room for one beat between two publishes, and a leader has no registers for more.
+  constexpr u32 kAtOnce = kRole == Role::kSingle ? kLightUnroll : 1;
+  const u32 step = blocks * kWarps * per_warp;
+  for (u32 first = blockIdx.x * per_warp; first < items; first += kAtOnce * step) {
     const u32 warp_first = first + warp_in_block() * blocks * per_warp;
     // A warp without vertices does no work, and the multiprocessor serves the others.
     const bool works = warp_first < items;
-    u32 from = kNoVertex, ahead = kNoVertex;
-    const u32* columns = nullptr;
-    Degree degree = {0, 0};
+    u32 from[kAtOnce], ahead[kAtOnce], count[kAtOnce];
     if (works) {
-      const Taken taken = take<kRole>(a, b, warp_first + (lane >> group_log), items, j == 0);
-      from = taken.id;
-      if (from != kNoVertex) {
-        const Place place = place_of<kRole>(a, from);
-        degree = degree_of(place.csr, place.row);
-        columns = place.csr.columns + degree.begin + j;
+      Taken taken[kAtOnce];
+#pragma unroll
+      for (u32 u = 0; u < kAtOnce; ++u) {
+        taken[u] = take<kRole>(a, b, warp_first + u * step + (lane >> group_log), items, j == 0);
+      }
+      const u32* columns[kAtOnce];
+#pragma unroll
+      for (u32 u = 0; u < kAtOnce; ++u) {
+        from[u] = taken[u].id;
+        // Without a branch, so that all lists are looked up at once.
+        const Place place = place_of<kRole>(a, from[u] == kNoVertex ? 0 : from[u]);
+        const Degree degree = degree_of(place.csr, place.row);
+        columns[u] = place.csr.columns + degree.begin + j;
+        count[u] = from[u] == kNoVertex ? 0 : (u32)degree.count;
       }
       // Fetched before the claim of the vertex is answered, because that answer takes as long.
-      if (j < degree.count) ahead = __ldg(columns);
-      bool mine = from != kNoVertex;
-      if (mine && j == 0) mine = settle<kRole>(a, b, taken);
-      if (kRole == Role::kPeer) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
-      if (!mine) degree.count = 0;
-      expanded += mine && j == 0;
+#pragma unroll
+      for (u32 u = 0; u < kAtOnce; ++u) ahead[u] = j < count[u] ? __ldg(columns[u]) : kNoVertex;
+#pragma unroll
+      for (u32 u = 0; u < kAtOnce; ++u) {
+        bool mine = from[u] != kNoVertex;
+        if (mine && j == 0) mine = settle<kRole>(a, b, taken[u]);
+        if (kRole == Role::kPeer) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
+        if (!mine) count[u] = 0;
+        expanded += mine && j == 0;
+      }
     }
     for (u32 at = 0; at < a.max_degree; at += group) {
-      if (beats == most_beats) {
+      if (beats + kAtOnce > most_beats) {
         publish_by_owner<kRole>(a, b, to, false);
         __syncthreads();
         beats = 0;
       }
       if (works) {
-        bool won = at + j < degree.count;
-        const u32 id = ahead;
-        if (at + group + j < degree.count) ahead = __ldg(columns + at + group);
-        if (won) {
-          if (kRole == Role::kSingle) prefetch(&a.out.offsets[id]);
-          won = claim(visited, id);
+        bool won[kAtOnce];
+        u32 id[kAtOnce];
+#pragma unroll
+        for (u32 u = 0; u < kAtOnce; ++u) {
+          won[u] = at + j < count[u];
+          id[u] = ahead[u];
+          if (at + group + j < count[u]) ahead[u] = neighbour_at<kRole>(a, from[u], at + group + j);
+          if (kRole == Role::kSingle && won[u]) prefetch(&a.out.offsets[id[u]]);
+          if (won[u]) won[u] = claim(visited, id[u]);
         }
-        stage_by_owner<kRole>(a, b, won, id, first_id + from);
+#pragma unroll
+        for (u32 u = 0; u < kAtOnce; ++u) stage_by_owner<kRole>(a, b, won[u], id[u], first_id + from[u]);
       }
-      ++beats;
+      beats += kAtOnce;
     }
   }
   // A rank without peers has the frontier's length already, and a total costs its barrier a trip to L2.
