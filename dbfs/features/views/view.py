@@ -31,9 +31,9 @@ from dbfs.features.views.room import make_room
 from dbfs.graph.graph import Graph
 from dbfs.graph.load import require_replacement, reserved
 from dbfs.graph.striped import StripedGraph
-from dbfs.service.client import ServiceClient
+from dbfs.service.client import ServiceClient, error_words
 from dbfs.service.held_run import held_run
-from dbfs.service.messages import AddGraph, GetGraph
+from dbfs.service.messages import AddGraph, EndLoad, GetGraph
 from dbfs.service.runs import RunSender
 from dbfs_workers.base.text import LONGEST_NAME, counted, printable
 from dbfs_workers.building.layout import Layout
@@ -102,6 +102,7 @@ def _made(
 ) -> tuple[GraphRecord, Formation]:
     """Make a view of a graph; ``before`` is its record if it was dropped."""
     root, making, limit = _root_of(graph), _Making(graph, name), of_call("build-deadline")
+    service = ServiceClient.of(graph.gang.client)
     with reserved(graph.gang, graph_id, name if named else None, replace):
         try:
             with _turn(graph, root) as source:
@@ -128,7 +129,11 @@ def _made(
                 log="",
                 beside=made.beside(graph.record, kept[1:]),
             )
-            formed = ServiceClient.of(graph.gang.client).call(AddGraph(view, limit.remaining))
+            formed = service.call(AddGraph(view, limit.remaining))
+        except BaseException as error:
+            # Ends the reservation.
+            service.tell(EndLoad(graph_id, service.client.id, name, error_words(error)))
+            raise
         finally:
             # The service holds the data from here on. If the call failed, the data must be freed.
             release(making.held)
