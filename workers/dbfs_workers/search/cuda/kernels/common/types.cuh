@@ -12,6 +12,13 @@ enum class Role : u32 {
   kLeader,  // rank kLeader in a leader level: runs the level for all ranks, and waits for its own blocks only
 };
 
+// Vertices in flight per group of lanes, light levels. Before sm_80 more of them spill.
+#if __CUDA_ARCH__ >= 800
+constexpr u32 kLightUnroll = 3;
+#else
+constexpr u32 kLightUnroll = 1;
+#endif
+
 // Options of module.py. They are constants, so that a feature that is switched off costs no register.
 constexpr bool kPredecessors = DBFS_PREDECESSORS;  // record parents beside distances
 constexpr bool kGang = DBFS_GANG;                  // several ranks
@@ -36,7 +43,6 @@ constexpr u32 kWarps = kThreads / kLanes;
 // Tuning. docs/decisions has the measurements.
 constexpr u32 kSparseUnroll = 2;                                 // edges a lane inspects between two block barriers
 constexpr u32 kSmallUnroll = 4;                                  // edges in flight per lane, lists of small vertices
-constexpr u32 kLightUnroll = 3;                                  // vertices in flight per group of lanes, light levels
 constexpr u32 kChunkUnroll = 8;                                  // edges in flight per lane, chunks
 constexpr u32 kPieces = kChunkEdges / (kLanes * kSparseUnroll);  // warps that share a chunk in a sparse level
 constexpr u32 kRound = kThreads * kSparseUnroll;                 // most discoveries between two block barriers

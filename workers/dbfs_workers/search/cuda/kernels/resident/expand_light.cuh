@@ -139,7 +139,7 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
     const bool mine = kRole != Role::kPeer || owner == a.rank;
-    const bool keeps = kRole != Role::kPeer || a.max_degree <= kKeepDegree;
+    const bool keeps = kRole == Role::kSingle || a.max_degree <= kKeepDegree;
     const u32 room = keeps ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
@@ -207,9 +207,16 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   b.keep_edges[threadIdx.x] = id;
 }
 
+// A neighbour of a vertex. The beginning of the list is read again, since it would take two registers meanwhile.
+template <Role kRole>
+__device__ __forceinline__ u32 neighbour_at(const Params& a, u32 id, u32 at) {
+  const Place place = place_of<kRole>(a, id);
+  return __ldg(&place.csr.columns[__ldg(&place.csr.offsets[place.row]) + at]);
+}
+
 // Claim, label and expand the kept vertices. The first warp has none. A kept vertex may have been reached sooner by way
 // of another rank; its neighbours were claimed at that time, and are not claimed again. Of a list longer than its group,
-// the first neighbours were fetched.
+// the first neighbours were fetched; ranks with peers keep no such vertex.
 template <Role kRole>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
@@ -220,34 +227,28 @@ __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept,
   bool won = id != kNoVertex;
   // Read while the claim's answer is on its way, which takes as long. Then fetch_kept finds both ends of the list in L1,
   // and the list can be prefetched.
-  Degree found = {0, 0};
-  if (kRole == Role::kSingle && won) found = degree_of(a.out, id);
-  Degree degree = {0, 0};
-  const u32* columns = nullptr;
-  if (kRole != Role::kPeer && a.max_degree > kKeepDegree && i < kept) {
+  i64 begin = -1;
+  if (kRole == Role::kSingle && won) {
+    const Degree degree = degree_of(a.out, id);
+    if (degree.count) begin = degree.begin;
+  }
+  u32 count = 0;
+  if (kRole == Role::kSingle && a.max_degree > kKeepDegree && i < kept) {
     const Place place = place_of<kRole>(a, from);
-    degree = degree_of(place.csr, place.row);
-    columns = place.csr.columns + degree.begin + j;
+    count = (u32)degree_of(place.csr, place.row).count;
   }
   if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
-  if (won && found.count) prefetch(&a.out.columns[found.begin]);
+  if (won && begin >= 0) prefetch(&a.out.columns[begin]);
   if (i < kept && j == 0) {
     const bool first = first_way<kRole>(a, from);
     if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
   stage_by_owner<kRole>(a, b, won, id, first_id + from);
-  for (u32 at = kKeepDegree; __any_sync(kAll, at < degree.count); at += kKeepDegree) {
-    const u32 next = at + j < degree.count ? __ldg(columns + at) : kNoVertex;
+  for (u32 at = kKeepDegree; kRole == Role::kSingle && __any_sync(kAll, at < count); at += kKeepDegree) {
+    const u32 next = at + j < count ? neighbour_at<kRole>(a, from, at + j) : kNoVertex;
     stage_by_owner<kRole>(a, b, next != kNoVertex && claim(a.peers[a.rank].visited, next), next, first_id + from);
   }
-}
-
-// A neighbour of a vertex. The beginning of the list is read again, since it would take two registers meanwhile.
-template <Role kRole>
-__device__ __forceinline__ u32 neighbour_at(const Params& a, u32 id, u32 at) {
-  const Place place = place_of<kRole>(a, id);
-  return __ldg(&place.csr.columns[__ldg(&place.csr.offsets[place.row]) + at]);
 }
 
 // One light level: first the kept vertices, then the queue and the inboxes.
