@@ -230,7 +230,6 @@ NAMED = {
     ("dbfs/edges/tables/weights.py", "weights"): "columns of weights in files",
     ("dbfs/edges/writers/edge_stream.py", "weights"): "columns of weights in files",
     ("dbfs/graph/counts.py", "grid"): "users read Graph.grid, the record's layout",
-    ("workers/dbfs_workers/search/cuda/clusters.py", "grid"): "grids of blocks",
     ("dbfs/service/client_notes.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
     ("dbfs/service/log.py", "saved"): "clients tell the scheduler what they saved, for its log and metrics",
 }

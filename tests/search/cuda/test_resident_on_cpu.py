@@ -1,7 +1,6 @@
 """The resident kernel of one rank, all of its steps, run by the emulator in blocks of few threads, against SciPy."""
 
 import ctypes
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,10 @@ MEMORY = "search/cuda/kernels/common/memory.cuh"
 
 
 @cache
-def kernel(predecessors: bool, cluster: int) -> Any:
+def kernel(predecessors: bool) -> Any:
     memory = (Path(cuda_on_cpu.__file__).parent / "memory_on_cpu.h").read_text()
     made = {layout.HEADER_NAME: for_cpu(layout.HEADER), MEMORY: memory}
-    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS, cluster=cluster).defines
+    defines = Variant(gang=False, predecessors=predecessors, threads=THREADS).defines
     run = ctypes.PyDLL(str(compiled("resident.cpp", made=made, options=defines))).run_resident
     run.restype = ctypes.c_char_p
     return run
@@ -53,11 +52,9 @@ class Rank:
         chunks = int((-(-degrees[degrees > layout.LARGE_DEGREE] // layout.CHUNK_EDGES)).sum()) + 1
         self.distances, self.parents = np.zeros(rows, np.int32), np.zeros(rows, np.uint32)
         self.control = np.zeros(layout.CONTROL_BYTES // 8 + 16, np.uint64)
-        # Where the level is at which the cluster was done for the last time.
-        self.stretch_at = (layout.CONTROL["stretch"] + -self.control.ctypes.data % layout.LINE_BYTES) // 8
         self.host = np.zeros(layout.HOST_HEADER.itemsize + CAPACITY * layout.RECORD.itemsize, np.uint8)
         self.header = self.host[: layout.HOST_HEADER.itemsize].view(layout.HOST_HEADER)
-        self.arrays: dict[str, NDArray[Any]] = {
+        self.arrays = {
             "known": np.zeros(words, np.uint32),
             "closed": np.append(closed, np.zeros(4, np.uint32)),
             "first_in": first,
@@ -72,16 +69,7 @@ class Rank:
         self.params["light"] = ResidentKernel._lanes_a_vertex(int(degrees.max(initial=0)), 1)
         self.params["edges_total"], self.params["vertices_total"] = degrees.sum(), max(1, (degrees > 0).sum())
 
-    def run(
-        self,
-        sources: list[int],
-        seed: int,
-        *,
-        predecessors: bool = True,
-        cluster: int = 0,
-        abort: bool = False,
-        **options: Any,
-    ) -> NDArray[np.int64]:
+    def run(self, sources: list[int], seed: int, *, predecessors: bool = True, **options: Any) -> NDArray[np.int64]:
         """Run the kernel; return the number of levels of each mode."""
         params, stripe = self.params, self.stripe
         at = {name: array.ctypes.data for name, array in self.arrays.items()}
@@ -108,13 +96,10 @@ class Rank:
         params["source_count"] = len(sources)
         params["few_sources"][0, : len(sources)] = sources
         self.host[:] = 0
-        self.header["abort"] = abort
-        self.control[self.stretch_at] = 0
         pointers = (ctypes.c_void_p * 1)(params.ctypes.data)
-        failed = kernel(predecessors, cluster)(BLOCKS, THREADS, ctypes.c_ulonglong(seed), pointers)
+        failed = kernel(predecessors)(BLOCKS, THREADS, ctypes.c_ulonglong(seed), pointers)
         assert not failed, failed.decode()
-        assert Reason(int(self.header["status"][0]) & 0xFF) is Reason.FINISHED
-        self.stretch = int(self.control[self.stretch_at])
+        assert int(self.header["status"][0]) & 0xFF == Reason.FINISHED
         records = self.host[layout.HOST_HEADER.itemsize :].view(layout.RECORD)[: self.header["levels"][0]]
         return np.bincount((records["mode"] & 0xFF).astype(np.int64), minlength=len(Mode))
 
@@ -141,56 +126,20 @@ def path(n: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
     return n, np.arange(n - 1), np.arange(1, n)
 
 
-def tree(depth: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
-    children = np.arange(1, 2**depth - 1)
-    return 2**depth - 1, (children - 1) // 2, children
-
-
-def frayed_tree() -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
-    """A tree whose 64 leaves have a path each: most are short, three are long. So all blocks have a part of a frontier
-    that is three vertices long two levels later."""
-    n, src, dst = tree(7)
-    for leaf in range(63, 127):
-        length = 30 if leaf in (70, 101, 120) else 4
-        along = np.append(leaf, np.arange(n, n + length))
-        n, src, dst = n + length, np.append(src, along[:-1]), np.append(dst, along[1:])
-    return n, src, dst
-
-
-GRAPHS: dict[str, Callable[[], graphs.Arrays]] = {
-    "frayed tree": frayed_tree,
+GRAPHS = {
     "lattice": lambda: lattice(30),
-    "path": lambda: path(90),
+    "path": lambda: path(310),
     "random": lambda: graphs.random(400, 700, 3),
-    "long lists": lambda: graphs.random(400, 2200, 4),
     "dense": lambda: graphs.random(300, 9000, 5),
 }
 
 
-@pytest.mark.parametrize("cluster", [0, 3])
 @pytest.mark.parametrize("predecessors", [True, False])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_labels(name: str, predecessors: bool, cluster: int) -> None:
+def test_labels(name: str, predecessors: bool) -> None:
     rank = Rank(*GRAPHS[name]())
     modes = np.zeros(len(Mode), np.int64)
-    for seed, (sources, most) in enumerate((([0], 1), ([5, 80], 6), ([17], 1000), ([40], 30), ([3], 0))):
-        options: dict[str, Any] = {"predecessors": predecessors, "cluster": cluster, "cluster_vertices": most}
-        modes += rank.run(sources, seed, **options)
+    for seed, sources in enumerate(([0], [5, 299], [17])):
+        modes += rank.run(sources, seed, predecessors=predecessors)
         rank.check(sources, predecessors=predecessors)
     assert modes[Mode.LIGHT] > 0 or name == "dense"
-
-
-def test_the_cluster_begins_and_ends_by_the_frontier() -> None:
-    # From a corner the frontier grows to 24 vertices and shrinks again; a tree's grows to its end.
-    for edges, most, last in ((lattice(24), 0, 0), (lattice(24), 5, 47), (tree(8), 5, 4), (tree(8), 8, 5)):
-        rank = Rank(*edges)
-        rank.run([0], most, cluster=3, cluster_vertices=most)
-        rank.check([0])
-        assert rank.stretch == last
-
-
-@pytest.mark.parametrize("cluster", [0, 3])
-def test_an_abort_is_seen_in_levels_without_a_wait(cluster: int) -> None:
-    rank = Rank(*path(300))
-    with pytest.raises(AssertionError, match="ABORTED"):
-        rank.run([0], 1, cluster=cluster, cluster_vertices=100, abort=True)

@@ -65,7 +65,6 @@ struct Fiber {
   ucontext_t start;
   jmp_buf place;
   bool started = false, ended = false;
-  Word cluster_generation = 0;  // of the cluster's barrier, when the thread arrived there
   std::unique_ptr<char[]> stack;
 };
 
@@ -77,10 +76,6 @@ inline jmp_buf scheduler;
 inline Word random_state = 1;
 inline unsigned accesses_a_turn = 8;  // after one of so many accesses, another fiber goes first
 inline std::function<void()>* body = nullptr;
-// The only cluster that meets: the first blocks of the grid.
-inline Meeting cluster;
-inline std::vector<Block>* blocks_of_grid = nullptr;
-inline Block* loaded = nullptr;  // the block whose shared memory lies in its place
 
 inline unsigned draw(unsigned below) {
   random_state ^= random_state << 13;
@@ -120,29 +115,6 @@ inline const Word* meet(Meeting& meeting, unsigned place, Word value) {
 inline const Word* meet_warp(Word value) { return meet(*current->warp, current->thread.x % 32, value); }
 inline const Word* meet_block(Word value) { return meet(current->block->all, current->thread.x, value); }
 
-// The two halves of the barrier of the first `blocks` blocks.
-inline void arrive_cluster(unsigned blocks) {
-  sometimes_let_others_go_first();
-  current->cluster_generation = cluster.generation;
-  if (++cluster.arrived < blocks * block_shape.x) return;
-  cluster.arrived = 0;
-  ++cluster.generation;
-  for (Fiber* fiber : cluster.waiting) fiber->block->runnable.push_back(fiber);
-  cluster.waiting.clear();
-}
-inline void wait_cluster() {
-  if (cluster.generation != current->cluster_generation) return;
-  cluster.waiting.push_back(current);
-  leave();
-}
-
-// The place in another block's shared memory of a place in this block's.
-template <class T>
-inline T* in_block(T* place, unsigned block) {
-  Block& other = (*blocks_of_grid)[block];
-  return &other == loaded ? place : (T*)(other.shared.data() + ((char*)place - __start_cuda_shared));
-}
-
 inline void run_fiber() {
   (*body)();
   current->ended = true;
@@ -158,8 +130,6 @@ inline std::string run(unsigned blocks, unsigned threads, Word seed, std::functi
   body = &kernel;
   const size_t shared_bytes = __start_cuda_shared ? __stop_cuda_shared - __start_cuda_shared : 0;
   std::vector<Block> all(blocks);
-  blocks_of_grid = &all;
-  cluster = Meeting();
   std::vector<Fiber> fibers(size_t(blocks) * threads);
   for (unsigned b = 0; b < blocks; ++b) {
     Block& block = all[b];
@@ -198,7 +168,7 @@ inline std::string run(unsigned blocks, unsigned threads, Word seed, std::functi
       if (next != here) {
         if (here) memcpy(here->shared.data(), __start_cuda_shared, shared_bytes);
         memcpy(__start_cuda_shared, next->shared.data(), shared_bytes);
-        loaded = here = next;
+        here = next;
       }
     }
     const unsigned chosen = draw(next->runnable.size());
@@ -302,8 +272,6 @@ inline int __syncthreads_or(int predicate) {
   }
   return 0;
 }
-
-inline int __syncthreads_and(int predicate) { return !__syncthreads_or(!predicate); }
 
 // Only whole warps meet: the masks of all calls are full.
 inline void __syncwarp() { cuda_on_cpu::meet_warp(0); }

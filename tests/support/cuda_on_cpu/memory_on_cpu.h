@@ -22,9 +22,6 @@ inline void add_release(u64* p, u64 v) { atomicAdd(p, v); }
 inline void add_relaxed(u64* p, u64 v) { atomicAdd(p, v); }
 inline u32 add_acq_rel(u32* p, u32 v) { return atomicAdd(p, v); }
 inline void fence_sys() {}
-inline void cluster_arrive() { cuda_on_cpu::arrive_cluster(kCluster); }
-inline void cluster_wait() { cuda_on_cpu::wait_cluster(); }
-inline void store_in_block(u64* p, u32 block, u64 v) { *cuda_on_cpu::in_block(p, block) = v; }
 inline void prefetch(const void*) {}
 inline void set_bits(u32* word, u32 bits) { atomicOr(word, bits); }
 

@@ -26,8 +26,6 @@ BATCH_SHARE: Final = 1 / 3
 # Of the resident kernel on GPUs, whose rule ``search/cuda/kernels/resident/direction.cuh`` describes. Measured:
 # docs/decisions/direction.md.
 GPU_ALPHA: Final = 40.0
-EXACT_ALPHA: Final = 8
-"""Alpha where the edges of the frontier are known, and no estimate misses hubs."""
 GPU_BETA: Final = 20000.0
 SPARE_EDGES: Final = 1 << 20
 """Edges of one rank that a bottom-up level looks at in the time of the kernel's steps back to top-down."""

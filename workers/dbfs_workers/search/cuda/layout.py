@@ -11,7 +11,7 @@ from typing import Final
 
 from dbfs_workers.search.cuda.run import Direction, Mode, Reason, Step
 from dbfs_workers.search.cuda.structs import Field, Struct, header
-from dbfs_workers.search.direction import EXACT_ALPHA, SPARE_EDGES
+from dbfs_workers.search.direction import SPARE_EDGES
 
 HEADER_NAME: Final = "generated/layout.cuh"
 
@@ -148,7 +148,6 @@ _CONTROL: Final = Struct(
         Field("gang_barrier", _LINE, "arrivals:16 only, of the barriers that all ranks pass"),
         Field("stop", _LINE, "status word of the first block that gave up, else 0"),
         Field("epoch", _LINE, "gang barriers passed so far, the same on all ranks"),
-        Field("stretch", "u64", "the state of the run when the cluster is done, by StretchWord", count=4),
         Field("slots", _SLOT, count=LEVEL_SLOTS + SETTLE_SLOTS),
     ),
 )
@@ -190,7 +189,6 @@ _PARAMS: Final = Struct(
         Field("light", "u32", "1 + log2 of the lanes that share a vertex in light levels; 0: no light levels"),
         Field("leader_vertices", "u32", "longest frontier of a leader level; 0: no leader levels"),
         Field("leader_capacity", "u32", "length of a leader queue"),
-        Field("cluster_vertices", "u32", "longest frontier with which the cluster begins; it leaves at twice as many"),
         Field("alpha", "float"),
         Field("beta", "float"),
         Field("reset_rows", "u32", "rows to clear at the start"),
@@ -205,11 +203,10 @@ PARAMS: Final = _PARAMS.dtype
 HOST_HEADER: Final = _HOST_VIEW.before("records")
 HEADER: Final = header(
     # All numbers of this module.
-    {"SPARE_EDGES": SPARE_EDGES, "EXACT_ALPHA": EXACT_ALPHA}
+    {"SPARE_EDGES": SPARE_EDGES}
     | {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)},
     scoped=(Direction, Mode, Step, Reason),
     indexes=(Counter, Total),
     structs=(_CSR, _PEER, _RECORD, _HOST_VIEW, _LINE, _SLOT, _CONTROL, _PARAMS),
 )
 CONTROL_BYTES: Final = _CONTROL.nbytes
-CONTROL: Final = _CONTROL.offsets

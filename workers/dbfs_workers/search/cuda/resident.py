@@ -18,16 +18,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dbfs_workers.base.errors import DeadlineExceededError, ExchangeUnavailableError, InvalidOptionError
-from dbfs_workers.search.cuda import clusters, layout
+from dbfs_workers.search.cuda import layout
 from dbfs_workers.search.cuda.device_graph import DeviceGraph
 from dbfs_workers.search.cuda.device_memory import ExportedArray, address, export_array
-from dbfs_workers.search.cuda.kernels.sources import CLUSTERS, Variant
+from dbfs_workers.search.cuda.kernels.sources import Variant
 from dbfs_workers.search.cuda.module import Launch, load
 from dbfs_workers.search.cuda.records import CAPACITY, Slot
 from dbfs_workers.search.cuda.run import (
@@ -40,7 +39,6 @@ from dbfs_workers.search.cuda.run import (
     PeerInfo,
 )
 from dbfs_workers.search.cuda.sizes import (
-    CLUSTER_VERTICES,
     LEADER_VERTICES,
     LIGHT_DEGREE,
     SPARSE_EDGES_LEAST,
@@ -93,12 +91,12 @@ class ResidentKernel:
         self._most_edges = most_sparse_edges(stripe)
         self._bin_capacity = bin_capacity(stripe, self._most_edges)
         self._variant = Variant(stripe.p > 1, predecessors)
-        self._blocks = self._device.attributes["MultiProcessorCount"]
-        self._kernel = self._in_clusters() or self._loaded(self._variant)
+        self._kernel = load(self._variant.source, cooperative=True).get_function("dbfs_resident")
         # The rest of the multiprocessor's memory is the L1 cache, which should hold the visited bitmap.
         room = self._device.attributes["MaxSharedMemoryPerMultiprocessor"]
         used = self._kernel.shared_size_bytes + 1024
         self._kernel.preferred_shared_memory_carveout = min(100, math.ceil(100 * used / room))
+        self._blocks = self._device.attributes["MultiProcessorCount"]
         self._known = cupy.zeros(stripe.words_local + 4, np.uint32)
         self._queues = [cupy.empty(stripe.n_local, np.uint32) for _ in range(2)]
         self._queue_parents = [cupy.empty(stripe.n_local if predecessors else 1, np.uint32) for _ in range(2)]
@@ -138,28 +136,6 @@ class ResidentKernel:
         self._params = self._arguments["params"]
         self._launch = Launch(self._kernel, self._arguments, cooperative=True)
         cupy.cuda.get_current_stream().synchronize()
-
-    @staticmethod
-    def _loaded(variant: Variant) -> Any:
-        return load(variant.source, cooperative=True).get_function("dbfs_resident")
-
-    def _in_clusters(self) -> Any:
-        """Return the kernel for a grid in clusters, and take its shape.
-
-        None if no level of this rank can be a cluster's, or clusters would leave many multiprocessors idle.
-        """
-        runs_alone = self.graph.stripe.p == 1 or self.graph.rank == layout.LEADER
-        light = self._lanes_a_vertex(self.graph.max_degree, self.graph.stripe.p)
-        if not (runs_alone and light and int(self._device.compute_capability) >= clusters.ARCHITECTURE):
-            return None
-        for size in CLUSTERS:
-            variant = replace(self._variant, cluster=size)
-            kernel = self._loaded(variant)
-            blocks = clusters.most_blocks(kernel, size, variant.threads)
-            if blocks >= clusters.LEAST_SHARE * self._blocks:
-                self._variant, self._blocks = variant, blocks
-                return kernel
-        return None
 
     def info(self) -> PeerInfo:
         """Return this rank's facts for the other ranks."""
@@ -205,7 +181,6 @@ class ResidentKernel:
         params["rank"], params["ranks"] = graph.rank, stripe.p
         params["n_local"], params["words_local"] = stripe.n_local, stripe.words_local
         params["bin_capacity"], params["stats_capacity"] = self._bin_capacity, CAPACITY
-        params["cluster_vertices"] = CLUSTER_VERTICES
         params["leader_vertices"], params["leader_capacity"] = (
             LEADER_VERTICES if has_leader else 0,
             leader_capacity(stripe),

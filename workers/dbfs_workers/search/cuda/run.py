@@ -61,16 +61,14 @@ class Step(enum.IntEnum):
     SHARE_BITS = 7
     HAND_OVER = 8
     TAKE_OVER = 9
-    GATHER = 10
-    EXPAND_LIGHT = 11
-    EXPAND_LEADER = 12
-    EXPAND_CLUSTER = 13
-    EXPAND_SPARSE = 14
-    CONTRACT = 15
-    EXPAND_DENSE = 16
-    MERGE = 17
-    SCAN = 18
-    STOP = 19
+    EXPAND_LIGHT = 10
+    EXPAND_LEADER = 11
+    EXPAND_SPARSE = 12
+    CONTRACT = 13
+    EXPAND_DENSE = 14
+    MERGE = 15
+    SCAN = 16
+    STOP = 17
 
 
 class Reason(enum.IntEnum):

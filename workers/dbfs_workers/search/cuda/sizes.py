@@ -19,8 +19,6 @@ SPARSE_EDGES_LEAST: Final = 1 << 16
 SPARE_ROWS: Final = 1 << 26
 # Longest frontier of a leader level.
 LEADER_VERTICES: Final = 1 << 14
-# Vertices with which the cluster begins: docs/decisions/deep-graphs.md.
-CLUSTER_VERTICES: Final = 1 << 11
 
 
 def most_sparse_edges(stripe: Stripe) -> int:

@@ -11,10 +11,6 @@ _LAYOUT: Final = ((layout.HEADER_NAME, layout.HEADER),)
 _PHASES: Final = (*_LAYOUT, (words.HEADER_NAME, words.HEADER))
 
 
-CLUSTERS: Final = (16, 8)
-"""Blocks of the cluster that runs levels with few vertices, the best first: docs/decisions/deep-graphs.md."""
-
-
 @dataclass(frozen=True)
 class Variant:
     """Compile-time options of ``resident.cu``.
@@ -24,14 +20,12 @@ class Variant:
         predecessors: whether parents are recorded.
         threads: threads of a block.
         blocks_per_sm: blocks on a multiprocessor; with the threads it bounds the registers.
-        cluster: blocks of a thread-block cluster; 0 for a grid without clusters. Architectures before sm_90 have none.
     """
 
     gang: bool
     predecessors: bool
     threads: int = 1024
     blocks_per_sm: int = 1
-    cluster: int = 0
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -41,7 +35,6 @@ class Variant:
             f"-DDBFS_PREDECESSORS={int(self.predecessors)}",
             f"-DDBFS_THREADS={self.threads}",
             f"-DDBFS_BLOCKS_PER_SM={self.blocks_per_sm}",
-            f"-DDBFS_CLUSTER={self.cluster}",
         )
 
     @property
@@ -65,9 +58,6 @@ LEVELS: Final = with_types("search/cuda/kernels/phases/levels.cu")
 MESSAGES: Final = with_types("search/cuda/kernels/phases/messages.cu")
 
 SOURCES: Final = (
-    *(
-        Variant(gang, predecessors, cluster=cluster).source
-        for gang, predecessors, cluster in product((False, True), (False, True), (0, CLUSTERS[0]))
-    ),
+    *(Variant(gang, predecessors).source for gang, predecessors in product((False, True), repeat=2)),
     *(FACTS, SUMMARY, PHASES, LEVELS, MESSAGES),
 )

@@ -63,18 +63,6 @@ __device__ __forceinline__ u32 add_acq_rel(u32* p, u32 v) {
   return old;
 }
 
-// The barrier of a cluster, in two halves. All threads of its blocks arrive, and what they wrote before is seen by all
-// after the wait.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-
-// Write a word of this block's shared memory at the same place in that of another block of the cluster.
-__device__ __forceinline__ void store_in_block(u64* p, u32 block, u64 v) {
-  u32 to;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"((u32)__cvta_generic_to_shared(p)), "r"(block));
-  asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(to), "l"(v) : "memory");
-}
-
 __device__ __forceinline__ void fence_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 __device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }

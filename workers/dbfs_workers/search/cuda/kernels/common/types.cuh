@@ -12,24 +12,11 @@ enum class Role : u32 {
   kLeader,  // rank kLeader in a leader level: runs the level for all ranks, and waits for its own blocks only
 };
 
-// Vertices in flight per group of lanes, light levels. Before sm_80 more of them spill.
-#if __CUDA_ARCH__ >= 800
-constexpr u32 kLightUnroll = 3;
-#else
-constexpr u32 kLightUnroll = 1;
-#endif
-
 // Options of module.py. They are constants, so that a feature that is switched off costs no register.
 constexpr bool kPredecessors = DBFS_PREDECESSORS;  // record parents beside distances
 constexpr bool kGang = DBFS_GANG;                  // several ranks
 constexpr u32 kThreads = DBFS_THREADS;             // threads of a block
 constexpr u32 kBlocksPerSm = DBFS_BLOCKS_PER_SM;
-// Blocks of a cluster; 0: no clusters. Only kernels for sm_90 and later use it.
-#if __CUDA_ARCH__ >= 900
-constexpr u32 kCluster = DBFS_CLUSTER;
-#else
-constexpr u32 kCluster = 0;
-#endif
 
 // The role of a rank in every step except a leader level, and the role of a rank that waits for no other.
 constexpr Role kUsualRole = kGang ? Role::kPeer : Role::kSingle;
@@ -50,7 +37,7 @@ constexpr u32 kStage = 2 * kRound;                               // ids a block 
 constexpr u32 kUnitWords = 8;     // bitmap words that a warp settles at a time, bottom-up
 constexpr u32 kSerialEdges = 16;  // edges a lane probes alone before the warp helps, bottom-up
 
-constexpr u32 kKeep = 248;      // most vertices that a block keeps for itself from one light level to the next
-constexpr u32 kKeepDegree = 8;  // neighbours of a kept vertex that are fetched ahead: a group's most lanes
+constexpr u32 kKeep = 120;      // most vertices that a block keeps for itself from one light level to the next
+constexpr u32 kKeepDegree = 8;  // blocks keep vertices only in graphs of at most this degree
 
 }  // namespace dbfs

@@ -8,8 +8,6 @@
 //
 // A leader level ends with a barrier of the leader's blocks only. Its peers wait at their next barrier across GPUs.
 //
-// Blocks outside the cluster wait for it at the barrier of the grid, and sleep between two looks.
-//
 // The first warp of a block waits at the barrier. Meanwhile the other warps report the last level and fetch ahead. Then
 // one thread decides the next step (`conclude`), so that no other warp spends instructions or registers on it.
 #pragma once
@@ -19,7 +17,6 @@
 namespace dbfs {
 
 constexpr u32 kTurned = 0x8000u;
-constexpr u32 kSleep = 200;  // nanoseconds between two looks of a block that waits for the cluster
 
 // The number that a block adds on arrival. The numbers of all blocks sum up to 2^15.
 __device__ __forceinline__ u32 arrival() { return blockIdx.x == 0 ? kTurned - (gridDim.x - 1) : 1u; }
@@ -43,7 +40,6 @@ __device__ __forceinline__ bool pass_grid(const Params& a, Block& b, u64& sums) 
   u32 spins = 0;
   while (!(((u32)(now = load_acquire(word)) ^ (u32)before) & kTurned)) {
     if ((++spins & 63) == 0 && !keep_waiting(a, b, spins)) return false;
-    if (kCluster && b.run.step == Step::kExpandCluster && blockIdx.x >= kCluster) __nanosleep(kSleep);
   }
   sums = now - before;
   b.barriers[b.round] = now;
@@ -151,63 +147,6 @@ __device__ __forceinline__ bool pass_alone(const Params& a, Block& b, const Slot
   }
   __syncwarp();
   return alive;
-}
-
-// One cluster; the first warp of each of its blocks, between the halves of the cluster's barrier. Each block has sent
-// its sums to all others. True: the cluster runs the next level too.
-__device__ __forceinline__ bool conclude_cluster_level(const Params& a, Block& b) {
-  const u32 lane = lane_id();
-  const u64* sums = b.arrived[b.run.level & 1];
-  // Bit 0: the run was given up. A level has few vertices, so each of the two sums fits 32 bits.
-  const u64 own = lane < kCluster ? *(const volatile u64*)&sums[lane] : 0;
-  const u32 kept = warp_sum((u32)own >> 1), queued = warp_sum((u32)(own >> 32));
-  const bool alive = !__any_sync(kAll, own & 1);
-  bool goes_on = false;
-  if (lane == 0) {
-    b.alive = alive;
-    if (alive) {
-      b.values[kWordSent] = queued;
-      b.values[kWordVertices] = queued + kept;
-      b.level_frontier[b.run.level & 1] = b.run.frontier.vertices;
-      b.level_found[b.run.level & 1] = queued + kept;
-      take_found(a, b, kAloneRole);
-      goes_on = cluster_goes_on(a, b.run);
-    }
-  }
-  return __shfl_sync(kAll, goes_on, 0);
-}
-
-// End a level of the cluster; all threads of its blocks call it. False: the next level is not the cluster's. Then the
-// first block leaves word where the run is, for all blocks.
-__device__ __forceinline__ bool end_cluster_level(const Params& a, Block& b) {
-  if (threadIdx.x == 0) b.noted = b.ended;
-  __syncthreads();
-  bool goes_on = true;
-  if (threadIdx.x < kLanes) {
-    const u32 lane = lane_id(), parity = b.run.level & 1;
-    u32 stops = 0;
-    if (lane == 0 && blockIdx.x == 0) stops = looks(b) && !keep_waiting(a, b, 0);
-    const u64 sums = (u64)b.queued << 32 | b.kept << 1 | __shfl_sync(kAll, stops, 0);
-    if (lane < kCluster) store_in_block(&b.arrived[parity][blockIdx.x], lane, sums);
-    __syncwarp();
-    if (lane == 0) b.queued = 0;
-  }
-  cluster_arrive();
-  if (threadIdx.x >= kLanes) {
-    report_level(a, b);
-    fetch_kept<kAloneRole>(a, b);
-  }
-  cluster_wait();
-  if (threadIdx.x < kLanes) goes_on = conclude_cluster_level(a, b);
-  goes_on = __syncthreads_and(goes_on);
-  if (!goes_on && blockIdx.x == 0 && threadIdx.x == 0) {
-    u64* words = a.control->stretch;
-    words[kStretchLevel] = b.run.level;
-    words[kStretchSmall] = b.run.small;
-    words[kStretchExpanded] = b.run.expanded;
-    words[kStretchVertices] = b.run.frontier.vertices;
-  }
-  return goes_on;
 }
 
 // End the step that the run is at, and choose the next one. All threads call it. False: leave the kernel.

@@ -62,7 +62,6 @@ struct Block {
   u64 totals[kTotalCount];
   u64 values[kMaxRanks * kFlagWords];  // the ranks' records at the last barrier
   u64 barriers[2];                     // this GPU's barrier words as last seen
-  u64 arrived[2][kCluster ? kCluster : 1];  // by level parity and block of the cluster: what `pass_cluster` sums up
   u32 round;                           // index of the next of them
   u64 deadline;
   u64 level_began;  // in cycles

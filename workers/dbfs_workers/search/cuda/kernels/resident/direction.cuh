@@ -2,14 +2,12 @@
 // from the same numbers on every block and rank.
 //
 // Beamer 2012, section 5: bottom-up pays when the frontier's edges, times alpha, exceed the unexplored edges; top-down
-// pays again when the frontier falls under 1 / beta of the vertices. Five things differ here.
+// pays again when the frontier falls under 1 / beta of the vertices. Four things differ here.
 // - A sparse level (few edges) never becomes bottom-up. Near the end of a mesh few edges are left unexplored, and a
 //   scan of all rows costs more than those edges.
 // - After a dense level the edges are first estimated, as frontier vertices times the mean degree. Early frontiers hold
 //   more than their share of hubs, so where the estimate calls for bottom-up the exact sum would as well. The pass that
 //   computes the exact sum is saved.
-// - Alpha is large for estimates, and small for known edges: the first large frontier has grown from few vertices, so
-//   its growth says little.
 // - Bottom-up requires that the frontier, growing as before, reaches the rest in this level. In a mesh most rows are
 //   far from the frontier and would look through all of their edges in vain, level after level.
 // - A row that a bottom-up level left open has looked at all of its edges there. So the edges that the level looked at
@@ -42,8 +40,7 @@ __device__ __forceinline__ bool makes_next_frontier(Step step) { return step >= 
 
 // The role of this rank in a step.
 __device__ __forceinline__ Role role_of(Step step) {
-  const bool alone = step == Step::kExpandLeader || step == Step::kGather || step == Step::kExpandCluster;
-  return alone ? kAloneRole : kUsualRole;
+  return step == Step::kExpandLeader ? kAloneRole : kUsualRole;
 }
 
 // Index of this rank's first word among the values of the last barrier.
@@ -116,20 +113,12 @@ __device__ __forceinline__ bool is_leader_level(const Params& a, const Run& run)
          (run.level || a.source_count <= a.leader_vertices);
 }
 
-// The step of a light level of a rank that waits for no other: on its cluster, or else `on_grid`. What blocks outside
-// the cluster have kept is queued first.
-__device__ __forceinline__ Step light_step(const Params& a, const Run& run, Step on_grid) {
-  if (!kCluster || run.frontier.vertices > a.cluster_vertices) return on_grid;
-  return run.frontier.pending ? Step::kGather : Step::kExpandCluster;
-}
-
 // The kind of a level whose frontier is queued, so that its edges are counted.
 __device__ __forceinline__ Mode choose(const Params& a, const Run& run) {
   if (a.direction == Direction::kBottomUp) return Mode::kBottomUp;
   if (run.frontier.edges <= a.sparse_edges) return Mode::kSparse;
   const float edges = (float)run.frontier.edges;
-  const bool pays = a.direction == Direction::kAuto && edges * kExactAlpha > (float)run.unexplored &&
-                    worth_bottom_up(a, run, edges, growth_of(run));
+  const bool pays = a.direction == Direction::kAuto && worth_bottom_up(a, run, edges, growth_of(run));
   return pays ? Mode::kBottomUp : Mode::kDense;
 }
 
@@ -142,10 +131,10 @@ __device__ __forceinline__ Step open_level(const Params& a, Run& run) {
       run.mode = Mode::kLeader;
       if (a.rank != kLeader) return Step::kHandOver;
       if (!f.pending) run.small = a.source_count;
-      return light_step(a, run, Step::kExpandLeader);
+      return Step::kExpandLeader;
     }
     run.mode = Mode::kLight;
-    return kGang ? Step::kExpandLight : light_step(a, run, Step::kExpandLight);
+    return Step::kExpandLight;
   }
   if (f.pending) return Step::kSettle;
   if (run.level >= a.max_depth || (a.target_total && run.targets >= a.target_total)) return Step::kStop;
@@ -161,12 +150,10 @@ __device__ __forceinline__ Step open_level(const Params& a, Run& run) {
   return run.mode == Mode::kSparse ? Step::kExpandSparse : Step::kExpandDense;
 }
 
-// The words in `Control::stretch`.
-enum StretchWord : u32 { kStretchLevel = 0, kStretchSmall = 1, kStretchExpanded = 2, kStretchVertices = 3 };
-
-// A light level is over: what it found is the frontier.
-__device__ __forceinline__ void take_found(const Params& a, Block& b, Role role) {
+// The decision after a light level, with few instructions.
+__device__ __forceinline__ void conclude_light(const Params& a, Block& b) {
   Run& run = b.run;
+  const Role role = role_of(run.step);
   run.small = (u32)b.values[own_values(a, role)];
   run.expanded = run.frontier.vertices;
   run.frontier.vertices = role == Role::kPeer ? gang_sum(a, b, kWordVertices) : b.values[kWordVertices];
@@ -174,34 +161,12 @@ __device__ __forceinline__ void take_found(const Params& a, Block& b, Role role)
   run.queue ^= 1;
   note_level(b);
   ++run.level;
-}
-
-// The decision after light levels, with few instructions.
-__device__ __forceinline__ void open_after_light(const Params& a, Run& run, Role role) {
   if (role == Role::kLeader) {
     const bool goes_on = run.frontier.vertices && can_be_light(a, run) && is_leader_level(a, run);
-    run.step = goes_on ? light_step(a, run, Step::kExpandLeader) : Step::kHandOver;
+    if (!goes_on) run.step = Step::kHandOver;
   } else {
     run.step = open_level(a, run);
   }
-}
-
-// The decision after a level of the cluster, on its blocks: does it run the next one?
-__device__ __forceinline__ bool cluster_goes_on(const Params& a, const Run& run) {
-  return run.frontier.vertices && run.frontier.vertices <= 2 * a.cluster_vertices && can_be_light(a, run) &&
-         (!kGang || is_leader_level(a, run));
-}
-
-// The decision after the cluster's levels: all blocks read where the run is.
-__device__ __forceinline__ void conclude_cluster(const Params& a, Run& run) {
-  const u64* words = a.control->stretch;
-  run.queue ^= (words[kStretchLevel] - run.level) & 1;
-  run.level = (u32)words[kStretchLevel];
-  run.small = (u32)words[kStretchSmall];
-  run.expanded = words[kStretchExpanded];
-  run.frontier.vertices = words[kStretchVertices];
-  run.frontier.pending = true;
-  open_after_light(a, run, kAloneRole);
 }
 
 // The decision after Step::kHandOver: every rank, the leader included, reads the leader's words.
@@ -222,22 +187,12 @@ __device__ __forceinline__ void conclude(const Params& a, Block& b) {
   Frontier& f = run.frontier;
   const Step done = run.step;
   const Role role = role_of(done);
-  if (kCluster && done == Step::kExpandCluster) {
-    conclude_cluster(a, run);
-    return;
-  }
-  if (kCluster && done == Step::kGather) {
-    run.small = (u32)b.values[own_values(a, role)];
-    run.step = Step::kExpandCluster;
-    return;
-  }
   if (makes_next_frontier(done)) b.level_frontier[run.level & 1] = role == kAloneRole ? f.vertices : run.own;
   if (step_sends(done) || role == Role::kLeader) {
     b.level_found[run.level & 1] = b.values[(role == Role::kLeader ? 0 : a.rank) * kFlagWords + kWordVertices];
   }
   if (is_light(done)) {
-    take_found(a, b, role);
-    open_after_light(a, run, role);
+    conclude_light(a, b);
     return;
   }
   if (kGang && done == Step::kHandOver) {

@@ -139,8 +139,7 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   if (threadIdx.x < ranks) {
     const u32 owner = threadIdx.x, count = b.staged_for[owner];
     const bool mine = kRole != Role::kPeer || owner == a.rank;
-    const bool keeps = kRole == Role::kSingle || a.max_degree <= kKeepDegree;
-    const u32 room = keeps ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
+    const u32 room = a.max_degree <= kKeepDegree ? min(kKeep, (kThreads - kLanes) >> (a.light - 1)) : 0;
     // A block with too many keeps half of its room, so that few levels have a queue to read.
     const u32 kept = mine && last ? (count <= room ? count : room / 2) : 0;
     const u32 leave = count - kept;
@@ -179,20 +178,6 @@ __device__ __forceinline__ void publish_by_owner(const Params& a, Block& b, cons
   }
 }
 
-// Step::kGather and Step::kHandOver: a block appends the vertices that it kept to the queue of the frontier.
-__device__ __forceinline__ void queue_kept(const Params& a, Block& b, Slot* slot) {
-  const u32 kept = b.kept;
-  if (!kept) return;
-  if (threadIdx.x == 0) b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)kept);
-  __syncthreads();
-  const Queue queue = light_queue<kAloneRole>(a, b.run.queue);
-  for (u32 i = threadIdx.x; i < kept; i += kThreads) {
-    queue.ids[b.base[0] + i] = b.keep_ids[i];
-    if (kPredecessors) queue.parents[b.base[0] + i] = b.keep_parents[i];
-  }
-  if (threadIdx.x == 0) b.kept = 0;
-}
-
 // Fetch the neighbours of the kept vertices. All warps except the first call it, while the first waits at the barrier.
 template <Role kRole>
 __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
@@ -207,48 +192,25 @@ __device__ __forceinline__ void fetch_kept(const Params& a, Block& b) {
   b.keep_edges[threadIdx.x] = id;
 }
 
-// A neighbour of a vertex. The beginning of the list is read again, since it would take two registers meanwhile.
-template <Role kRole>
-__device__ __forceinline__ u32 neighbour_at(const Params& a, u32 id, u32 at) {
-  const Place place = place_of<kRole>(a, id);
-  return __ldg(&place.csr.columns[__ldg(&place.csr.offsets[place.row]) + at]);
-}
-
 // Claim, label and expand the kept vertices. The first warp has none. A kept vertex may have been reached sooner by way
-// of another rank; its neighbours were claimed at that time, and are not claimed again. Of a list longer than its group,
-// the first neighbours were fetched; ranks with peers keep no such vertex.
+// of another rank; its neighbours were claimed at that time, and are not claimed again.
 template <Role kRole>
 __device__ __forceinline__ void expand_kept(const Params& a, Block& b, u32 kept, u32& expanded) {
   const u32 group_log = a.light - 1, i = (threadIdx.x - kLanes) >> group_log, j = lane_id() & ((1u << group_log) - 1);
-  const u32 first_id = kRole == Role::kPeer ? a.rank * a.n_local : 0;
   if (threadIdx.x < kLanes || ((threadIdx.x - kLanes - lane_id()) >> group_log) >= kept) return;
   const u32 id = i < kept ? b.keep_edges[threadIdx.x] : kNoVertex;
   const u32 from = i < kept ? b.keep_ids[i] : 0;
   bool won = id != kNoVertex;
-  // Read while the claim's answer is on its way, which takes as long. Then fetch_kept finds both ends of the list in L1,
-  // and the list can be prefetched.
-  i64 begin = -1;
-  if (kRole == Role::kSingle && won) {
-    const Degree degree = degree_of(a.out, id);
-    if (degree.count) begin = degree.begin;
-  }
-  u32 count = 0;
-  if (kRole == Role::kSingle && a.max_degree > kKeepDegree && i < kept) {
-    const Place place = place_of<kRole>(a, from);
-    count = (u32)degree_of(place.csr, place.row).count;
-  }
+  // Read while the claim's answer is on its way, which takes as long. Then the list can be prefetched for fetch_kept.
+  const i64 begin = kRole == Role::kSingle && won ? __ldg(&a.out.offsets[id]) : 0;
   if (won) won = claim(a.peers[kRole == Role::kSingle ? 0 : a.rank].visited, id);
-  if (won && begin >= 0) prefetch(&a.out.columns[begin]);
+  if (kRole == Role::kSingle && won) prefetch(&a.out.columns[begin]);
   if (i < kept && j == 0) {
     const bool first = first_way<kRole>(a, from);
     if (first) label_light<kRole>(a, from, b.run.level, kPredecessors ? b.keep_parents[i] : kNoVertex);
     expanded += first;
   }
-  stage_by_owner<kRole>(a, b, won, id, first_id + from);
-  for (u32 at = kKeepDegree; kRole == Role::kSingle && __any_sync(kAll, at < count); at += kKeepDegree) {
-    const u32 next = at + j < count ? neighbour_at<kRole>(a, from, at + j) : kNoVertex;
-    stage_by_owner<kRole>(a, b, next != kNoVertex && claim(a.peers[a.rank].visited, next), next, first_id + from);
-  }
+  stage_by_owner<kRole>(a, b, won, id, (kRole == Role::kPeer ? a.rank * a.n_local : 0) + from);
 }
 
 // One light level: first the kept vertices, then the queue and the inboxes.
@@ -265,86 +227,56 @@ __device__ __forceinline__ void expand_light(const Params& a, Block& b, const Ou
     }
   }
   const u32 most_beats = stage_region<kRole>(a) / kThreads, kept = b.kept;
-  const u32 blocks = kCluster && b.run.step == Step::kExpandCluster ? kCluster : gridDim.x;
   u32 expanded = 0, beats = 0;
   if (kept) {
     expand_kept<kRole>(a, b, kept, expanded);
-    beats = (a.max_degree + kKeepDegree - 1) / kKeepDegree;
+    beats = 1;
   }
-  // The stage of several owners has room for one beat between two publishes, and a leader has no registers for more.
-  constexpr u32 kAtOnce = kRole == Role::kSingle ? kLightUnroll : 1;
-  const u32 step = blocks * kWarps * per_warp;
-  for (u32 first = blockIdx.x * per_warp; first < items; first += kAtOnce * step) {
-    const u32 warp_first = first + warp_in_block() * blocks * per_warp;
+  for (u32 first = blockIdx.x * per_warp; first < items; first += warps_in_grid() * per_warp) {
+    const u32 warp_first = first + warp_in_block() * gridDim.x * per_warp;
     // A warp without vertices does no work, and the multiprocessor serves the others.
     const bool works = warp_first < items;
-    u32 from[kAtOnce], ahead[kAtOnce], count[kAtOnce];
+    u32 from = kNoVertex, ahead = kNoVertex;
+    const u32* columns = nullptr;
+    Degree degree = {0, 0};
     if (works) {
-      Taken taken[kAtOnce];
-#pragma unroll
-      for (u32 u = 0; u < kAtOnce; ++u) {
-        taken[u] = take<kRole>(a, b, warp_first + u * step + (lane >> group_log), items, j == 0);
-      }
-      const u32* columns[kAtOnce];
-#pragma unroll
-      for (u32 u = 0; u < kAtOnce; ++u) {
-        from[u] = taken[u].id;
-        // Without a branch, so that all lists are looked up at once.
-        const Place place = place_of<kRole>(a, from[u] == kNoVertex ? 0 : from[u]);
-        const Degree degree = degree_of(place.csr, place.row);
-        columns[u] = place.csr.columns + degree.begin + j;
-        count[u] = from[u] == kNoVertex ? 0 : (u32)degree.count;
+      const Taken taken = take<kRole>(a, b, warp_first + (lane >> group_log), items, j == 0);
+      from = taken.id;
+      if (from != kNoVertex) {
+        const Place place = place_of<kRole>(a, from);
+        degree = degree_of(place.csr, place.row);
+        columns = place.csr.columns + degree.begin + j;
       }
       // Fetched before the claim of the vertex is answered, because that answer takes as long.
-#pragma unroll
-      for (u32 u = 0; u < kAtOnce; ++u) ahead[u] = j < count[u] ? __ldg(columns[u]) : kNoVertex;
-#pragma unroll
-      for (u32 u = 0; u < kAtOnce; ++u) {
-        bool mine = from[u] != kNoVertex;
-        if (mine && j == 0) mine = settle<kRole>(a, b, taken[u]);
-        if (kRole == Role::kPeer) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
-        if (!mine) count[u] = 0;
-        expanded += mine && j == 0;
-      }
+      if (j < degree.count) ahead = __ldg(columns);
+      bool mine = from != kNoVertex;
+      if (mine && j == 0) mine = settle<kRole>(a, b, taken);
+      if (kRole == Role::kPeer) mine = __shfl_sync(kAll, mine, lane & ~(group - 1));
+      if (!mine) degree.count = 0;
+      expanded += mine && j == 0;
     }
     for (u32 at = 0; at < a.max_degree; at += group) {
-      if (beats + kAtOnce > most_beats) {
+      if (beats == most_beats) {
         publish_by_owner<kRole>(a, b, to, false);
         __syncthreads();
         beats = 0;
       }
       if (works) {
-        bool won[kAtOnce];
-        u32 id[kAtOnce];
-#pragma unroll
-        for (u32 u = 0; u < kAtOnce; ++u) {
-          won[u] = at + j < count[u];
-          id[u] = ahead[u];
-          if (at + group + j < count[u]) ahead[u] = neighbour_at<kRole>(a, from[u], at + group + j);
-          if (kRole == Role::kSingle && won[u]) prefetch(&a.out.offsets[id[u]]);
-          if (won[u]) won[u] = claim(visited, id[u]);
+        bool won = at + j < degree.count;
+        const u32 id = ahead;
+        if (at + group + j < degree.count) ahead = __ldg(columns + at + group);
+        if (won) {
+          if (kRole == Role::kSingle) prefetch(&a.out.offsets[id]);
+          won = claim(visited, id);
         }
-#pragma unroll
-        for (u32 u = 0; u < kAtOnce; ++u) stage_by_owner<kRole>(a, b, won[u], id[u], first_id + from[u]);
+        stage_by_owner<kRole>(a, b, won, id, first_id + from);
       }
-      beats += kAtOnce;
+      ++beats;
     }
   }
   // A rank without peers has the frontier's length already, and a total costs its barrier a trip to L2.
   if (kRole == Role::kPeer && __any_sync(kAll, expanded)) add_small_total(b, kExpanded, expanded);
   if (beats) publish_by_owner<kRole>(a, b, to, true);  // without beats nothing was kept or found
-}
-
-// A light level of a rank that waits for no other; on the cluster, one level after another.
-__device__ __forceinline__ void expand_alone(const Params& a, Block& b) {
-  const bool cluster = kCluster && b.run.step == Step::kExpandCluster;
-  if (cluster && blockIdx.x >= kCluster) return;
-  bool goes_on;
-  do {
-    const Run& run = b.run;
-    expand_light<kAloneRole>(a, b, {run.queue ^ 1, step_slot(a, run), (run.level + 1) & 1, run.level + 1});
-    goes_on = cluster && end_cluster_level(a, b);
-  } while (goes_on);
 }
 
 }  // namespace dbfs

@@ -15,6 +15,21 @@ __device__ __forceinline__ u64 leader_queue_offset(const Params& a, u32 queue) {
   return (u64)queue * a.leader_capacity;
 }
 
+// Step::kHandOver, on the leader: each block appends the vertices that it kept to the leader's queue. A thread a
+// vertex.
+__device__ __forceinline__ void hand_over(const Params& a, Block& b, Slot* slot) {
+  const u32 kept = b.kept;
+  if (a.rank != kLeader || !kept) return;
+  if (threadIdx.x == 0) b.base[0] = atomicAdd(&slot->lines[kSmall].value, (u64)kept);
+  __syncthreads();
+  if (threadIdx.x < kept) {
+    const u64 at = leader_queue_offset(a, b.run.queue) + b.base[0] + threadIdx.x;
+    a.peers[kLeader].leader_queue[at] = b.keep_ids[threadIdx.x];
+    if (kPredecessors) a.peers[kLeader].leader_parents[at] = b.keep_parents[threadIdx.x];
+  }
+  if (threadIdx.x == 0) b.kept = 0;
+}
+
 // Step::kTakeOver, on every rank: copy the leader's bitmap, which has all vertices labelled or queued so far, and queue
 // this rank's vertices of the leader's queue. No vertex is in that queue twice.
 __device__ __forceinline__ void take_over(const Params& a, Block& b, const Output& to) {

@@ -69,23 +69,16 @@ __device__ __forceinline__ void perform(const Params& a, Block& b) {
       convert(a, b);
       break;
     case Step::kHandOver:
-      if (kGang && a.rank == kLeader) queue_kept(a, b, slot);
-      break;
-    case Step::kGather:
-      if (kCluster && blockIdx.x >= kCluster) queue_kept(a, b, slot);
+      if (kGang) hand_over(a, b, slot);
       break;
     case Step::kTakeOver:
       if (kGang) take_over(a, b, {b.run.queue ^ 1, slot, b.run.level & 1, b.run.level});
       break;
     case Step::kExpandLight:
-      if (kGang) {
-        expand_light<Role::kPeer>(a, b, next);
-        break;
-      }
-      [[fallthrough]];
+      expand_light<kUsualRole>(a, b, next);
+      break;
     case Step::kExpandLeader:
-    case Step::kExpandCluster:
-      expand_alone(a, b);
+      if (kGang) expand_light<Role::kLeader>(a, b, next);
       break;
     case Step::kExpandSparse:
       expand_sparse(a, b, next);
@@ -134,12 +127,7 @@ __device__ __forceinline__ void traverse(const Params& a, Block& b) {
 }  // namespace dbfs
 
 // The grid fills the GPU, one or more blocks a multiprocessor, and lives as long as the traversal.
-#if DBFS_CLUSTER && __CUDA_ARCH__ >= 900
-#define DBFS_IN_CLUSTERS __cluster_dims__(DBFS_CLUSTER, 1, 1)
-#else
-#define DBFS_IN_CLUSTERS
-#endif
-extern "C" __global__ void DBFS_IN_CLUSTERS __launch_bounds__(dbfs::kThreads, dbfs::kBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(dbfs::kThreads, dbfs::kBlocksPerSm)
     dbfs_resident(const __grid_constant__ dbfs::Params a) {
   __shared__ dbfs::Block b;
   dbfs::start_block(a, b);
