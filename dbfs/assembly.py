@@ -468,10 +468,9 @@ def load(
     if ids not in (*IDS, "string"):
         raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")
     given, strings = ("given", "string") if ids == "string" else (ids, None)
-    reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
-    reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings}
     kept = KeptColumns.of(edge_columns, vertices, vertex_columns, edges, strings=ids == "string")
-    reading["attributes"] = kept.names or ()
+    reading: dict[str, Any] = {"directed": directed, "format": format, "source": source, "target": target}
+    reading |= {"sep": sep, "missing": missing, "skip_rows": skip_rows, "ids": strings, "attributes": kept.names or ()}
 
     def options() -> BuildOptions:
         return BuildOptions(in_edges, order, keep_edges, given, whole_count(room, "room"), layout, storage)

@@ -18,7 +18,7 @@ from dbfs.assembly import Graph
 from dbfs.cluster.gang import joined_workers
 from dbfs.errors import GraphLostError, InvalidOptionError, LabelsLostError
 from dbfs.features.rebuild.lineage import Lineage
-from dbfs.features.weights import graph as weights
+from dbfs.features.weights import paths as weights
 from tests.support import oracle
 from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
 from tests.support.waiting import eventually
@@ -98,8 +98,8 @@ def test_weights_begin_again(mortal: distributed.Client, tmp_path: Path, monkeyp
     """The ranks make the columns ready once more, since those of before are gone."""
     prepare, victims = weights.prepare, [1]
 
-    def losing(graph: Any, *arguments: Any) -> Any:
-        prepared = prepare(graph, *arguments)
+    def losing(graph: Any, *arguments: Any, **options: Any) -> Any:
+        prepared = prepare(graph, *arguments, **options)
         if victims:
             lose(mortal, graph.gang.addresses[victims.pop()])
         return prepared
