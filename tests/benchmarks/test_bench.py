@@ -102,7 +102,7 @@ def test_a_plan_has_defaults(tmp_path: Path) -> None:
         ("graphs: [path:n=5]\nranks: [1]\nsources: 0", "sources must be a whole number above 0, not 0"),
         ("graphs: [path:n=5]\nranks: [1]\nrepeats: 1.5", "repeats must be a whole number above 0, not 1.5"),
         ("graphs: [path:n=5]\nranks: [1]\nrepeats: true", "repeats must be a whole number above 0, not True"),
-        ("graphs: [path:n=5]\nranks: [1]\norder: random", "order must be one of given, degree, not 'random'"),
+        ("graphs: [path:n=5]\nranks: [1]\norder: random", "order must be one of given, degree, bfs, not 'random'"),
         ("graphs: [path:n=5]\nranks: [1]\nbackend: [cpu]", r"backend must be one of auto, cpu, cuda, not \['cpu'\]"),
         ("graphs: [path:n=5]\nranks: [1]\nin_edges: 1", "in_edges must be true or false, not 1"),
         (

@@ -40,7 +40,7 @@ def worker_turns() -> Iterator[WorkerTurns]:
     runner = SimpleNamespace(awake_seconds=0.0, burst_seconds=0.02, answer_seconds=0.0)
     member: Any = SimpleNamespace(rank=0, partition_key="key", closed=False, runner=runner)
     door = WorkerDoor(worker)
-    turns = WorkerTurns(worker, door, None, lambda _: member)  # type: ignore[arg-type]
+    turns = WorkerTurns(worker, door, None, None, lambda _: member)  # type: ignore[arg-type]
     yield turns
     turns.close()
     door.close()

@@ -71,7 +71,7 @@ class ViewsGraph(Graph[R]):
         finally:
             self._changing.release()
 
-    def drop(self) -> bool:
+    def _drop(self) -> bool:
         """See ``room.Droppable``. A view with results, or whose base is gone, is in use."""
         base = None if self._recipe is None else self._recipe.base()
         if (

@@ -19,7 +19,7 @@ class Droppable(Protocol):
     gang: Gang
     used: float
 
-    def drop(self) -> bool:
+    def _drop(self) -> bool:
         """Free the view's memory until its next use, unless it is in use; return whether it was freed."""
 
 
@@ -30,4 +30,4 @@ KEPT: Final[weakref.WeakSet[Droppable]] = weakref.WeakSet()
 def make_room(gang: Gang) -> bool:
     """Drop the view on one of a gang's workers that was used longest ago; return whether there was one."""
     near = [view for view in KEPT if view.gang.is_of(gang.client) and {*view.gang.addresses} & {*gang.addresses}]
-    return any(view.drop() for view in sorted(near, key=lambda view: view.used))
+    return any(view._drop() for view in sorted(near, key=lambda view: view.used))

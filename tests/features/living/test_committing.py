@@ -39,7 +39,7 @@ def test_a_store_of_one_thread_is_written_by_the_event_loop(of_one_thread: bool)
         member = Member(0, "partition", runner, [LoopLiving(runner)])
         view = WorkerView(worker, lambda _: member, None)  # type: ignore[arg-type]
         updates, version = Updates(view), SimpleNamespace(m_local=3)
-        updates._prepared["graph"] = _PreparedVersion("run", version, None, None)  # type: ignore[arg-type]
+        updates._prepared["graph"] = _PreparedVersion("run", version, None, None, None, None)  # type: ignore[arg-type]
         await asyncio.to_thread(updates.finish, member, "graph", "run", GraphTotals(3, 2, 1))
         assert data["partition"] is version
         assert member.latest is version

@@ -143,8 +143,6 @@ def test_a_part_of_the_columns(client: distributed.Client, leaves_nothing: None,
             assert other.where(vertices=pc.field("name") == "Bob").bfs(IDS[1]).to_dict() == {IDS[1]: 0}
     with pytest.raises(EdgeInputError, match="no column 'kinds'; did you mean 'kind'"):
         dbfs.load(tmp_path / "graph", client=client, edge_columns=["kinds"])
-    with pytest.raises(InvalidOptionError, match=r"2d.*edge_columns=\[\] leaves out those that were saved"):
-        dbfs.load(tmp_path / "graph", client=client, layout="2d")
     with dbfs.load(tmp_path / "graph", client=client, mutable=True, edge_columns=[], vertex_columns=[]) as plain:
         assert plain.edge_columns == {}
     as_saved, built = (dbfs.estimate(tmp_path / "graph", ranks) for ranks in (2, 3))
