@@ -199,7 +199,10 @@ def test_a_busy_gang(app: ModuleType, client: distributed.Client, monkeypatch: p
             asked = [asyncio.create_task(browser.get(f"/distance?from=0&to={to}")) for to in range(6)]
             answers = await asyncio.gather(*asked)
         by_status = sorted((answer.status_code, answer.json()["error"]) for answer in answers)
-        assert by_status == [(503, "QueueFullError")] * 4 + [(504, "DeadlineExceededError")] * 2
+        assert by_status[:4] == [(503, "QueueFullError")] * 4
+        # At the deadline the scheduler's answer and the client's clock end a call in either order.
+        assert {status for status, _ in by_status[4:]} == {504}
+        assert {error for _, error in by_status[4:]} <= {"DeadlineExceededError", "LateError"}
         assert {answer.headers.get("retry-after") for answer in answers} == {"1", None}
 
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=2, name="busy") as graph:
