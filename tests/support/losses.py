@@ -9,6 +9,9 @@ import dbfs
 from dbfs.cluster.gang import joined_workers
 from tests.support.waiting import eventually
 
+WORKERS = 3
+"""Workers of the clusters that lose some."""
+
 
 @contextmanager
 def mortal_cluster(workers: int) -> Iterator[distributed.Client]:

@@ -1,7 +1,7 @@
 """Batches and measures go on after a loss: what is finished and needs no worker is not made again."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,11 @@ from dbfs.assembly import Graph
 from dbfs.errors import LabelsLostError, WorkerLostError
 from dbfs.features.batches import batch, sweeps
 from dbfs.graph.striped import StripedGraph
-from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
-from tests.support.waiting import eventually
+from tests.support.losses import lose
 
-WORKERS = 3
+pytestmark = pytest.mark.usefixtures("leaves_nothing_behind")
 # How a batch makes its runs.
 FINISHED: Any = vars(batch)["finished"]
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[distributed.Client]:
-    with mortal_cluster(WORKERS) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
-    replace_lost(mortal, WORKERS)
-    yield
-    eventually(lambda: nothing_is_left(mortal))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,13 @@ from dbfs.errors import GraphLostError, InvalidOptionError, LabelsLostError
 from dbfs.features.rebuild.lineage import Lineage
 from dbfs.features.weights import paths as weights
 from tests.support import oracle
-from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
+from tests.support.losses import WORKERS, lose, replace_lost
 from tests.support.waiting import eventually
 
-WORKERS = 3
+pytestmark = pytest.mark.usefixtures("leaves_nothing_behind")
 ENDS = np.random.default_rng(8).integers(0, 60, (2, 300))
 YEARS = np.arange(300) % 40
 KINDS = np.array(["road", "rail", "ferry"])[np.arange(300) % 3]
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[distributed.Client]:
-    with mortal_cluster(WORKERS) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
-    replace_lost(mortal, WORKERS)
-    yield
-    eventually(lambda: nothing_is_left(mortal))
 
 
 def table() -> pa.Table:

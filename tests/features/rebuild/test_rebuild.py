@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,25 +34,11 @@ from dbfs.features.rebuild.messages import BeginRebuild, EndRebuild, GiveUpRebui
 from dbfs.service.client import ServiceClient
 from dbfs_workers.base import folder as folder_module
 from tests.support import oracle
-from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
+from tests.support.losses import WORKERS, lose, replace_lost
 from tests.support.waiting import eventually
 
-WORKERS = 3
+pytestmark = pytest.mark.usefixtures("leaves_nothing_behind")
 ENDS = tuple(np.random.default_rng(7).integers(0, 400, (2, 900)))
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[distributed.Client]:
-    with mortal_cluster(WORKERS) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
-    replace_lost(mortal, WORKERS)
-    yield
-    eventually(lambda: nothing_is_left(mortal))
-    assert mortal.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.plugins["dbfs"]._queue.runs)) == 0
 
 
 def text_file(folder: Path, *, named: bool = False) -> str:

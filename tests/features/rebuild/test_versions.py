@@ -3,7 +3,6 @@
 import errno
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,11 @@ from dbfs.errors import DeadlineExceededError, FormatError, GraphLostError, Inva
 from dbfs_workers.features.rebuild import log
 from dbfs_workers.features.rebuild.worker import VersionLogs
 from tests.support import oracle
-from tests.support.losses import lose, mortal_cluster, nothing_is_left, replace_lost
-from tests.support.waiting import eventually
+from tests.support.losses import WORKERS, lose, replace_lost
 
-WORKERS = 3
+pytestmark = pytest.mark.usefixtures("leaves_nothing_behind")
 N = 300
 ENDS = np.random.default_rng(3).integers(0, N, (2, 500))
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[distributed.Client]:
-    with mortal_cluster(WORKERS) as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
-    replace_lost(mortal, WORKERS)
-    yield
-    eventually(lambda: nothing_is_left(mortal))
 
 
 class Model:

@@ -1,0 +1,25 @@
+"""Fixtures of the tests that lose workers."""
+
+from collections.abc import Iterator
+
+import distributed
+import pytest
+
+from tests.support.losses import WORKERS, mortal_cluster, nothing_is_left, replace_lost
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[distributed.Client]:
+    """A cluster whose workers tests may lose."""
+    with mortal_cluster(WORKERS) as client:
+        yield client
+
+
+@pytest.fixture
+def leaves_nothing_behind(mortal: distributed.Client) -> Iterator[None]:
+    """All workers are there before a test, and nothing of its graphs and runs after it."""
+    replace_lost(mortal, WORKERS)
+    yield
+    eventually(lambda: nothing_is_left(mortal))
+    assert mortal.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.plugins["dbfs"]._queue.runs)) == 0
