@@ -4,9 +4,11 @@ import ctypes
 import itertools
 from typing import Any
 
+import distributed
 import numpy as np
 import pytest
 
+import dbfs
 from dbfs_workers.building import cuda as building
 from dbfs_workers.features.living.kernels.sources import MERGING
 from dbfs_workers.search.cuda import device_memory
@@ -55,3 +57,11 @@ def limit_memory(nbytes: int | None) -> None:
         device_memory.measured_bytes = device_memory.free_bytes  # type: ignore[attr-defined]
     measured = device_memory.measured_bytes  # type: ignore[attr-defined]
     device_memory.free_bytes = measured if nbytes is None else lambda: nbytes
+
+
+def two_on_numpy() -> distributed.Client:
+    """Start a cluster of two workers that pretend to have GPUs, whose batches the emulated kernels merge."""
+    client = dbfs.connect(n_workers=2, backend="cpu", dashboard_address=None)
+    dbfs.load("path:n=2", client=client).unload()
+    client.run(pretend_to_have_a_gpu)
+    return client
