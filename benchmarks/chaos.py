@@ -252,7 +252,7 @@ class _Chaos(threading.Thread):
 @options.value(
     "--life", 60.0, "Mean life of a worker, in seconds, and its mean time between stops.", click.FloatRange(1)
 )
-@options.count("--scale", 14, "Log2 of the number of vertices of the graph that nobody changes.", least=6)
+@options.count("--scale", 14, "Log2 of the number of vertices of the graph without updates.", least=6)
 @options.json
 def chaos(minutes: float, clients: int, ranks: int, life: float, scale: int, file: str | None) -> None:
     """Have clients call while workers are killed and stopped at random, and check all answers.

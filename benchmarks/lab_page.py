@@ -295,11 +295,16 @@ def markdown_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def filled(text: str, begin: str, made: str) -> str:
+    """Return a page's text with ``made`` between the comments ``begin`` and ``END``."""
+    before, rest = text.split(begin)
+    after = rest.split(END)[1]
+    return f"{before}{begin}\n\n{made}\n\n{END}{after}"
+
+
 def page(text: str) -> str:
     """Return the page's text with tables from the saved results."""
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+    return filled(text, BEGIN, tables())
 
 
 if __name__ == "__main__":

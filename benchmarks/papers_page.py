@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks import rates as scaling
 from benchmarks import runner
 from benchmarks.directions import Looked
-from benchmarks.lab_page import END, Rates, markdown_table, measured, rates_of
+from benchmarks.lab_page import Rates, filled, markdown_table, measured, rates_of
 from benchmarks.lab_results import BASELINE, LabRate, LabReport
 from benchmarks.lab_updates import PageRates
 from dbfs_workers.features.grid.grid import Grid
@@ -347,9 +347,7 @@ def _looked() -> str:
 
 def page(text: str) -> str:
     """Return the page's text with tables from the saved results."""
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+    return filled(text, BEGIN, tables())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import runner
-from benchmarks.lab_page import END, markdown_table
+from benchmarks.lab_page import filled, markdown_table
 from benchmarks.peers import IDS, ORDERS, SAMPLE, SOURCES, PeerTime
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "performance" / "peers.md"
@@ -78,9 +78,7 @@ def _figures(rows: Sequence[PeerTime]) -> list[str]:
 
 def page(text: str) -> str:
     """Return the page's text with tables from the saved results."""
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+    return filled(text, BEGIN, tables())
 
 
 if __name__ == "__main__":

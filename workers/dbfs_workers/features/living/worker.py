@@ -42,7 +42,7 @@ class _PreparedVersion:
         changes: the changes from the version before; None if only the pages are new.
         facts: see ``NextVersion``.
         spec: the update.
-        keys: the keys of the edges that changed, and of their reverses; None where they are not known.
+        keys: the keys of the edges that changed, and of their reverses; None if no keys are known.
         beside: the data beside the partition, by Dask key.
     """
 
