@@ -3,8 +3,8 @@
     python -m benchmarks.records FOLDER --gpus 2 --seconds 500 todling merrill_uniform
 
 A job is one graph of one result, in a process of its own. Each GPU has one job at a time, so that no job disturbs
-another's times; strategies of one CPU core run beside them. Jobs that need several GPUs come last. A job's rows stay in
-FOLDER, so that a later call on a machine of the same kind goes on. A result whose jobs are all done is written to
+another's times; strategies of one CPU core run beside them. Jobs that need several GPUs come first. A job's rows stay
+in FOLDER, so that a later call on a machine of the same kind goes on. A result whose jobs are all done is written to
 ``benchmarks/results``. Rows of more GPUs than there are keep out.
 """
 
@@ -14,7 +14,6 @@ import argparse
 import itertools
 import json
 import os
-import queue
 import subprocess
 import sys
 import threading
@@ -158,27 +157,34 @@ class Runner:
         return file.is_file() and json.loads(file.read_text(encoding="utf-8"))["complete"] is True
 
     def run_all(self, jobs: Sequence[Job], gpus: int) -> None:
-        """Run the jobs of one GPU side by side, those of one core beside them, and then those of several GPUs."""
-        rest = [job for job in jobs if not self.done(job)]
-        lanes: list[tuple[str, queue.SimpleQueue[Job]]] = []
-        single: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        of_core: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        for job in rest:
-            if job.gpus < 2:
-                (single if job.gpus else of_core).put(job)
-        lanes = [*((str(number), single) for number in range(gpus)), ("", of_core)]
-        with ThreadPoolExecutor(len(lanes)) as pool:
-            list(pool.map(lambda lane: self._drain(*lane), lanes))
-        for job in rest:
-            if job.gpus > 1:
-                self._run(job, ",".join(map(str, range(job.gpus))))
+        """Run the jobs, each on GPUs of its own, those of most GPUs first, and those of one core beside them."""
+        # The sort keeps the order of jobs that need as many GPUs.
+        rest = sorted((job for job in jobs if not self.done(job)), key=lambda job: -job.gpus)
+        free, changed = set(range(gpus)), threading.Condition()
 
-    def _drain(self, device: str, jobs: queue.SimpleQueue[Job]) -> None:
-        while not jobs.empty():
+        def on_gpus(job: Job, taken: list[int]) -> None:
             try:
-                self._run(jobs.get_nowait(), device)
-            except queue.Empty:
-                return
+                self._run(job, ",".join(map(str, taken)))
+            finally:
+                with changed:
+                    free.update(taken)
+                    changed.notify()
+
+        with ThreadPoolExecutor(max(gpus, 1)) as pool, ThreadPoolExecutor(1) as core:
+            running = [core.submit(self._run, job, "") for job in rest if not job.gpus]
+            waiting = [job for job in rest if job.gpus]
+            while waiting:
+                with changed:
+                    fitting = next((job for job in waiting if job.gpus <= len(free)), None)
+                    if fitting is None:
+                        changed.wait()
+                        continue
+                    taken = sorted(free)[: fitting.gpus]
+                    free.difference_update(taken)
+                waiting.remove(fitting)
+                running.append(pool.submit(on_gpus, fitting, taken))
+            for one in running:
+                one.result()
 
     def _run(self, job: Job, devices: str) -> None:
         left = self._end - time.monotonic()

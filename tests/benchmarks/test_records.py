@@ -1,6 +1,7 @@
 """Saved results measured anew: every graph and strategy of a plan once, joined in the plan's order."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,30 @@ def test_a_result_is_measured_cut_and_gone_on_with(
 def test_jobs_of_two_revisions_are_not_joined() -> None:
     with pytest.raises(SystemExit, match="several revisions: a, b"):
         records.joined([{"revision": "a", "rates": []}, {"revision": "b", "rates": []}], {})
+
+
+def test_no_two_jobs_share_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, used, most, ran = threading.Lock(), set[int](), [0], []
+
+    def run(_: records.Runner, job: records.Job, devices: str) -> None:
+        mine = {int(number) for number in devices.split(",") if number}
+        with lock:
+            assert not mine & used
+            assert len(mine) == job.gpus
+            used.update(mine)
+            most[0] = max(most[0], len(used))
+        beside.wait()
+        with lock:
+            used.difference_update(mine)
+            ran.append(job.name)
+
+    # Two GPUs with a job each, and a job of one core.
+    beside = threading.Barrier(3, timeout=60)
+    monkeypatch.setattr(records.Runner, "_run", run)
+    jobs = [records.Job("todling", str(number), (), gpus) for number, gpus in enumerate((1, 1, 0))]
+    records.Runner(tmp_path, 9.0).run_all(jobs, 2)
+    assert most[0] == 2
+    beside = threading.Barrier(1)
+    jobs = [records.Job("todling", str(number), (), gpus) for number, gpus in enumerate((1, 2, 4, 0, 3, 1, 2))]
+    records.Runner(tmp_path, 9.0).run_all(jobs, 4)
+    assert sorted(ran[3:]) == [job.name for job in jobs]
