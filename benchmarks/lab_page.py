@@ -114,13 +114,7 @@ def measured(files: Iterable[Path]) -> str:
             saved = json.loads(file.read_text(encoding="utf-8"))
             ended = "" if saved.get("complete", True) else "ended early"
             rows.append([f"`{file.name}`", f"`{saved['revision']}`", saved.get("machine", ""), ended])
-    return _without_empty(["file of `benchmarks/results/`", "revision", "on", ""], rows)
-
-
-def _without_empty(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table without empty columns; nothing if there are no rows."""
-    kept = [at for at in range(len(names)) if any(row[at] for row in rows)]
-    return markdown_table([names[at] for at in kept], ([row[at] for at in kept] for row in rows)) if rows else ""
+    return markdown_table(["file of `benchmarks/results/`", "revision", "on", ""], rows)
 
 
 def tables() -> str:
@@ -203,11 +197,11 @@ def _tiles(rates: Rates, value: Callable[[LabRate], str]) -> str:
 
     rows = [[f"`{graph}`", *(cell(graph, way) for way in ways.values())] for graph in PUBLISHED]
     rows = [row for row in rows if any(row[1:])]
-    return _without_empty([f"{', '.join(_TAKEN)}", *ways], rows)
+    return markdown_table([f"{', '.join(_TAKEN)}", *ways], rows)
 
 
 def _every(rates: Rates) -> str:
-    return _without_empty(
+    return markdown_table(
         ["strategy", *(f"`{graph}`" for graph in PUBLISHED)],
         [
             [f"`{strategy}`", *(cell for graph in PUBLISHED for cell in rates.cells(graph, [strategy], _gteps))]
@@ -290,9 +284,12 @@ def _uniform(rates: Rates) -> str:
 
 
 def markdown_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as Markdown."""
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    """Return a table as Markdown, without columns that have no results; nothing if the first column alone is left."""
+    kept = [column for column in zip(names, *rows, strict=True) if any(column[1:])]
+    if len(kept) < 2:
+        return ""
+    first, *cells = zip(*kept, strict=True)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (first, ["---"] * len(first), *cells))
 
 
 def filled(text: str, begin: str, made: str) -> str:

@@ -10,7 +10,7 @@ A column for which there are no results yet is left out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import harmonic_mean
 from typing import Any, NamedTuple, TypeVar
@@ -106,16 +106,6 @@ def _rows(name: str, benchmark: str, key: str, kind: type[Row]) -> list[Row]:
     return [row for file in files for row in runner.read(file, {benchmark: {key: kind}})[key]]
 
 
-def _measured(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table without the columns that have no results; nothing if its first column alone is left."""
-    columns = list(zip(*rows, strict=True))
-    kept = [at for at, column in enumerate(columns) if any(column)]
-    if kept == [0]:
-        return ""
-    cells = zip(*(columns[at] for at in kept), strict=True)
-    return markdown_table([names[at] for at in kept], cells)
-
-
 def _gteps(rate: LabRate) -> str:
     return f"{rate.mteps / 1e3:.3g}"
 
@@ -151,7 +141,7 @@ def _graphs() -> str:
         found = [rate for rate in (rates.find(graph, one) for one in shown) if rate and not rate.missing]
         return _gteps(max(found, key=lambda rate: rate.mteps)) if found else ""
 
-    return _measured(
+    return markdown_table(
         ["graph", "vertices", "here", "edges", "here", "depth", "here", "best version, GTEPS", "engine", "one core"],
         (
             [
@@ -175,7 +165,7 @@ def _mean(rates: Rates, strategy: str) -> str:
 
 def _versions() -> str:
     rates = _lab("todling")
-    return _measured(
+    return markdown_table(
         ["version", "strategy", "the paper", "GTEPS"],
         ([version, f"`{strategy}`", says, _mean(rates, strategy)] for version, (strategy, says) in VERSIONS.items()),
     )
@@ -191,7 +181,7 @@ def _pages() -> str:
             return [""]
         return rates.cells(graph, [on_pages], lambda rate: f"{rate.milliseconds / csr.milliseconds:.2f}")
 
-    return _measured(
+    return markdown_table(
         ["version", "the paper", *(f"`{graph}`" for graph in GRAPHS)],
         (
             [version, says, *(cell for graph in GRAPHS for cell in over(graph, VERSIONS[version][0]))]
@@ -207,7 +197,7 @@ def _parts() -> str:
         return ", ".join(f"{part:.3g}" for part in (rate.allocation, rate.milliseconds, rate.copy))
 
     shown = ["naive", "queue", "classes, sorted while exploring"]
-    return _measured(
+    return markdown_table(
         ["graph", *shown],
         ([f"`{graph}`", *rates.cells(graph, [VERSIONS[version][0] for version in shown], parts)] for graph in GRAPHS),
     )
@@ -277,7 +267,7 @@ def _rows_of_gpus() -> str:
         return f"{_gteps(rate)}{growth}{peers}"
 
     return (
-        _measured(
+        markdown_table(
             ["graph", "strategy", "labels", "1 GPU", "2 GPUs", "3 GPUs", "4 GPUs"],
             (
                 [
@@ -342,7 +332,7 @@ def _looked() -> str:
         rows.append(["all" if last else str(level), *(f"{cell:,}" if cell != "" else "" for cell in (*paper, *here))])
     directions = ["top-down", "bottom-up", "the better"]
     names = ["level", *(f"{one}, paper" for one in directions), *directions, "by the rule"]
-    return _measured(names, rows)
+    return markdown_table(names, rows)
 
 
 def page(text: str) -> str:

@@ -268,7 +268,7 @@ def test_a_graph_on_linked_pages(directed: bool, order: str) -> None:
     src, dst = random.integers(0, N, (2, 300))
     graph: Any
     options: dict[str, Any] = {"mutable": True, "storage": "pages", "ranks": 1, "backend": "cuda"}
-    room = 0 if order == "degree" else ROOM
+    room = ROOM if order == "given" else 0
     with dbfs.connect(dashboard_address=None, memory_limit=0) as client:
         source = dbfs.from_arrays(src, dst, n=N, directed=directed)
         if directed:
