@@ -110,12 +110,15 @@ def public(call: C) -> C:
 
 
 def part_of(name: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class as ``public``. It is a part of the public class ``name``, which the errors name."""
+    """Decorate a class as ``public``. It is a part of the public class ``name``, which the errors name.
+
+    What the class has in ``_inner`` is for other modules, and called often: it stays as it is.
+    """
 
     def decorate(part: type[T]) -> type[T]:
         for own, method in list(vars(part).items()):
             # A coroutine function of an asynchronous view passes its arguments to a method that is public itself.
-            shown = own == "__init__" or not own.startswith("_")
+            shown = own == "__init__" or (not own.startswith("_") and own not in getattr(part, "_inner", ()))
             if shown and inspect.isfunction(method) and not inspect.iscoroutinefunction(method):
                 method.__qualname__ = f"{name}.{own}"
                 setattr(part, own, _checked(method))

@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from dbfs import config
 from dbfs.base.records import BuildProgress, RunProgress
@@ -41,6 +41,10 @@ Item = TypeVar("Item")
 Snapshot = TypeVar("Snapshot")
 ProgressOption = bool | Callable[[Snapshot], None] | None
 """Type of an argument ``progress=``: see the module."""
+Reporter = contextlib.AbstractContextManager[Callable[[Snapshot], None] | None]
+
+# A short call takes no new context, if it shows no progress.
+_NOTHING: Final = contextlib.nullcontext(None)
 
 # Pieces by rank are shown for no more ranks than this, so that the bar keeps to a line.
 _RANKS_SHOWN = 8
@@ -94,11 +98,10 @@ def track(items: Sequence[Item], what: str, progress: bool | None = None) -> Ite
             yield item
 
 
-@contextlib.contextmanager
 def run_reporter(
     option: ProgressOption[RunProgress], name: str, n: int, traversals: int, what: str = "bfs"
-) -> Iterator[Callable[[RunProgress], None] | None]:
-    """Yield the function that an engine calls with a run's progress, or None if no progress is to be shown.
+) -> Reporter[RunProgress]:
+    """Return a context of the function that an engine calls with a run's progress, or of None if none is shown.
 
     Args:
         option: the caller's ``progress=``.
@@ -128,15 +131,11 @@ def run_reporter(
         # Between its levels and its end a batch sweeps, or traverses from one source after another.
         bar.set(run.finished, f"{note}: {level}" if run.frontier else note)
 
-    with _reporter(option, f"{what} of {name}", n if traversals == 1 else traversals, show) as report:
-        yield report
+    return _reporter(option, f"{what} of {name}", n if traversals == 1 else traversals, show)
 
 
-@contextlib.contextmanager
-def build_reporter(
-    option: ProgressOption[BuildProgress], name: str
-) -> Iterator[Callable[[BuildProgress], None] | None]:
-    """Yield the function that a build calls with its progress, or None if no progress is to be shown."""
+def build_reporter(option: ProgressOption[BuildProgress], name: str) -> Reporter[BuildProgress]:
+    """Return a context of the function that a build calls with its progress, or of None if none is shown."""
 
     def show(bar: Bar, build: BuildProgress) -> None:
         size = f", {format_bytes(build.bytes_read)}" if build.bytes_read else ""
@@ -146,21 +145,20 @@ def build_reporter(
         so_far = read if build.pieces else f"{build.done:,} of {build.tasks:,} tasks"
         bar.set(build.done / max(1, build.tasks), f"{build.stage}: {so_far}")
 
-    with _reporter(option, f"building {name}", 1, show) as report:
-        yield report
+    return _reporter(option, f"building {name}", 1, show)
+
+
+def _reporter(
+    option: ProgressOption[Snapshot], what: str, total: float, show: Callable[[Bar, Snapshot], None]
+) -> Reporter[Snapshot]:
+    """Return a context of the caller's own function, or of a function that draws a bar by ``show``, or of None."""
+    if callable(option):
+        return contextlib.nullcontext(option)
+    return _drawn(what, total, show) if _shown(option) else _NOTHING
 
 
 @contextlib.contextmanager
-def _reporter(
-    option: ProgressOption[Snapshot], what: str, total: float, show: Callable[[Bar, Snapshot], None]
-) -> Iterator[Callable[[Snapshot], None] | None]:
-    """Yield the caller's own function, or a function that draws a bar by ``show``, or None."""
-    if callable(option):
-        yield option
-        return
-    if not _shown(option):
-        yield None
-        return
+def _drawn(what: str, total: float, show: Callable[[Bar, Snapshot], None]) -> Iterator[Callable[[Snapshot], None]]:
     began = time.monotonic()
     bars: list[Bar] = []
 

@@ -7,11 +7,11 @@ of ``dbfs.deadline``. So no wait is without an end, whatever has become of the o
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from dbfs import config
@@ -35,14 +35,31 @@ class Deadline:
     Attributes:
         seconds: the whole time, from the creation of this object, or of ``outer`` if that one ends first.
         lookout: looks out for the processes that the operation waits for, one for each call.
+
+    In the context of a deadline all waits of this thread end by it. The error of a call that met its deadline says at
+    its end for whom the call waited, if that is known.
     """
 
     def __init__(self, seconds: float, outer: Deadline | None = None) -> None:
         self.seconds = seconds
         self.lookout: Lookout = Lookout() if outer is None else outer.lookout
         self._end = time.monotonic() + seconds
+        self._outer = outer
         if outer is not None and outer._end < self._end:
             self.seconds, self._end = outer.seconds, outer._end
+
+    def __enter__(self) -> Deadline:
+        _of_call.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _of_call.set(self._outer)
+        if self._outer is None:
+            self.lookout.close()
+            if isinstance(error, DeadlineExceededError) and self.lookout.why:
+                error.args = (f"{error}; {self.lookout.why}",)
 
     @property
     def remaining(self) -> float:
@@ -78,25 +95,9 @@ def of_call(key: str = "deadline") -> Deadline:
     return _of_call.get() or Deadline(config.seconds(key))
 
 
-@contextlib.contextmanager
-def limit(seconds: float) -> Iterator[Deadline]:
-    """Bound all waits of this thread in the context; the deadline of a call around the context holds too.
-
-    The error of a call that met its deadline says at its end for whom the call waited, if that is known.
-    """
-    outer = _of_call.get()
-    deadline = Deadline(seconds, outer)
-    token = _of_call.set(deadline)
-    try:
-        yield deadline
-    except DeadlineExceededError as error:
-        if outer is None and deadline.lookout.why:
-            error.args = (f"{error}; {deadline.lookout.why}",)
-        raise
-    finally:
-        _of_call.reset(token)
-        if outer is None:
-            deadline.lookout.close()
+def limit(seconds: float) -> Deadline:
+    """Return a context that bounds all waits of this thread; the deadline of a call around the context holds too."""
+    return Deadline(seconds, _of_call.get())
 
 
 def bounded(key: str = "deadline") -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -110,15 +111,17 @@ def bounded(key: str = "deadline") -> Callable[[Callable[P, T]], Callable[P, T]]
         @functools.wraps(function)
         def call(*arguments: P.args, **options: P.kwargs) -> T:
             given: Any = options.get("deadline")
-            nested = _of_call.get() is not None
-            with limit(config.seconds(key, given)):
+            outer = _of_call.get()
+            if outer is not None and given is None:
+                return function(*arguments, **options)
+            with Deadline(config.seconds(key, given), outer):
                 made = 0
                 while True:
                     made += 1
                     try:
                         return function(*arguments, **options)
                     except WorkerLostError as error:
-                        again = getattr(arguments[0], "begins_again", None) if arguments and not nested else None
+                        again = getattr(arguments[0], "begins_again", None) if arguments and outer is None else None
                         if again is None or not again(error, made):
                             raise
 

@@ -12,8 +12,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Self
 
 import distributed
 
@@ -53,6 +53,7 @@ class Lookout:
         self.ended = False
         self.why = ""
         self.whom: Sequence[str] | str = ()
+        self._before: list[Sequence[str] | str] = []
         self.since = time.monotonic()
         self._questions: _Questions | None = None
         # When the question was sent whose answer ``why`` is.
@@ -60,16 +61,19 @@ class Lookout:
         # By the beginning of its words, when each wait was told last.
         self._told: dict[str, float] = {}
 
-    @contextlib.contextmanager
-    def over(self, whom: Sequence[str] | str) -> Iterator[None]:
-        """Say for whom the block waits: the addresses of workers, or a graph's id for the workers of its runs."""
-        before, self.whom = self.whom, whom
+    def over(self, whom: Sequence[str] | str) -> Self:
+        """Say for whom a ``with`` block waits: addresses of workers, or a graph's id for the workers of its runs."""
+        self._before.append(self.whom)
+        self.whom = whom
         if whom:
             self.why = ""
-        try:
-            yield
-        finally:
-            self.whom = before
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.whom = self._before.pop()
 
     def look(self, client: distributed.Client) -> None:
         """Tell the caller whom the call waits for, if that is known. Waits for nothing; called while the call waits."""

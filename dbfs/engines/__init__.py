@@ -28,11 +28,12 @@ def choose(engines: Engines, name: str, layout: str) -> Engine:
 
     Raise ``InvalidOptionError`` if there is none, or if it does not have the graph's layout.
     """
-    if name not in names(engines):
-        raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(names(engines))}")
+    known = names(engines)
+    if name not in known:
+        raise InvalidOptionError(f"unknown engine {name!r}; choose one of {', '.join(known)}")
     named = f"engine={name!r}"
     if name == "auto":
-        name = config.choice("engine", names(engines))
+        name = config.choice("engine", known)
         named = f"dbfs.engine: {name}"
     engine = engines[next(iter(engines)) if name == "auto" else name]()
     if engine.stripes_only and layout != "1d":

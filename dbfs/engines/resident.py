@@ -45,11 +45,11 @@ class ResidentEngine:
         in_positions: InPositions,  # noqa: ARG002 - rank 0 numbers the vertices
     ) -> Generator[Outcome, None, None]:
         """Start the run; yield the outcomes as the ranks' reports come."""
-        service, run_id = ServiceClient.of(gang.client), specs.options.run_id
+        client, run_id = gang.client, specs.options.run_id
+        service, sender = ServiceClient.of(client), RunSender.of(client)
         began = time.monotonic()
         made = reached = 0
         latest: Sequence[RankReport] = ()
-        sender = RunSender.of(gang.client)
         for finished in sender.send(record.graph_id, specs, deadline, progress):
             for latest in zip(*finished.reports, strict=True):
                 labels = ResidentLabels(service, gang, record, run_id, made, specs.options.predecessors)

@@ -15,6 +15,7 @@ from dbfs.graph.html import Card
 from dbfs.graph.striped import StripedGraph
 from dbfs.graph.tabular import SHOWN, Pair
 from dbfs.service.asking import ask_ranks
+from dbfs_workers.base.errors import DeletedVertexError
 from dbfs_workers.base.text import counted
 from dbfs_workers.ids.label_table import whole_table
 from dbfs_workers.serving import queries
@@ -125,7 +126,9 @@ def neighbours(graph: StripedGraph, vertex: int) -> NDArray[np.int64]:
     ranks = [owner] if layout is None else layout.out_holders(owner)
     keys = graph.record.partition_keys
     messages = {rank: ReadNeighbours(keys[rank], position) for rank in ranks}
-    with graph.deletions.named():
+    try:
         parts = ask_ranks(graph.gang, messages, f"reading the edges of a vertex of {graph.name}", graph.record)
+    except DeletedVertexError as error:
+        raise graph.deletions.named(error) from error
     internal = np.concatenate([*parts.values()]).astype(np.int64)
     return np.sort(graph.numbering.vertices(graph.stripe.vertex(internal)))

@@ -77,11 +77,13 @@ class IdLookup:
             InvalidVertexError: an id is not in the graph.
             InvalidVertexTypeError: an id is not of the type of the graph's ids.
         """
-        return tuple(self.vertices_of(given, what).tolist())
+        return tuple(self._of_python([given], what) if self.is_one(given) else self.vertices_of(given, what).tolist())
 
     def is_one(self, given: Any) -> bool:
         """Return whether a value stands for one id, not for several. Mappings and tables count as one, and fail."""
-        if hasattr(given, "as_py") or isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        # Integers and texts are told without the checks of Python's abstract classes.
+        one = isinstance(given, int | str | bytes | Mapping) or hasattr(given, "as_py")
+        if one or not isinstance(given, Iterable):
             return True
         return len(getattr(given, "shape", (0,))) != 1 or (self.id_type.is_tuple and _is_one_tuple(given))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import distributed
@@ -235,7 +234,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
         Errors as for ``vertex``, and if ``present`` ``InvalidVertexError`` for a deleted vertex. The ranks refuse
         deleted sources themselves.
         """
-        if self.record.mutable:
+        if self._record.mutable:
             # Other clients may have inserted vertices.
             self.refresh()
         self._require_tables()
@@ -283,7 +282,7 @@ class StripedGraph(StaysHere, GraphCounts, ABC):
 
     def _require_tables(self) -> None:
         # Ids without tables can be named after the graph was unloaded.
-        if self.record.ids.keys:
+        if self._record.ids.keys:
             self.require_loaded()
 
     def require_loaded(self) -> None:
@@ -313,14 +312,10 @@ class DeletedVertices:
         if gone.size:
             raise self._refusal(int(gone[0]), what, f"{_more(gone.size)} {self._words}")
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Name a deleted vertex by its id in the error of a rank."""
-        try:
-            yield
-        except DeletedVertexError as error:
-            (vertex,) = self._graph.numbering.vertices_at([error.position])
-            raise self._refusal(vertex, "vertex", error.words) from error
+    def named(self, error: DeletedVertexError) -> InvalidVertexError:
+        """Return the error of a rank with the id of the deleted vertex."""
+        (vertex,) = self._graph.numbering.vertices_at([error.position])
+        return self._refusal(vertex, "vertex", error.words)
 
     def _refusal(self, vertex: int, what: str, words: str) -> InvalidVertexError:
         shown = printable(repr(self._graph.python_ids([vertex])[0]), 80)

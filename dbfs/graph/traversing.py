@@ -18,6 +18,7 @@ from dbfs.cluster.deadline import of_call
 from dbfs.errors import InvalidOptionError, NoRoomForLabelsError, RunCancelledError, WorkerLostError
 from dbfs.graph.striped import LabelsOnWorkers, StripedGraph
 from dbfs.service.client import ServiceClient
+from dbfs_workers.base.errors import DeletedVertexError
 from dbfs_workers.base.spec import DIRECTIONS, Purpose, RunSpec, TraversalSpec
 
 R = TypeVar("R", bound=LabelsOnWorkers)
@@ -45,21 +46,21 @@ def traverse(
     """
     require_options(graph, direction, max_depth)
     runner = engines.choose(graph.engines, engine, graph.record.layout_name)
-    options = TraversalSpec(
-        run_id="",
-        sources=(),
-        predecessors=predecessors,
-        backend=graph.backend,
-        direction=direction,
-        max_depth=max_depth,
-        targets=targets,
-        purpose=purpose,
-    )
 
     def attempt() -> list[R]:
         if ready is not None:
             ready()
-        run = RunSpec(replace(options, run_id=uuid.uuid4().hex), tuple(source_sets))
+        options = TraversalSpec(
+            run_id=uuid.uuid4().hex,
+            sources=(),
+            predecessors=predecessors,
+            backend=graph.backend,
+            direction=direction,
+            max_depth=max_depth,
+            targets=targets,
+            purpose=purpose,
+        )
+        run = RunSpec(options, tuple(source_sets))
         # A result that this list does not get any more, because the run ends early, frees its labels.
         return [made(graph, spec, runner.name, outcome) for spec, outcome in finished(graph, runner, run, progress)]
 
@@ -104,7 +105,7 @@ def finished(
     ends = [0, *itertools.accumulate(counts)]
     version = graph.record.version
     try:
-        with graph.deletions.named(), run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
+        with run_reporter(progress, graph.name, graph.n, ends[-1]) as report:
 
             def of_sources(made: RunProgress) -> None:
                 assert report is not None
@@ -117,6 +118,8 @@ def finished(
                 for spec, made in zip(run, outcomes, strict=True):
                     version = made.version
                     yield spec, made
+    except DeletedVertexError as error:
+        raise graph.deletions.named(error) from error
     except RunCancelledError:
         # The scheduler cancels the runs of a client that closes, and its answer may come before the client's loop ends.
         require_open(graph.gang.client)

@@ -46,7 +46,7 @@ FUNCTIONS = [getattr(dbfs, name) for name in dbfs.__all__ if inspect.isfunction(
 def methods() -> Iterator[Callable[..., Any]]:
     for owner in CLASSES:
         for name, method in inspect.getmembers(owner, inspect.isfunction):
-            if not name.startswith("_"):
+            if not name.startswith("_") and name not in getattr(owner, "_inner", ()):
                 yield method
 
 

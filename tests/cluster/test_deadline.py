@@ -47,3 +47,21 @@ def test_a_bounded_call_has_its_own_name_and_deadline() -> None:
     assert call(deadline=7) == 7
     with dask.config.set({"dbfs.deadline": 5}):
         assert call() == 5
+        with limit(60):
+            # A call inside another one has the time that is left of that one.
+            assert call() == 60
+            assert call(deadline=7) == 7
+
+
+def test_the_error_of_a_call_says_at_its_end_for_whom_it_waited() -> None:
+    def wait() -> None:
+        with limit(60) as deadline:
+            deadline.lookout.why = "rank 1 is late"
+            raise DeadlineExceededError("waiting")
+
+    with pytest.raises(DeadlineExceededError, match=r"^waiting; rank 1 is late$"):
+        wait()
+    # A context inside another one leaves that to the outer one.
+    with pytest.raises(DeadlineExceededError, match=r"^waiting; rank 1 is late$"), limit(60):
+        wait()
+    assert of_call() is not of_call()

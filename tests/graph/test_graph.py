@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def graph(client: distributed.Client) -> Iterator[Graph]:
     n, src, dst = GRAPHS["two components"]()
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=client, ranks=3) as graph:
         yield graph
+
+
+def test_a_traversal_takes_few_calls_of_functions(graph: Graph) -> None:
+    """A small traversal takes no longer than its call on the client, which layers of functions make longer unseen."""
+
+    def made() -> int:
+        events: list[str] = []
+        sys.setprofile(lambda _frame, event, _argument: events.append(event))
+        try:
+            graph.bfs(0)
+        finally:
+            sys.setprofile(None)
+        return events.count("call")
+
+    # The first ones get the gang's turn, and finalizers run in any.
+    assert min(made() for _ in range(9)) <= 165
 
 
 @pytest.mark.parametrize(

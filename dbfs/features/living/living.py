@@ -31,6 +31,7 @@ from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import held_run
 from dbfs.service.runs import RunSender
+from dbfs_workers.base.errors import DeletedVertexError
 from dbfs_workers.base.received import require
 from dbfs_workers.base.text import Identifier, printable
 from dbfs_workers.building.pieces import Edges
@@ -157,8 +158,10 @@ class Updates:
         batch_id: str | None = None,
     ) -> Update:
         """Make an update of a kind of ``UpdateSpec``; other arguments and errors as of the methods of ``Graph``."""
-        with self._graph.deletions.named():
+        try:
             return self._change(kind, batch, count, vertices, strict, batch_id)
+        except DeletedVertexError as error:
+            raise self._graph.deletions.named(error) from error
 
     def set_vertices(self, keys: tuple[Hashable, ...], count: int, batch_id: str | None) -> Update:
         """Change data of ``count`` vertices beside the partitions; ``keys`` have them by rank: see ``UpdateChange``.

@@ -12,10 +12,11 @@ import numpy as np
 
 from dbfs.base.calls import part_of, public
 from dbfs.cluster.awaiting import check_cancelled
-from dbfs.cluster.deadline import bounded, of_call
+from dbfs.cluster.deadline import bounded
 from dbfs.cluster.own_process import StaysHere
 from dbfs.engines.resident import ResidentEngine
 from dbfs.graph.result import BFSResult
+from dbfs.graph.traversing import finished
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.living.purpose import Repair
 from dbfs_workers.serving.reads.messages import KeptLabels
@@ -64,17 +65,12 @@ class LivingResult(BFSResult):
         place = (location.run_id, location.index) if isinstance(location, KeptLabels) else (self.run_id, 0)
         spec = replace(self.spec, run_id=uuid.uuid4().hex, purpose=None)
         self.graph.require_loaded()
-        graph, runs = self.graph, RunSpec.single(replace(spec, purpose=Repair(place)))
-        with graph.deletions.named():
-            (outcome,) = ResidentEngine().traverse(
-                graph.gang, graph.record, runs, of_call(), None, graph.numbering.in_positions
-            )
+        run = RunSpec.single(replace(spec, purpose=Repair(place)))
+        ((_, outcome),) = finished(self.graph, ResidentEngine(), run, progress=False)
         # Frees the labels of the version before, where the ranks have not repaired them in place.
         self.release()
         self._take(spec, "resident", outcome)
         self._repaired = True
-        if self.version != self.graph.record.version:
-            self.graph.refresh()
         return self
 
     @bounded()

@@ -140,7 +140,8 @@ NOTHING: Final = KeptAttributes((), b"", ())
 
 def kept_of(record: GraphRecord) -> KeptAttributes:
     """Return what a graph keeps."""
-    return record.beside if isinstance(record.beside, KeptAttributes) else NOTHING
+    beside = record.beside
+    return beside if beside is not None and isinstance(beside, KeptAttributes) else NOTHING
 
 
 def edge_column_keys(graph: StripedGraph) -> tuple[Hashable, ...]:

@@ -55,8 +55,7 @@ class ViewsGraph(Graph[R]):
     def require_loaded(self) -> None:
         """Raise ``ResultReleasedError`` if this object has unloaded the graph; bring a view up to date."""
         super().require_loaded()
-        call = of_call().lookout
-        if not kept_of(self.record).view_of or call in self._calls:
+        if not kept_of(self._record).view_of or (call := of_call().lookout) in self._calls:
             return
         if not self._changing.acquire(timeout=of_call().last):
             raise DeadlineExceededError(f"{self.name} is being made by another thread")
@@ -99,7 +98,7 @@ class ViewsGraph(Graph[R]):
 
     def vertices_named(self, given: Any, what: str, *, present: bool = False) -> tuple[int, ...]:
         """See ``StripedGraph``. Vertices may have come with the version that a view follows."""
-        if kept_of(self.record).view_of and not self.unloaded:
+        if kept_of(self._record).view_of and not self._unloaded:
             self.require_loaded()
         return super().vertices_named(given, what, present=present)
 
