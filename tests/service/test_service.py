@@ -46,7 +46,7 @@ from dbfs_workers.serving.messages import JoinGang, LeaveGang, WorkerMessage
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.messages import EndTurn, OpenDoor
 from tests.support.graphs import GRAPHS
-from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
+from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run, ranks_end_runs
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
@@ -287,7 +287,10 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
     client: distributed.Client, exchange: str, leaves_nothing: None
 ) -> None:
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=3) as graph:
-        with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
+        with (
+            ranks_end_runs(client),
+            pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"),
+        ):
             graph.bfs(0, direction="bottom-up", deadline=0.5)
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 
