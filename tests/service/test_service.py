@@ -21,7 +21,6 @@ from distributed.comm import CommClosedError
 import dbfs
 from dbfs.assembly import Graph
 from dbfs.base.units import format_bytes
-from dbfs.building import memory
 from dbfs.cluster.gang import Gang, joined_workers
 from dbfs.edges.readers import from_file
 from dbfs.errors import (
@@ -154,7 +153,7 @@ def test_a_graph_that_fits_only_without_the_old_one(
         return [(gang.p * (needed - sum(held)), 0.9)] * gang.p
 
     with dbfs.load("path:n=1000", client=client, name="street", ranks=2) as old:
-        monkeypatch.setattr(memory, "_on_ranks", free)
+        monkeypatch.setattr(Gang, "run", free)
         taken = format_bytes(max(old.nbytes))
         with pytest.raises(GraphTooLargeError, match=f"graph to replace, {taken} per rank; replace='first' .* unloads"):
             dbfs.load(new, client=client, name="street", ranks=2, replace=True)
