@@ -507,7 +507,7 @@ def test_many_workers_are_told_before_they_start(
         (2, {}, "inproc"),
         pytest.param(7, {"threads_per_worker": 1}, "inproc", marks=pytest.mark.full),
         pytest.param(8, {}, "tcp", marks=pytest.mark.full),
-        (2, {"n_workers": 1}, "tcp"),
+        pytest.param(2, {"n_workers": 1}, "tcp", marks=pytest.mark.full),
         pytest.param(2, {"memory_limit": "2GiB"}, "tcp", marks=pytest.mark.full),
         pytest.param(2, {"processes": True}, "tcp", marks=pytest.mark.full),
     ],

@@ -303,6 +303,7 @@ def test_ranks_that_share_a_gpu(
         assert graph.components().count == connected_components(matrix, connection="weak")[0]
 
 
+@pytest.mark.full
 def test_the_refusals_of_grids_on_gpus(pretending: distributed.Client) -> None:
     for exchange, words in (("cuda_ipc", "can't map the GPU memory of rank"), ("nccl", "are on one GPU")):
         with dask.config.set({"dbfs.exchange": exchange}), pytest.raises(ExchangeUnavailableError, match=words):

@@ -263,7 +263,7 @@ def play(
 
 
 @pytest.mark.full
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     first=st.lists(st.tuples(ends, ends, values_of), max_size=12),
     steps=steps_of,
@@ -295,7 +295,10 @@ def test_random_changes_of_graphs_with_columns(
 
 @pytest.mark.parametrize(
     ("directed", "in_edges", "order", "ranks"),
-    [(False, False, "given", 2), (True, True, "given", 3), (True, False, "degree", 2)],
+    [
+        pytest.param(False, False, "given", 2, marks=pytest.mark.full),
+        *((True, True, "given", 3), (True, False, "degree", 2)),
+    ],
 )
 def test_changes_of_every_kind(
     client: distributed.Client, directed: bool, in_edges: bool, order: str, ranks: int, leaves_nothing: None
