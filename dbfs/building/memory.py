@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import dask
 from dask.utils import parse_bytes
@@ -14,10 +14,10 @@ from dask.utils import parse_bytes
 from dbfs import config
 from dbfs.base.units import format_bytes
 from dbfs.cluster.awaiting import sync
-from dbfs.cluster.gang import Gang, host_of, joined_workers, run_on
+from dbfs.cluster.gang import Gang, host_of, joined_workers
 from dbfs.cluster.lookout import not_ready_of
 from dbfs.edges.edge_list import DistinctIds, EdgeList
-from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError, LateError
+from dbfs.errors import EdgeInputError, GraphTooLargeError, InvalidOptionError
 from dbfs_workers.base.memory_room import free_bytes, usable_share
 from dbfs_workers.base.text import counted
 from dbfs_workers.building.layout import Layout
@@ -30,8 +30,6 @@ from dbfs_workers.search.levels import level_table
 from dbfs_workers.search.partition import scratch
 from dbfs_workers.search.partition.labels import label_bytes
 from dbfs_workers.search.partition.stripe import Stripe
-
-T = TypeVar("T")
 
 # A worker of a local cluster on CPU cores, with the kernels compiled and a small graph loaded.
 _PROCESS_BYTES = 200 * 2**20
@@ -414,7 +412,7 @@ def require_fit(
     wanted, shares = needed.peak_bytes - held, [share] * gang.p
 
     def read() -> list[int]:
-        found = _on_ranks(gang, partial(free_bytes, share, wanted), "reading its free memory")
+        found = gang.run(partial(free_bytes, share, wanted), "reading its free memory")
         shares[:] = [of_limit for _, of_limit in found]
         pairs = zip(found, gang.addresses, limits, strict=True)
         return [free if limit else free // hosts[host_of(address)] for (free, _), address, limit in pairs]
@@ -446,7 +444,7 @@ def require_fit_gpus(gang: Gang, stripe: Stripe, needed: Estimate, name: str) ->
 
 def free_gpu_bytes(gang: Gang, wanted: int) -> list[int]:
     """Return the bytes that each rank can still allocate on its GPU. Errors as for ``build``."""
-    return _settled(lambda: _on_ranks(gang, failures.free_bytes, "reading its GPU's free memory"), wanted)
+    return _settled(lambda: gang.run(failures.free_bytes, "reading its GPU's free memory"), wanted)
 
 
 def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
@@ -464,18 +462,6 @@ def _settled(read: Callable[[], list[int]], wanted: int) -> list[int]:
         if all(now <= then + _LEAST_GROWTH * wanted for now, then in zip(free, before, strict=True)):
             break
     return free
-
-
-def _on_ranks(gang: Gang, function: Callable[..., T], doing: str) -> list[T]:
-    """Call a function on each rank's worker; return its results by rank. A lost worker is a ``WorkerLostError``."""
-    try:
-        found = run_on(gang.client, function, workers=gang.addresses)
-    except LateError:
-        raise
-    except OSError as error:
-        gang.check(doing, error)
-        raise
-    return [found[address] for address in gang.addresses]
 
 
 def too_large_for_gpus(stripe: Stripe, needed: Estimate, free: Sequence[int], name: str) -> GraphTooLargeError:

@@ -31,7 +31,7 @@ from dbfs.errors import (
 )
 from dbfs_workers.base import interrupts
 from dbfs_workers.base.jit import Kernel, int64, kernel
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_too_few_workers(client: distributed.Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -236,6 +236,32 @@ def test_the_web_servers_within_the_process_are_on_the_loopback(options: dict[st
     with dbfs.connect(n_workers=1, processes=False, dashboard_address=":0") as within:
         assert within.cluster.scheduler.http_server.address == "0.0.0.0"
         assert "//0.0.0.0" not in within.dashboard_link
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_cluster_closes_though_a_process_outlives_dasks_wait(
+    dies: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(local, "_DYING_SECONDS", PATIENCE if dies else 0)
+    with dbfs.connect(n_workers=1, backend="cpu", dashboard_address=None, processes=True) as client:
+        (nanny,) = client.cluster.workers.values()
+        process = psutil.Process(nanny.pid)
+
+        async def kill(*arguments: object, **keywords: object) -> None:
+            if dies:
+                process.kill()
+            raise TimeoutError
+
+        monkeypatch.setattr(nanny.process, "kill", kill)
+    if dies:
+        assert not process.is_running()
+        assert not caplog.messages
+    else:
+        told = f"the process {process.pid} of worker 0 was killed, and is still there 0 s later"
+        assert caplog.messages == [told]
+        process.kill()
+        process.wait(PATIENCE)
 
 
 @pytest.mark.full
@@ -481,7 +507,7 @@ def test_many_workers_are_told_before_they_start(
         (2, {}, "inproc"),
         pytest.param(7, {"threads_per_worker": 1}, "inproc", marks=pytest.mark.full),
         pytest.param(8, {}, "tcp", marks=pytest.mark.full),
-        (2, {"n_workers": 1}, "tcp"),
+        pytest.param(2, {"n_workers": 1}, "tcp", marks=pytest.mark.full),
         pytest.param(2, {"memory_limit": "2GiB"}, "tcp", marks=pytest.mark.full),
         pytest.param(2, {"processes": True}, "tcp", marks=pytest.mark.full),
     ],

@@ -1,6 +1,7 @@
 """Waiting for tasks on a gang."""
 
 import gc
+import os
 import time
 import weakref
 
@@ -10,7 +11,8 @@ import pytest
 
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, joined_workers
-from dbfs.errors import DeadlineExceededError
+from dbfs.errors import DeadlineExceededError, WorkerLostError
+from tests.support.losses import lose, mortal_cluster
 
 
 class Held:
@@ -49,3 +51,13 @@ def test_a_deadline_while_a_task_runs(client: distributed.Client) -> None:
     future = client.submit(lambda: time.sleep(0.5), pure=False)
     with dask.config.set({"dbfs.liveness-interval": "20 ms"}), pytest.raises(DeadlineExceededError, match="sleeping"):
         gang.gather([future], Deadline(0.1), "sleeping")
+
+
+def test_a_call_ends_when_a_worker_has_left() -> None:
+    settings = {"dbfs.liveness-interval": "20 ms", "distributed.comm.timeouts.connect": "10 minutes"}
+    with dask.config.set(settings), mortal_cluster(2) as client:
+        gang = Gang(client, tuple(joined_workers(client)))
+        assert gang.run(os.getpid, "reading") == [os.getpid()] * 2
+        lose(client, gang.addresses[1], replaced=False)
+        with pytest.raises(WorkerLostError, match="reading: lost rank 1"):
+            gang.run(os.getpid, "reading")

@@ -121,7 +121,7 @@ def test_a_cluster_over_ssh(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+@pytest.mark.parametrize("scheme", [pytest.param("tcp", marks=pytest.mark.long), "tls"])
 def test_the_slurm_job_with_a_stand_in_for_srun(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, scheme: str
 ) -> None:

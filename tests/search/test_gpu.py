@@ -27,7 +27,7 @@ from tests.support import oracle, parity
 from tests.support.gpus import GPUS, four_on_one_gpu, needs, needs_gpu, needs_nccl
 from tests.support.graphs import GRAPHS, comet
 from tests.support.parity import Way, check, loaded
-from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
+from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run, ranks_end_runs
 from tests.support.waiting import eventually
 
 pytestmark = needs_gpu("cupy", "dask_cuda")
@@ -445,7 +445,10 @@ def assert_ends_early_and_serves(client: distributed.Client, layout: str = "1d")
         assert isinstance(error, RunCancelledError)
         assert "cancelled: a client called run.cancel() or dbfs cancel" in str(error)
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
-        with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
+        with (
+            ranks_end_runs(client),
+            pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"),
+        ):
             graph.bfs(0, deadline=0.5)
         assert graph.bfs(0, max_depth=9, predecessors=True, validate=True).reached == 10
 

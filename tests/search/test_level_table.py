@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -30,6 +30,7 @@ def write(rows: NDArray[Any], counts: NDArray[np.int64], seconds: NDArray[np.flo
 
 
 @pytest.mark.full
+@settings(max_examples=40)
 @given(traversals=st.lists(st.lists(PARTS, max_size=12), min_size=1, max_size=4), seed=st.integers(0, 99))
 def test_rows_are_sums_of_neighbouring_levels(traversals: list[list[tuple[str, int]]], seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -44,7 +44,7 @@ from dbfs_workers.serving.turns.messages import BegunTurn
 from dbfs_workers.serving.turns.notes import RunNote
 from dbfs_workers.serving.turns.requests import Run
 from dbfs_workers.serving.turns.worker import WorkerTurns, _open_lines
-from tests.support.runs import ENDLESS, Background
+from tests.support.runs import ENDLESS, Background, ranks_end_runs
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
@@ -212,14 +212,16 @@ def test_a_leased_run_is_seen_and_cancelled(client: distributed.Client, endless:
     assert endless.bfs(0, max_depth=5).reached == 6
 
 
-def test_a_leased_run_obeys_its_deadline(endless: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leased_run_obeys_its_deadline(
+    client: distributed.Client, endless: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leased(endless)
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the run was queued")
 
     monkeypatch.setattr(ServiceClient, "call_run", refuse)
-    with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+    with ranks_end_runs(client), pytest.raises(DeadlineExceededError, match=r"level \d+"):
         endless.bfs(0, direction="bottom-up", deadline=0.4)
     monkeypatch.undo()
     assert endless.bfs(0, max_depth=5).reached == 6

@@ -21,7 +21,6 @@ from distributed.comm import CommClosedError
 import dbfs
 from dbfs.assembly import Graph
 from dbfs.base.units import format_bytes
-from dbfs.building import memory
 from dbfs.cluster.gang import Gang, joined_workers
 from dbfs.edges.readers import from_file
 from dbfs.errors import (
@@ -46,7 +45,7 @@ from dbfs_workers.serving.messages import JoinGang, LeaveGang, WorkerMessage
 from dbfs_workers.serving.rpc import PickledValue
 from dbfs_workers.serving.turns.messages import EndTurn, OpenDoor
 from tests.support.graphs import GRAPHS
-from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run
+from tests.support.runs import ENDLESS, Background, kill_rank_1_mid_run, ranks_end_runs
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
@@ -154,7 +153,7 @@ def test_a_graph_that_fits_only_without_the_old_one(
         return [(gang.p * (needed - sum(held)), 0.9)] * gang.p
 
     with dbfs.load("path:n=1000", client=client, name="street", ranks=2) as old:
-        monkeypatch.setattr(memory, "_on_ranks", free)
+        monkeypatch.setattr(Gang, "run", free)
         taken = format_bytes(max(old.nbytes))
         with pytest.raises(GraphTooLargeError, match=f"graph to replace, {taken} per rank; replace='first' .* unloads"):
             dbfs.load(new, client=client, name="street", ranks=2, replace=True)
@@ -287,7 +286,10 @@ def test_a_deadline_names_rank_level_and_phase_and_the_gang_serves_on(
     client: distributed.Client, exchange: str, leaves_nothing: None
 ) -> None:
     with dbfs.load(f"path:n={ENDLESS}", client=client, ranks=3) as graph:
-        with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
+        with (
+            ranks_end_runs(client),
+            pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"),
+        ):
             graph.bfs(0, direction="bottom-up", deadline=0.5)
         assert graph.bfs(0, max_depth=9, validate=True).reached == 10
 

@@ -1,16 +1,23 @@
 """Runs that last long enough for a test to interrupt them."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
+import unittest.mock
+from collections.abc import Iterator
 
 import distributed
 
 import dbfs
 from dbfs.assembly import Graph
+from dbfs.cluster import deadline
 from dbfs.errors import WorkerLostError
+from dbfs.service import runs, turns
 from dbfs_workers.search.members.label_room import LabelRoom
+from dbfs_workers.serving.rpc import LATE_SECONDS
+from dbfs_workers.serving.turns import leader
 from tests.support.waiting import PATIENCE, eventually
 
 ENDLESS = 1_000_000
@@ -68,6 +75,18 @@ class Background:
         self.thread.join(PATIENCE)
         assert not self.thread.is_alive(), "the run hangs"
         return self.error
+
+
+@contextlib.contextmanager
+def ranks_end_runs(client: distributed.Client) -> Iterator[None]:
+    """Let client, scheduler and rank 0 wait at a deadline for what each rank says, however busy the machine is."""
+    with contextlib.ExitStack() as stack:
+        for module in (deadline, runs, turns):
+            stack.enter_context(unittest.mock.patch.object(module, "GRACE_SECONDS", PATIENCE))
+        stack.enter_context(unittest.mock.patch.object(turns, "LATE_SECONDS", PATIENCE))
+        client.run(setattr, leader, "LATE_SECONDS", PATIENCE)
+        stack.callback(client.run, setattr, leader, "LATE_SECONDS", LATE_SECONDS)
+        yield
 
 
 def set_room(graph_id: str, limit: int, dask_worker: distributed.Worker) -> None:

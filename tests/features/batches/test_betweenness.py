@@ -82,7 +82,7 @@ def test_several_runs_of_several_sweeps(
 
 
 @pytest.mark.full
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, ranks=st.integers(1, 4), directed=st.booleans())
 def test_any_graph(
     client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool
@@ -92,7 +92,7 @@ def test_any_graph(
         assert_right(ours, theirs(*edges, directed=directed))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, ranks=st.integers(1, 3), directed=st.booleans(), depth=st.integers(0, 5))
 def test_longer_paths_do_not_count(
     client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool, depth: int

@@ -39,7 +39,7 @@ if __name__ == "__main__":
                 print(flush=True)
                 sys.stdin.read()
     with dbfs.connect(n_workers=2, backend="cpu", processes=False, dashboard_address=None) as client:
-        graph = dbfs.load("uniform:n=500,m=3000", client=client)
+        graph = dbfs.load("uniform:n=200,m=1200", client=client)
         getattr(graph, measure)(progress=tell, checkpoint=path)
 """
 
@@ -99,7 +99,7 @@ def test_a_killed_process_goes_on(
     assert process.returncode == -signal.SIGKILL
     assert finished(path) == enough
     # Another number of ranks has the same edges.
-    with dbfs.load("uniform:n=500,m=3000", client=client, ranks=3) as graph:
+    with dbfs.load("uniform:n=200,m=1200", client=client, ranks=3) as graph:
         seen: list[RunProgress] = []
         call = getattr(graph, measure)
         found = values(call(checkpoint=path, progress=seen.append))
@@ -126,7 +126,7 @@ def test_bounds_of_eccentricities_go_on(
     monkeypatch.setattr(diameter, "traverse", counted)
     single_traversals(monkeypatch)
     path = tmp_path / "kept.npz"
-    with dbfs.load("uniform:n=500,m=3000", client=client, ranks=2) as graph:
+    with dbfs.load("uniform:n=200,m=1200", client=client, ranks=2) as graph:
         call = getattr(graph, measure)
         right, needed = call(), traversals
         stopped_after(1, call, when=lambda: path.exists() and finished(path) >= needed // 2, checkpoint=path)

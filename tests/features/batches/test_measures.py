@@ -100,7 +100,7 @@ def test_connected_graphs_in_several_runs(
 
 
 @pytest.mark.full
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=edge_lists, ranks=st.integers(1, 3), directed=st.booleans())
 def test_any_graph(
     client: distributed.Client, edges: tuple[int, list[tuple[int, int]]], ranks: int, directed: bool
@@ -182,7 +182,7 @@ connected = st.integers(1, 30).flatmap(
 
 
 @pytest.mark.full
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=connected, ranks=st.integers(1, 3), often=st.booleans())
 def test_diameters_of_connected_graphs(
     client: distributed.Client,

@@ -39,6 +39,7 @@ def sixteen() -> Iterator[distributed.Client]:
 
 
 @pytest.mark.full
+@pytest.mark.matrix
 @pytest.mark.parametrize(("ranks", "directed"), [(6, False), (9, False), (16, True)])
 @pytest.mark.parametrize("ways", [("shared memory", "shared memory, degree order"), ("2-D", "2-D, degree order")])
 def test_ways_on_more_ranks(sixteen: distributed.Client, ways: tuple[str, str], directed: bool, ranks: int) -> None:
@@ -61,10 +62,13 @@ ACROSS = {
 }
 
 
+MARKS = {("shared_memory+tcp", 4): (), ("tcp", 9): pytest.mark.long}
+
+
 @pytest.mark.parametrize(
     ("exchange", "ranks"),
     [
-        pytest.param(exchange, ranks, marks=() if (exchange, ranks) == ("shared_memory+tcp", 4) else pytest.mark.full)
+        pytest.param(exchange, ranks, marks=MARKS.get((exchange, ranks), pytest.mark.full))
         for exchange, of in ACROSS.items()
         for ranks in of
     ],
@@ -100,11 +104,11 @@ def test_options_in_any_combination(sixteen: distributed.Client, ranks: int, see
 
 
 @pytest.mark.full
-def test_two_hundred_traversals_on_sixteen_ranks(sixteen: distributed.Client) -> None:
+def test_many_traversals_on_sixteen_ranks(sixteen: distributed.Client) -> None:
     n, src, dst = random(400, 1500, 3)
     matrix = oracle.adjacency(n, src, dst, directed=False)
     with dbfs.load(dbfs.from_arrays(src, dst, n=n), client=sixteen, layout="2d") as graph:
-        sources = graph.sample_sources(200)
+        sources = graph.sample_sources(60)
         for source, result in zip(sources, graph.bfs_stream(sources, predecessors=True), strict=True):
             np.testing.assert_array_equal(result.distances(), oracle.distances(matrix, [source]))
 
@@ -299,6 +303,7 @@ def test_ranks_that_share_a_gpu(
         assert graph.components().count == connected_components(matrix, connection="weak")[0]
 
 
+@pytest.mark.full
 def test_the_refusals_of_grids_on_gpus(pretending: distributed.Client) -> None:
     for exchange, words in (("cuda_ipc", "can't map the GPU memory of rank"), ("nccl", "are on one GPU")):
         with dask.config.set({"dbfs.exchange": exchange}), pytest.raises(ExchangeUnavailableError, match=words):

@@ -19,6 +19,7 @@ from tests.support.graphs import GRAPHS
 from tests.support.nccl import FakeLibrary, Network, NumpyMessages
 from tests.support.parity import Way, check, loaded
 from tests.support.pretended_hosts import pretended_hosts
+from tests.support.runs import ranks_end_runs
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,9 @@ def test_ranks_on_several_hosts_exchange_by_nccl(two_hosts: distributed.Client, 
 def test_a_run_that_fails_leaves_a_gang_that_serves(two_hosts: distributed.Client) -> None:
     with dbfs.load("path:n=100000", client=two_hosts, layout="2d", backend="cuda") as graph:
         for strategy in ("resident", "row-scan"):
-            with pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"):
+            with (
+                ranks_end_runs(two_hosts),
+                pytest.raises(DeadlineExceededError, match=r"rank \d, level \d+, \w"),
+            ):
                 graph.bfs(0, strategy=strategy, deadline=0.5)
             assert graph.bfs(0, max_depth=9, predecessors=True, validate=True).reached == 10

@@ -56,7 +56,7 @@ def test_random_updates_by_two_clients(
         dbfs.open("later", client=both[1]) as other,
     ):
         follows = graph.bfs(word(0, kind), predecessors=True)
-        for turn in range(12):
+        for turn in range(8):
             which = (graph, other)[rng.integers(2)]
             words = [word(at, kind) for at in rng.integers(0, 3 + ROOM, (2, 3)).ravel().tolist()]
             batch = [pair for pair in zip(words[::2], words[1::2], strict=True) if not deleted & set(pair)]

@@ -205,6 +205,7 @@ def test_a_view_stands_while_its_base_is_spread_anew(mortal: distributed.Client,
         assert graph.state().rebuilt == 1
 
 
+@pytest.mark.full
 def test_columns_of_a_retired_worker_move(mortal: distributed.Client, tmp_path: Path) -> None:
     path = file_of(tmp_path)
     with dbfs.load(path, client=mortal, edge_columns=["year", "kind"], order="degree") as graph:

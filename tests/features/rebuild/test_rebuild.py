@@ -105,10 +105,7 @@ SOURCES: dict[str, Callable[[distributed.Client, Path], tuple[Any, dict[str, Any
         {"checkpoint": folder / "checkpoint", "directed": True},
     ),
 }
-OFTEN = {
-    *("generator by degree", "file of names", "parquet", "saved by degree", "grid"),
-    *("file that lacks reverses", "checkpoint of names"),
-}
+OFTEN = {"file of names", "saved by degree", "grid", "checkpoint of names"}
 """The sources of the first size."""
 STAND = {name for name in SOURCES if name not in ("grid", "mutable")}
 
@@ -374,7 +371,7 @@ def test_an_update_of_a_lost_graph_is_made_once(mortal: distributed.Client) -> N
         assert graph.bfs(0, validate=True).depth == 45
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.full), 2, 5])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 5))])
 def test_a_graph_is_spread_over_more_or_fewer_workers(mortal: distributed.Client, tmp_path: Path, ranks: int) -> None:
     replace_lost(mortal, 5)
     try:

@@ -81,7 +81,7 @@ def test_a_living_graph_comes_back_at_its_last_version(
     with dbfs.load(edges, client=mortal, name="web", mutable=True, room=40, checkpoint=where, **options) as graph:
         other = dbfs.open("web", client=mortal)
         for round_ in range(3):
-            for _ in range(8):
+            for _ in range(5):
                 model.change(graph, dice)
             graph.compact()
             version, updated = graph.version, graph.record.updated

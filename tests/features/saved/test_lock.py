@@ -82,6 +82,7 @@ def test_two_savers_for_many_rounds(two: list[savers.Process], tmp_path: Path) -
     save_by_both(two, tmp_path / "graph", 500)
 
 
+@pytest.mark.full
 def test_of_two_savers_that_replace_nothing_one_saves(two: list[savers.Process], tmp_path: Path) -> None:
     for step in range(5):
         for saver in two:
@@ -118,6 +119,7 @@ def test_a_saver_that_was_stopped(graph: Graph, two: list[savers.Process], tmp_p
     assert_whole(path, N if overdue else slow.n)
 
 
+@pytest.mark.full
 def test_a_killed_saver_leaves_the_old_graph(client: distributed.Client, graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "graph"
     graph.save(path)

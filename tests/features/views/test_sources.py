@@ -116,6 +116,7 @@ FILES: dict[str, tuple[str, dict[str, Any], list[tuple[int, int, Any]]]] = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("order", ["given", "degree"])
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("name", FILES)

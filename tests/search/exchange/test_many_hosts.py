@@ -5,6 +5,7 @@ The axes of the parity rows: hosts of the ranks x graph x directed x direction, 
 
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 
 import dask
@@ -13,13 +14,15 @@ import pytest
 
 import dbfs
 from benchmarks.hosts import bench_gpu_hosts, bench_hosts
+from dbfs.cluster.gang import joined_workers
 from dbfs.errors import DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
 from dbfs_workers.serving.rpc import NAME
 from tests.support.graphs import GRAPHS
 from tests.support.parity import Way, assert_options_agree, check, loaded
 from tests.support.pretended_hosts import pretended_hosts
-from tests.support.runs import ENDLESS, Background
+from tests.support.runs import ENDLESS, Background, ranks_end_runs
 from tests.support.standin import pretend_to_have_a_gpu
+from tests.support.waiting import PATIENCE, eventually
 
 BOTH = "shared_memory+tcp"
 HOSTS = {
@@ -84,7 +87,9 @@ def test_shared_memory_that_was_asked_for_is_refused(client: distributed.Client)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("security", [pytest.param(False, id="tcp"), pytest.param(True, id="tls")])
+@pytest.mark.parametrize(
+    "security", [pytest.param(False, id="tcp", marks=pytest.mark.long), pytest.param(True, id="tls")]
+)
 def test_gpus_of_several_hosts_exchange_as_cpus_do(security: bool) -> None:
     """The GPUs are pretended: their arrays are NumPy's, and pass through ``StagedExchange``."""
     arrays = GRAPHS["dense random"]()
@@ -109,7 +114,7 @@ def test_gpus_of_several_hosts_exchange_as_cpus_do(security: bool) -> None:
         with dask.config.set({"dbfs.exchange": "tcp"}), dbfs.load("path:n=100000", client=client) as graph:
             # The ranks have lines to each other before a run has little time.
             assert graph.bfs(0, max_depth=2).depth == 2
-            with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+            with ranks_end_runs(client), pytest.raises(DeadlineExceededError, match=r"level \d+"):
                 graph.bfs(0, deadline=0.4)
             assert graph.bfs(0, max_depth=50, validate=True).depth == 50
 
@@ -119,7 +124,7 @@ def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client
     with pretended_hosts(client, (0, 1, 0, 1)), dbfs.load("path:n=100000", client=client, ranks=4) as graph:
         assert graph.bfs(0, max_depth=2).depth == 2
         for _ in range(2):
-            with pytest.raises(DeadlineExceededError, match=r"level \d+"):
+            with ranks_end_runs(client), pytest.raises(DeadlineExceededError, match=r"level \d+"):
                 graph.bfs(0, deadline=0.4)
             assert graph.bfs(99_900, validate=True, max_depth=50).depth == 50
         # Under a lease as well.
@@ -128,26 +133,31 @@ def test_runs_that_end_early_leave_the_next_run_alone(client: distributed.Client
         assert [result.depth for result in graph.bfs_many([0] * 3, max_depth=9)] == [9, 9, 9]
 
 
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[distributed.Client]:
+    """A cluster whose nannies replace killed workers."""
+    with dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client:
+        yield client
+
+
 @pytest.mark.full
 @pytest.mark.alone
 @pytest.mark.parametrize(("victim", "layout"), [(0, "1d"), (1, "1d"), (3, "1d"), (1, "2d"), (2, "2d")])
-def test_a_worker_killed_mid_run(victim: int, layout: str) -> None:
-    with (
-        dbfs.connect(n_workers=4, backend="cpu", dashboard_address=None) as client,
-        pretended_hosts(client, (0, 1, 0, 1)),
-    ):
-        graph = dbfs.load(dbfs.path(ENDLESS), client=client, ranks=4, layout=layout, rebuild="never")
+def test_a_worker_killed_mid_run(mortal: distributed.Client, victim: int, layout: str) -> None:
+    with pretended_hosts(mortal, (0, 1, 0, 1)):
+        graph = dbfs.load(dbfs.path(ENDLESS), client=mortal, ranks=4, layout=layout, rebuild="never")
         assert graph.exchange == BOTH
         run = Background(graph)
         address = graph.gang.addresses[victim]
-        os.kill(client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+        os.kill(mortal.run(os.getpid, workers=[address])[address], signal.SIGKILL)
         error = run.join()
         assert isinstance(error, WorkerLostError)
         assert f"lost rank {victim}" in str(error)
         with pytest.raises(WorkerLostError, match=f"lost rank {victim}.*load the graph again"):
             graph.bfs(0)
-        client.wait_for_workers(4, timeout=30)
-        with dbfs.load(dbfs.path(50), client=client) as again:
+        eventually(lambda: address not in joined_workers(mortal))
+        mortal.wait_for_workers(4, timeout=PATIENCE)
+        with dbfs.load(dbfs.path(50), client=mortal) as again:
             assert again.bfs(0, validate=True).depth == 49
 
 
