@@ -328,8 +328,8 @@ class Gang:
         return found
 
     async def _run(self, function: Callable[..., T], deadline: Deadline, doing: str) -> list[T]:
-        running = self.client.run(function, workers=list(self.addresses))
-        found: dict[str, T] = await self._unless_lost(running, deadline, doing)
+        run = functools.partial(self.client.run, function, workers=list(self.addresses))
+        found: dict[str, T] = await self._unless_lost(run(), deadline, doing)
         return [found[address] for address in self.addresses]
 
     async def _unless_lost(self, answer: Awaitable[T], deadline: Deadline, doing: Callable[[], str] | str) -> T:

@@ -265,6 +265,7 @@ def test_a_cluster_closes_though_a_process_outlives_dasks_wait(
 
 
 @pytest.mark.full
+@pytest.mark.matrix
 @pytest.mark.parametrize("options", [{}, {"dashboard_address": None}], ids=["dashboard", "no dashboard"])
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_local_cluster_listens_on_the_loopback(processes: bool, options: dict[str, Any]) -> None:

@@ -99,7 +99,7 @@ def test_a_program_that_fails_prints_its_own_error_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_bad_line_is_one_error(tmp_path: Path, processes: bool) -> None:
     (tmp_path / "bad.txt").write_text("1 2\n2 x\n")
     body = f"""

@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-OFTEN = {"quickstart", "dataframe", "measures", "road_closures"}
+OFTEN = {"quickstart", "dataframe"}
 """The notebooks of the second size: each starts a cluster."""
 
 
