@@ -216,4 +216,16 @@ FAULTS = (
         "",
         ("tests/features/saved/test_access.py::test_a_rank_removes_its_kept_edges_if_its_partition_cannot_be_written",),
     ),
+    Fault(
+        "workers/dbfs_workers/features/views/kept.py",
+        'np.searchsorted(given, keys, "right") - 1 if step.replaces else np.searchsorted(given, keys)',
+        "np.searchsorted(given, keys)",
+        ("tests/features/views/test_living_columns.py::test_batches_of_many_kinds_with_columns",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/views/kept.py",
+        "(kinds[lasts] == REPLACE) & ~inserted",
+        "kinds[lasts] == REPLACE",
+        ("tests/features/views/test_living_columns.py::test_batches_of_many_kinds_with_columns",),
+    ),
 )

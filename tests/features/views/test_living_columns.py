@@ -366,6 +366,15 @@ def test_batches_of_many_kinds_with_columns(roads: Graph, tmp_path: Any) -> None
     update = roads.insert_edges(again, on_existing="update")
     assert (update.edges, update.skipped, update.replaced) == (0, 0, 3)
     assert values(roads, "a", "b", "c")[:2] == [("a", "b", None, 9), ("a", "c", None, 8)]
+    # The same of an edge that is new, and of one that is new and replaced before a call reads its values.
+    new = {"source": ["b", "d"], "target": ["d", "b"], "km": [1, 2]}
+    assert roads.insert_edges(new, on_existing="update").edges == 1
+    assert values(roads, "b", "d") == [("b", "d", None, 2)]
+    roads.insert_edges({"source": ["a"], "target": ["e"], "km": [3]})
+    roads.insert_edges({"source": ["e"], "target": ["a"], "km": [4]}, on_existing="update")
+    assert values(roads, "a", "b", "d", "e") == [
+        *(("a", "b", None, 9), ("a", "d", None, None), ("a", "e", None, 4), ("b", "d", None, 2)),
+    ]
 
 
 def test_entries_of_a_matrix_are_weights(client: distributed.Client) -> None:
