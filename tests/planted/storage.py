@@ -194,8 +194,8 @@ FAULTS = (
     ),
     Fault(
         "workers/dbfs_workers/features/rebuild/log.py",
-        "        if max(_decision_files(self.path.parent))[-1] != self.path:",
-        "        if False:",
+        "][-1:] != [self.path]:",
+        "] == [self.path]:",
         ("tests/features/rebuild/test_versions.py::test_a_log_that_another_graph_goes_on_with",),
     ),
     Fault(

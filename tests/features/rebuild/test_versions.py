@@ -125,7 +125,7 @@ def test_a_log_that_another_graph_goes_on_with(mortal: distributed.Client, tmp_p
             assert again.insert_vertices(2, batch_id="two").ids == (N, N + 1)
             assert again.insert_vertices(1).ids == (N + 2,)
             with dbfs.load(where, **options) as last:
-                with pytest.raises(OutputError, match="another graph goes on with this log; the graph has no new"):
+                with pytest.raises(OutputError, match="another graph goes on with this log, or its file is gone; the"):
                     again.insert_vertices(1)
                 assert (again.version, again.n) == (2, N + 3)
                 assert last.insert_vertices(1).ids == (N + 3,)
@@ -215,6 +215,10 @@ def test_a_log_that_is_gone_damaged_or_torn(mortal: distributed.Client, tmp_path
             graph.insert_edges([(vertex, 200 + vertex)])
         before = graph.bfs(0).to_dict()
         (folder,) = (tmp_path / "kept").glob("_versions-*")
+        folder.rename(tmp_path / "away")
+        with pytest.raises(OutputError, match="is gone; the graph has no new version"):
+            graph.insert_edges([(5, 9)])
+        (tmp_path / "away").rename(folder)
         (decided,), (redo,) = folder.glob("decided-*"), folder.glob("redo-*-1")
         whole = decided.read_bytes(), redo.read_bytes()
         lose(mortal, graph.gang.addresses[1])

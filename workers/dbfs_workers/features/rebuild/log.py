@@ -171,8 +171,8 @@ class DecisionFile(LogFile):
 
     def _sync(self) -> None:
         super()._sync()
-        if max(_decision_files(self.path.parent))[-1] != self.path:
-            raise OSError("another graph goes on with this log")
+        if [path for _, _, path in sorted(_decision_files(self.path.parent))][-1:] != [self.path]:
+            raise OSError("another graph goes on with this log, or its file is gone")
 
 
 def synced(descriptor: int) -> None:
