@@ -443,8 +443,9 @@ def load(
         checkpoint: a folder, or a URL, in which the graph is saved when it is whole (see ``Graph.save``): lost ranks
             are then read from there, which takes less time than a build, and serves edges of this program's memory too.
             With ``mutable=True``, on CPU cores and a disk that all workers share, each update is kept there before it
-            is answered: the graph comes back at its last version, and ``load(folder)`` loads that. The folder stays
-            when the graph is unloaded.
+            is answered: the graph comes back at its last version, and ``load(folder)`` loads that. With
+            ``checkpoint=folder`` once more it goes on from that version, and a graph that used the folder before takes
+            no more updates. The folder stays when the graph is unloaded.
         progress: a bar during the build, or a function called with a ``BuildProgress``: see ``dbfs.progress``.
 
     Raises:
@@ -460,10 +461,10 @@ def load(
         ExchangeUnavailableError: the ranks do not support the exchange that ``dbfs.exchange`` names.
         InvalidOptionError: an option's value is not one of its choices, or the name is not printable; or
             ``dbfs.exchange`` names an exchange that ``layout="2d"`` on GPUs does not have; or the layout's grid is of
-            another number of ranks; or ``checkpoint`` has a graph already, or can't keep updates; or ``mapped`` is
+            another number of ranks; or ``checkpoint`` has another graph, or can't keep updates; or ``mapped`` is
             given for edges that are no saved graph, or true for a saved graph in a store.
         InvalidOptionTypeError: ``ranks`` or ``room`` is not an integer.
-        OutputError: ``checkpoint`` can't be written, or its disk is full.
+        OutputError: ``checkpoint`` can't be written, its disk is full, or another graph has just added updates.
     """
     if ids not in (*IDS, "string"):
         raise InvalidOptionError(f"unknown ids {ids!r}; choose one of {', '.join(IDS)}, string")

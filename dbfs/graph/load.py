@@ -43,6 +43,7 @@ from dbfs_workers.base.text import GraphName, printable
 
 if TYPE_CHECKING:
     from dbfs.edges.resolve import EdgeSource
+    from dbfs.service.messages import Reports
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,10 @@ class LoadOption:
     def add_data(self, record: GraphRecord, gang: Gang) -> tuple[GraphRecord, list[distributed.Future]]:
         """Return the record with the data that the option adds to a graph that was built, and futures of the data."""
         return record, []
+
+    def reports(self, record: GraphRecord) -> Reports:
+        """Return what clients are told that made changes of the graph before, and send them again."""
+        return ()
 
     def finish(self, graph: StripedGraph) -> None:
         """Change the graph when it is whole. After an error ``load`` unloads it."""
@@ -132,7 +137,8 @@ def load_as(
                 for option in added:
                     record, more = option.add_data(record, gang)
                     held += more
-                formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining))
+                reports = tuple(report for option in added for report in option.reports(record))
+                formed = ServiceClient.of(client).call(AddGraph(record, of_call("build-deadline").remaining, reports))
             finally:
                 # The service holds the data from here on. If the call failed, the data must be freed.
                 release(held)

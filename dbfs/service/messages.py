@@ -125,11 +125,29 @@ class TryGang(SchedulerMessage[Formation]):
 
 
 @dataclass(frozen=True)
+class ChangeReport:
+    """The effects of a change. A feature adds what its clients get.
+
+    Attributes:
+        record: the graph as it is now.
+        applied: whether the graph has the changes; False if a rank refused the whole change.
+    """
+
+    record: GraphRecord
+    applied: bool
+
+
+Reports = tuple[tuple[str, PickledValue[ChangeReport]], ...]
+"""What clients are told that send changes again, by the ids of batches."""
+
+
+@dataclass(frozen=True)
 class AddGraph(SchedulerMessage[Formation]):
     """Take over the data of a graph that was built, and form its gang; then unload the graph that had its name.
 
     Attributes:
         deadline: seconds that forming the gang may take.
+        reports: what clients that send batches again are told, by batch id.
 
     Raises:
         LateError: a rank did not answer in time.
@@ -141,6 +159,7 @@ class AddGraph(SchedulerMessage[Formation]):
 
     record: GraphRecord
     deadline: float
+    reports: Reports = ()
 
 
 @dataclass(frozen=True)
@@ -436,16 +455,3 @@ class DropLabels(SchedulerMessage[None]):
 
 
 # Changes of graphs.
-
-
-@dataclass(frozen=True)
-class ChangeReport:
-    """The effects of a change. A feature adds what its clients get.
-
-    Attributes:
-        record: the graph as it is now.
-        applied: whether the graph has the changes; False if a rank refused the whole change.
-    """
-
-    record: GraphRecord
-    applied: bool

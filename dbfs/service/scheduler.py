@@ -148,6 +148,7 @@ class SchedulerService(SchedulerPlugin):  # type: ignore[misc]  # distributed is
     async def add_graph(self, message: AddGraph) -> Formation:
         # The client tells if this fails.
         graph, replaced = await self._table.add(message.record, time.monotonic() + message.deadline)
+        graph.decided.update((batch_id, report.value()) for batch_id, report in message.reports)
         self.notes.loads["loaded"] += 1
         log.graph_loaded(graph)
         for old in replaced:

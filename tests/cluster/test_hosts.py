@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,11 +20,13 @@ import yaml
 import dbfs
 from dbfs.cluster import ports
 from dbfs.cluster.gang import joined_workers
-from dbfs.errors import ExchangeUnavailableError, WorkerLostError
+from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, WorkerLostError
 from dbfs_workers.serving.ports import LINES, WEB, Reach
 from tests.support import oracle
 from tests.support.graphs import GRAPHS
 from tests.support.hosts import Host, ip, network
+from tests.support.losses import nothing_is_left
+from tests.support.runs import ENDLESS, Background
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.alone
@@ -165,6 +168,51 @@ def test_a_host_whose_cable_is_pulled(tmp_path: Path) -> None:
         error = lose(client, right, right.unplug)
         assert isinstance(error, WorkerLostError)
         assert "lost rank" in str(error)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ["resident", "taskgraph"])
+def test_workers_that_are_cut_off_from_each_other(engine: str, tmp_path: Path) -> None:
+    """Calls end with an error that names a rank while the link is down, and are right when the link is back."""
+    with network(("scheduler", "left", "right"), tmp_path) as (first, left, right):
+        address = f"tcp://{first.address}:8786"
+        first.start("dask", "scheduler", "--interface", "bridge", "--no-dashboard", environment={})
+        for host in (left, right):
+            options = ("--interface", "eth0", "--nworkers", "1", "--nthreads", "1", "--no-dashboard")
+            host.start("dask", "worker", address, *options, environment={})
+        eventually(lambda: "Scheduler at:" in first.log())
+        with distributed.Client(address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+            n, src, dst = GRAPHS["dense random"]()
+            graph = dbfs.load(dbfs.from_arrays(src, dst, n=n, directed=False), client=client)
+            expected = oracle.distances(oracle.adjacency(n, src, dst, directed=False), [10])
+            endless = dbfs.load(dbfs.path(ENDLESS), client=client)
+            assert np.array_equal(graph.bfs(10, engine=engine).distances(), expected)
+            running = Background(endless, engine=engine, deadline=8)
+            left.reach(right, reached=False)
+            errors = [running.join()]
+            loading = {"deadline": 4, "client": client}
+            for call in (graph.bfs, endless.bfs, graph.bfs):
+                errors.append(failed(lambda call=call: call(10, engine=engine, deadline=4)))
+            errors.append(failed(lambda: dbfs.load("kronecker:scale=8", **loading)))
+            for error in errors:
+                assert isinstance(error, DeadlineExceededError | WorkerLostError | ExchangeUnavailableError)
+                assert re.search(r"rank [01]\b", str(error)), error
+            assert dbfs.runs(client=client) == []
+            left.reach(right, reached=True)
+            for _ in range(3):
+                assert np.array_equal(graph.bfs(10, engine=engine, deadline=120).distances(), expected)
+            assert len(joined_workers(client)) == 2
+            graph.unload()
+            endless.unload()
+            eventually(lambda: nothing_is_left(client))
+
+
+def failed(call: Callable[[], object]) -> BaseException:
+    """Return the error of a call."""
+    with pytest.raises(DbfsError) as raised:
+        call()
+    return raised.value
 
 
 @pytest.mark.full

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from click.testing import CliRunner
 import dbfs
 from dbfs.cli import main
 from dbfs.cluster.gang import joined_workers, scheduler_id
-from dbfs.errors import GraphNotFoundError, NoWorkersError, SchedulerLostError
+from dbfs.errors import GraphNotFoundError, NoWorkersError, OutcomeUnknownError, SchedulerLostError
 from dbfs.features.catalog import catalog
 from dbfs.service.client import ServiceClient
 from dbfs.service.messages import OpenGraph
@@ -115,12 +116,16 @@ def folder(client: distributed.Client, tmp_path: Path) -> Path:
 def cluster(folder: Path, tmp_path: Path) -> Iterator[tuple[str, Unit, Path]]:
     """The address, the unit and the log of a scheduler with two workers and a catalog; one entry is bad."""
     listed, log = tmp_path / "catalog.yaml", tmp_path / "scheduler.log"
-    listed.write_text(f"graphs:\n  gone: {{folder: {tmp_path}/none}}\n  web: {{folder: {folder}}}\n")
+    living = f"{{folder: {tmp_path}/living, mutable: true, checkpoint: {tmp_path}/living}}"
+    listed.write_text(
+        f"graphs:\n  gone: {{folder: {tmp_path}/none}}\n  web: {{folder: {folder}}}\n  living: {living}\n"
+    )
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     settings = {
         "DASK_CONFIG": str(UNITS.parent / "cluster.yaml"),
         "DASK_DBFS__SERVICE__CATALOG": str(listed),
+        "DASK_DBFS__WRITE__FOLDERS": str(tmp_path),
         "DBFS_SCHEDULER": address,
         "CUDA_VISIBLE_DEVICES": "",
     }
@@ -135,9 +140,9 @@ def cluster(folder: Path, tmp_path: Path) -> Iterator[tuple[str, Unit, Path]]:
         yield address, scheduler, log
 
 
-def opened(client: distributed.Client) -> dbfs.Graph | None:
+def opened(client: distributed.Client, name: str = "web") -> dbfs.Graph | None:
     try:
-        return dbfs.open("web", client=client)
+        return dbfs.open(name, client=client)
     except (GraphNotFoundError, SchedulerLostError):
         return None
 
@@ -191,6 +196,52 @@ def test_a_killed_scheduler_comes_back_with_its_catalog(cluster: tuple[str, Unit
         len(re.findall(r"catalog\.process - WARNING - catalog \S+: gone: not loaded .*, line 2\): Missing", text)) == 2
     )
     eventually(lambda: loading(address) == [])
+
+
+@pytest.mark.alone
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_a_living_graph_comes_back_with_a_new_scheduler_at_its_last_version(
+    cluster: tuple[str, Unit, Path], tmp_path: Path
+) -> None:
+    """Each update that was answered is there, once, and so is that which was under way, or not at all."""
+    address, scheduler, log = cluster
+    with connected(address) as client:
+        options: dict[str, Any] = {"mutable": True, "room": 100_000, "checkpoint": tmp_path / "living"}
+        with dask.config.set({"dbfs.write.folders": [str(tmp_path)]}):
+            old = dbfs.load(dbfs.from_arrays(SRC, DST, n=200), client=client, name="living", **options)
+        first = old.insert_vertices(2, batch_id="first").ids
+        made, some = [*first], threading.Event()
+
+        def change() -> None:
+            with pytest.raises((SchedulerLostError, OutcomeUnknownError)):
+                while True:
+                    # What is made twice would leave a vertex without edges.
+                    (new,) = old.insert_vertices(1).ids
+                    old.insert_edges([(5, new)])
+                    made.append(new)
+                    if len(made) > 9:
+                        some.set()
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        assert some.wait(PATIENCE)
+        os.kill(scheduler.process.pid, signal.SIGKILL)
+        changing.join()
+        new: dbfs.Graph = eventually(lambda: opened(client, "living"))
+        answered = 1 + 2 * (len(made) - 2)
+        assert new.version - answered in (0, 1, 2)
+        assert new.insert_vertices(2, batch_id="first").ids == first
+        # The log goes on.
+        new.insert_edges([(5, each) for each in first])
+        victim = new.gang.addresses[0]
+        os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
+        result = new.bfs(5, validate=True)
+        joined = np.flatnonzero(result.distances()[200:] == 1) + 200
+        assert [*joined][: len(made)] == made
+        assert len(joined) <= len(made) + 1
+        assert new.version - answered in (1, 2, 3)
+    assert re.search(r"catalog\.process - INFO - catalog \S+: living: loaded on 2 ranks", log.read_text())
 
 
 def uses_of(graph: dbfs.Graph, result: dbfs.BFSResult, kept: dbfs.BFSResult) -> dict[str, Callable[[], Any]]:

@@ -1,4 +1,4 @@
-"""Planted faults of turns, updates and forming that random games find: see ``tests.support.simulated``."""
+"""Planted faults of turns, updates, forming and rebuilds that random games find: see ``tests.support.simulated``."""
 
 from tests.support.planting import Fault
 
@@ -92,6 +92,24 @@ FAULTS = (
     Fault(
         "workers/dbfs_workers/features/living/worker.py",
         "        member.latest = prepared.partition\n",
+        "",
+        _GAMES,
+    ),
+    Fault(
+        "dbfs/features/rebuild/scheduler.py",
+        "        moved.decided.update((batch_id, report.value()) for batch_id, report in message.reports)\n",
+        "",
+        ("tests/features/rebuild/test_versions.py::test_an_update_that_loses_a_worker_is_made_once",),
+    ),
+    Fault(
+        "dbfs/features/rebuild/rebuilding.py",
+        "        places = places_of(found)\n",
+        "        places = places_of(found[: len(lineage.versions)])\n",
+        _GAMES,
+    ),
+    Fault(
+        "workers/dbfs_workers/features/rebuild/worker.py",
+        '        log.decisions.add(Record(facts, {"vertices": first.vertices}))\n',
         "",
         _GAMES,
     ),

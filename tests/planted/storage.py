@@ -193,6 +193,18 @@ FAULTS = (
         ("tests/building/test_estimate.py::test_the_bins_of_a_build_take_what_is_estimated",),
     ),
     Fault(
+        "workers/dbfs_workers/features/rebuild/log.py",
+        "][-1:] != [self.path]:",
+        "] == [self.path]:",
+        ("tests/features/rebuild/test_versions.py::test_a_log_that_another_graph_goes_on_with",),
+    ),
+    Fault(
+        "workers/dbfs_workers/features/rebuild/log.py",
+        "        if (found := len(decisions(folder))) != version:",
+        "        if (found := version) != version:",
+        ("tests/features/rebuild/test_versions.py::test_decisions_of_a_process_that_was_taken_for_lost_are_void",),
+    ),
+    Fault(
         "workers/dbfs_workers/features/saved/saves.py",
         "    kept = tokens(NOTE, there) | tokens(PART, there)\n",
         "    kept = tokens(NOTE, there)\n",

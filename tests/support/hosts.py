@@ -51,6 +51,15 @@ class Host:
         """Cut the link without closing any connection, as a pulled cable does."""
         ip("-n", self.namespace, "link", "set", "dev", "eth0", "down")
 
+    def reach(self, other: "Host", *, reached: bool) -> None:
+        """Have two hosts reach each other, or send each other's packets to an address that nobody has."""
+        for one, peer in ((self, other), (other, self)):
+            if reached:
+                ip("-n", one.namespace, "neigh", "del", peer.address, "dev", "eth0")
+            else:
+                nobody = ("lladdr", "02:00:00:00:00:01", "nud", "permanent")
+                ip("-n", one.namespace, "neigh", "replace", peer.address, *nobody, "dev", "eth0")
+
     def kill(self) -> None:
         """Kill the host's processes."""
         for process in self.processes:

@@ -84,6 +84,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "mutable": _FLAG,
     "mapped": _FLAG,
     "room": _count(0),
+    "checkpoint": ("the graph's own folder, which keeps its updates", lambda value: isinstance(value, str)),
 }
 
 

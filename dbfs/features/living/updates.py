@@ -31,7 +31,7 @@ from dbfs_workers.serving.turns.notes import EnterUpdate
 from dbfs_workers.serving.turns.requests import Answer
 
 # Updates of a graph whose ids are known. Each takes some kilobytes.
-_DECIDED_UPDATES_KEPT: Final = 256
+UPDATES_KEPT: Final = 256
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Updates(GraphChanges):
         if message.torn:
             raise self._tear(graph, message.torn)
         report = decided[message.batch_id] = _report(graph, message.kind, ranks, applied=message.applied)
-        if len(decided) > _DECIDED_UPDATES_KEPT:
+        if len(decided) > UPDATES_KEPT:
             del decided[next(iter(decided))]
         graph.take(report.record)
         if not message.settled:

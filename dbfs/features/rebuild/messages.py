@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dbfs.base.records import Formation, GraphRecord
 from dbfs.features.rebuild.lineage import Lineage
-from dbfs.service.messages import ChangeReport, SchedulerMessage
+from dbfs.service.messages import Reports, SchedulerMessage
 from dbfs_workers.base.text import Identifier, ShownText
 from dbfs_workers.serving.rpc import PickledValue
 
@@ -119,7 +119,7 @@ class EndRebuild(SchedulerMessage[Formation]):
     record: GraphRecord
     built: int
     deadline: float
-    reports: tuple[tuple[str, PickledValue[ChangeReport]], ...] = ()
+    reports: Reports = ()
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,21 @@ import distributed
 
 from dbfs.base.records import GraphRecord
 from dbfs.building.builder import AUTO, STRIPES, BuildOptions
+from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, release
 from dbfs.edges.edge_list import EdgeList
 from dbfs.edges.readers.options import ReadOptions
+from dbfs.edges.writers.target import require_listed, require_writable
 from dbfs.errors import DbfsError, InvalidOptionError
 from dbfs.features.rebuild.lineage import Lineage
 from dbfs.features.rebuild.messages import AwaitLoss, KeepLineage
 from dbfs.features.rebuild.rebuilding import bring_back
-from dbfs.features.rebuild.versions import log_of, logged, places_of, redone
+from dbfs.features.rebuild.versions import log_of, logged, places_of, redone, reports_of
 from dbfs.features.saved.edges import SavedEdges, open_saved, saved_folder
 from dbfs.graph.load import LoadOption
 from dbfs.graph.striped import StripedGraph
 from dbfs.service.client import ServiceClient
+from dbfs.service.messages import Reports
 from dbfs_workers.base.folder import Folder
 from dbfs_workers.features.rebuild.log import Decision
 from dbfs_workers.serving.rpc import PickledValue
@@ -68,17 +71,22 @@ class Rebuild(LoadOption):
         self._lineage: Lineage | None = None
         self._edges: EdgeList | None = None
         self._versions = list[Decision]()
+        # Whether the edges are the checkpoint, whose log goes on.
+        self._goes_on = False
 
     def take_edges(self, edges: EdgeList, *, shared: bool) -> EdgeList:
         """See ``LoadOption``: note the state of the source before it is read."""
         self._edges, self._versions = edges, logged(edges)
-        if self._checkpoint is not None:
-            if saved_folder(self._checkpoint) is not None:
+        if self._checkpoint is not None and (folder := saved_folder(self._checkpoint)) is not None:
+            own = edges.folder.path if isinstance(edges, SavedEdges) else ""
+            self._goes_on = os.path.realpath(folder.path) == os.path.realpath(own)
+            if not self._goes_on:
                 raise InvalidOptionError(
                     f"checkpoint={os.fsdecode(self._checkpoint)!r} has a graph already, which may be another one; give "
                     "a folder of its own, or load that graph"
                 )
-        elif self._when != "never":
+            require_writable(folder.path, shared=shared)
+        if self._when != "never" and (self._checkpoint is None or self._goes_on):
             self._lineage = Lineage.of(self._source, self._reading, edges, self._options_of())
         return edges
 
@@ -86,9 +94,14 @@ class Rebuild(LoadOption):
         """See ``LoadOption``: check what a log of versions needs.
 
         Raises:
-            InvalidOptionError: the ranks are on GPUs, or others than the log's; or the checkpoint is in a store.
+            InvalidOptionError: the ranks are on GPUs, or others than the log's; or the checkpoint is in a store; or it
+                is the graph's own folder, and the graph takes no updates.
         """
         options = self._options_of()
+        if self._goes_on and not mutable:
+            raise InvalidOptionError(
+                "checkpoint= is the graph's own folder: leave it out, or take mutable=True to have updates kept there"
+            )
         if mutable and self._checkpoint is not None:
             if backend != "cpu":
                 raise InvalidOptionError(
@@ -101,7 +114,7 @@ class Rebuild(LoadOption):
                     "folder on a disk that all workers share"
                 )
         edges = self._edges
-        if self._versions and isinstance(edges, SavedEdges):
+        if (self._versions or self._goes_on) and isinstance(edges, SavedEdges):
             own = "given" if edges.manifest.order is None else "degree"
             same = ranks == len(edges.manifest.ranks) and options.room in (0, edges.manifest.room)
             if backend != "cpu" or not same or (options.order or own) != own or options.layout not in (AUTO, STRIPES):
@@ -123,7 +136,7 @@ class Rebuild(LoadOption):
             if record.layout is not None:
                 raise InvalidOptionError(f"{record.name} has a log of versions: load it with layout={STRIPES!r}")
             places = places_of(self._versions)
-            record, futures = redone(gang, record, log_of(self._edges), places, range(gang.p), anew=True)
+            record, futures = redone(gang, record, log_of(self._edges), places, range(gang.p), anew=not self._goes_on)
             if self._lineage is not None:
                 self._lineage = replace(self._lineage, versions=places)
         if record.mutable and self._checkpoint is not None:
@@ -135,12 +148,20 @@ class Rebuild(LoadOption):
                 )
             try:
                 # Before the graph takes updates.
-                kept = self._saved(gang, record)
+                kept = self._edges if self._goes_on else self._saved(gang, record)
+                assert isinstance(kept, SavedEdges)
+                # Each worker's own configuration.
+                path, limit = kept.folder.path, of_call("build-deadline")
+                gang.on_each_rank("may-write", require_listed, [(path,)] * gang.p, limit, f"opening {path}")
             except BaseException:
                 release(futures)
                 raise
             record = replace(record, log=str(log_of(kept)))
         return record, futures
+
+    def reports(self, record: GraphRecord) -> Reports:
+        """See ``LoadOption``."""
+        return reports_of(self._versions, record) if self._goes_on else ()
 
     def _saved(self, gang: Gang, record: GraphRecord) -> SavedEdges:
         """Save the graph, of which it can be built again from now on."""

@@ -22,21 +22,20 @@ from dbfs.cluster.deadline import Deadline, of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.errors import GraphLostError, WorkerLostError
 from dbfs.features.rebuild.messages import BeginRebuild, EndRebuild, GiveUpRebuild, NoteRebuild, RebuildTask
-from dbfs.features.rebuild.versions import log_of, places_of, redone, report_of, require_all
+from dbfs.features.rebuild.versions import log_of, places_of, redone, reports_of, require_all
 from dbfs.features.saved.edges import SavedEdges
 from dbfs.service.client import ServiceClient, error_words
 from dbfs_workers.base.text import printable
 from dbfs_workers.features.rebuild.log import Decision, decisions
 from dbfs_workers.features.rebuild.tasks import arrived
 from dbfs_workers.serving.queries import same_value
-from dbfs_workers.serving.rpc import PickledValue
 
 if TYPE_CHECKING:
     import distributed
 
     from dbfs.base.records import BuildProgress, Formation
     from dbfs.graph.striped import StripedGraph
-    from dbfs.service.messages import ChangeReport
+    from dbfs.service.messages import Reports
     from dbfs_workers.search.partition.partition import PartitionInfo
 
 # Seconds in which the scheduler notices a loss that a run met before: a process that ends closes its connection.
@@ -142,7 +141,7 @@ def _built(
 
 def _with_versions(
     gang: Gang, task: RebuildTask, record: GraphRecord
-) -> tuple[GraphRecord, list[distributed.Future], tuple[tuple[str, PickledValue[ChangeReport]], ...]]:
+) -> tuple[GraphRecord, list[distributed.Future], Reports]:
     """Make the versions again that a log has, on the ranks that were built.
 
     Returns:
@@ -169,8 +168,7 @@ def _with_versions(
     if not new and [info.m_local for info in record.infos] != [info.m_local for info in before.infos]:
         release(futures)
         raise GraphLostError(f"{before.name} can't be built again: {log_of(edges)} has the log of another graph")
-    reports = (report_of(decision, record) for decision in new)
-    return record, futures, tuple((batch_id, PickledValue.of(report)) for batch_id, report in reports)
+    return record, futures, reports_of(new, record)
 
 
 def _moved(

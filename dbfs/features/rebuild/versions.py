@@ -12,11 +12,13 @@ from dbfs.base.records import GraphRecord
 from dbfs.cluster.deadline import of_call
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.errors import FormatError, GraphLostError
-from dbfs.features.living.updates import UpdateReport
+from dbfs.features.living.updates import UPDATES_KEPT, UpdateReport
 from dbfs.features.saved.edges import SavedEdges
+from dbfs.service.messages import Reports
 from dbfs_workers.features.rebuild import tasks
 from dbfs_workers.features.rebuild.log import Decision, decisions
 from dbfs_workers.features.saved import manifest as manifests
+from dbfs_workers.serving.rpc import PickledValue
 
 if TYPE_CHECKING:
     import distributed
@@ -97,10 +99,15 @@ def require_all(record: GraphRecord, found: Sequence[Decision]) -> None:
         )
 
 
-def report_of(decision: Decision, record: GraphRecord) -> tuple[str, UpdateReport]:
-    """Return the id of a batch, and what its client is told if it sends the batch again."""
+def reports_of(made: Sequence[Decision], record: GraphRecord) -> Reports:
+    """Return what clients are told that send the latest batches again."""
+    latest = made[-UPDATES_KEPT:]
+    return tuple((each.record.facts["batch"], PickledValue.of(_report(each, record))) for each in latest)
+
+
+def _report(decision: Decision, record: GraphRecord) -> UpdateReport:
     facts = decision.record.facts
-    report = UpdateReport(
+    return UpdateReport(
         record=record,
         edges=facts["edges"],
         refused=facts["refused"],
@@ -109,4 +116,3 @@ def report_of(decision: Decision, record: GraphRecord) -> tuple[str, UpdateRepor
         absent=facts["absent"],
         applied=True,
     )
-    return facts["batch"], report

@@ -22,7 +22,7 @@ from dbfs.base.records import GraphRecord, RunProgress
 from dbfs.cluster.deadline import Deadline
 from dbfs.cluster.gang import Gang, Key, Ref, TaskGraph, release
 from dbfs.engines.interface import InPositions, LevelReport, Outcome, Progress, PublishedLabels
-from dbfs.errors import DbfsError
+from dbfs.errors import DbfsError, DeadlineExceededError
 from dbfs.service.client import ServiceClient
 from dbfs.service.held_run import HeldRun, held_run
 from dbfs_workers.base.spec import RunSpec, TraversalSpec, direction_name
@@ -242,9 +242,13 @@ class TaskGraphTraversal:
         return outcome, ranks
 
     def _gather(self, futures: Sequence[distributed.Future]) -> list[Any]:
-        """Wait for tasks and return their results; the run may have to end meanwhile."""
+        """Wait for tasks and return their results; the first ones are the ranks'. The run may have to end meanwhile."""
         try:
             return self.gang.gather(futures, self.deadline, self._doing, watch=lambda: self.run.check(self._doing))
+        except DeadlineExceededError as error:
+            waiting = [rank for rank, future in zip(self.ranks, futures, strict=False) if future.status == "pending"]
+            of = ", ".join(f"rank {rank} ({self.gang.addresses[rank]})" for rank in waiting)
+            raise type(error)(f"{error}; {of} did not end" if of else error) from error
         except DbfsError:
             raise
         except Exception:

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from numpy.typing import NDArray
 
 import dbfs
 from dbfs.assembly import Graph
-from dbfs.errors import DeadlineExceededError, FormatError, GraphLostError, InvalidOptionError, OutputError
+from dbfs.errors import (
+    DeadlineExceededError,
+    FormatError,
+    GraphLostError,
+    InvalidOptionError,
+    OutputError,
+)
 from dbfs_workers.features.rebuild import log
 from dbfs_workers.features.rebuild.worker import VersionLogs
 from tests.support import oracle
@@ -99,8 +106,33 @@ def test_a_living_graph_comes_back_at_its_last_version(
     with dbfs.load(where, client=mortal, mutable=True) as again:
         model.change(again, dice)
         model.check(again)
-    with pytest.raises(InvalidOptionError, match="log of .* versions, which 3 ranks"):
-        dbfs.load(where, client=mortal, ranks=2)
+    for options in {}, {"mutable": True, "checkpoint": where}:
+        with pytest.raises(InvalidOptionError, match="log of .* versions, which 3 ranks"):
+            dbfs.load(where, client=mortal, ranks=2, **options)
+
+
+def test_a_log_that_another_graph_goes_on_with(mortal: distributed.Client, tmp_path: Path) -> None:
+    """The graph that was loaded last takes updates, and knows the batches of before; the other one takes none."""
+    where, edges = tmp_path / "kept", dbfs.from_arrays(*ENDS, n=N, directed=False)
+    options: dict[str, Any] = {"client": mortal, "mutable": True, "checkpoint": where}
+    with dbfs.load(edges, name="web", room=9, **options) as graph:
+        with pytest.raises(InvalidOptionError, match="own folder: leave it out, or take mutable=True"):
+            dbfs.load(where, client=mortal, checkpoint=where)
+        with dbfs.load(where, **options) as unused:
+            assert (unused.version, unused.n) == (0, N)
+        assert graph.insert_vertices(2, batch_id="two").version == 1
+        with dbfs.load(where, name="web", replace=True, **options) as again:
+            assert (again.version, again.n) == (1, N + 2)
+            assert again.insert_vertices(2, batch_id="two").ids == (N, N + 1)
+            assert again.insert_vertices(1).ids == (N + 2,)
+            with dbfs.load(where, **options) as last:
+                with pytest.raises(OutputError, match="another graph goes on with this log, or its file is gone; the"):
+                    again.insert_vertices(1)
+                assert (again.version, again.n) == (2, N + 3)
+                assert last.insert_vertices(1).ids == (N + 3,)
+                last.insert_edges([(0, N + 3)])
+                lose(mortal, last.gang.addresses[0])
+                assert (last.distance(0, N + 3), last.version, last.n) == (1, 4, N + 4)
 
 
 def test_new_ids_come_back(mortal: distributed.Client, tmp_path: Path) -> None:
@@ -201,6 +233,28 @@ def test_a_log_that_is_gone_damaged_or_torn(mortal: distributed.Client, tmp_path
         decided.write_bytes(whole[0] + whole[0][:40])
         redo.write_bytes(whole[1] + bytes(99))
         assert (graph.bfs(0).to_dict(), graph.version) == (before, 3)
+        for file in folder.glob("decided-*"):
+            file.unlink()
+        with pytest.raises(OutputError, match="or its file is gone; the graph has no new version"):
+            graph.insert_edges([(5, 9)])
+        assert graph.version == 3
+
+
+def test_a_log_that_grew_long_is_begun_anew(mortal: distributed.Client, tmp_path: Path) -> None:
+    """As docs/how-to/clusters.md says."""
+    options: dict[str, Any] = {"client": mortal, "name": "web", "mutable": True}
+    old, new = tmp_path / "old", tmp_path / "new"
+    with dbfs.load("path:n=90", room=9, checkpoint=old, **options) as graph:
+        graph.insert_edges([(0, 89)])
+        graph.freeze()
+        graph.save(new)
+        with dbfs.load(new, replace=True, checkpoint=new, **options) as again:
+            shutil.rmtree(old)
+            assert again.version == 0
+            (vertex,) = again.insert_vertices(1).ids
+            again.insert_edges([(0, vertex)])
+            lose(mortal, again.gang.addresses[1])
+            assert (again.distance(45, vertex), again.version) == (46, 2)
 
 
 def test_what_a_log_needs(mortal: distributed.Client, tmp_path: Path) -> None:
@@ -257,13 +311,21 @@ def test_records_of_a_torn_or_damaged_file(tmp_path: Path) -> None:
 
 
 def test_decisions_of_a_process_that_was_taken_for_lost_are_void(tmp_path: Path) -> None:
-    first = log.new_decisions(tmp_path, "aa")
+    first = log.new_decisions(tmp_path, "aa", 0)
     for version in (1, 2):
         first.add(log.Record({"version": version, "run": f"first{version}"}, {}))
-    idle, second = log.new_decisions(tmp_path, "bb"), log.new_decisions(tmp_path, "cc")
+    with pytest.raises(OutputError, match="had version 1 and has version 2 now: another graph goes on"):
+        log.new_decisions(tmp_path, "dd", 1)
+    idle, second = log.new_decisions(tmp_path, "bb", 2), log.new_decisions(tmp_path, "cc", 2)
+    with pytest.raises(OutputError, match="decided-00000001-aa can't be written: another graph goes on with this log"):
+        first.add(log.Record({"version": 3, "run": "first3"}, {}))
+    assert [each.run_id for each in log.decisions(tmp_path)] == ["first1", "first2"]
     second.add(log.Record({"version": 3, "run": "second3"}, {}))
-    first.add(log.Record({"version": 3, "run": "first3"}, {}))
-    first.add(log.Record({"version": 4, "run": "first4"}, {}))
+    # As a process leaves them that dies before it looks for a later gang.
+    dead = log.LogFile(first.path)
+    dead.add(log.Record({"version": 3, "run": "first3"}, {}))
+    dead.add(log.Record({"version": 4, "run": "first4"}, {}))
+    dead.close()
     assert [each.run_id for each in log.decisions(tmp_path)] == ["first1", "first2", "second3"]
     idle.close()
     assert len([*tmp_path.iterdir()]) == 2

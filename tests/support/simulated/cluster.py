@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import itertools
 import pickle
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +14,16 @@ from distributed.core import Status
 
 from dbfs.base.records import GraphIds, GraphRecord
 from dbfs.cluster.deadline import GRACE_SECONDS
-from dbfs.errors import DbfsError, DeadlineExceededError, ExchangeUnavailableError, LateError, OutcomeUnknownError
+from dbfs.errors import (
+    DbfsError,
+    DeadlineExceededError,
+    ExchangeUnavailableError,
+    LateError,
+    OutcomeUnknownError,
+    WorkerLostError,
+)
 from dbfs.features.living.updates import UpdateReport, Updates
+from dbfs.features.rebuild.scheduler import Rebuilds
 from dbfs.service.entries import values_of
 from dbfs.service.messages import (
     AddGraph,
@@ -35,6 +45,7 @@ from dbfs_workers.serving import rpc
 from dbfs_workers.serving.rpc import NAME, A, PickledValue
 from dbfs_workers.serving.turns.messages import EndTurn
 from dbfs_workers.serving.turns.requests import Answer, Request, Run
+from tests.support.simulated import rebuilds
 from tests.support.simulated.fibers import PLACE, to_thread
 from tests.support.simulated.ranks import Gangs, Rows, SimulatedService
 from tests.support.simulated.wire import Line, Wire, open_line
@@ -75,15 +86,26 @@ class Worker:
 
 
 class Cluster:
-    """A scheduler and its workers: see ``distributed.Scheduler`` for the first attributes."""
+    """A scheduler and its workers: see ``distributed.Scheduler`` for the first attributes.
 
-    def __init__(self, wire: Wire, gangs: Gangs, workers: int) -> None:
+    Args:
+        logs: the folder of the logs of living graphs, in a game whose graphs are built again; None in another one.
+
+    Attributes:
+        joins: what befalls the workers that join next in the places of killed ones, given their addresses.
+    """
+
+    def __init__(self, wire: Wire, gangs: Gangs, workers: int, logs: Path | None) -> None:
         self.wire = wire
         self.gangs = gangs
         self.handlers: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
         self.periodic_callbacks: dict[str, Any] = {}
         self.worker_plugins = {NAME: b""}
+        self.tasks: dict[Any, Any] = {}
+        self.logs = logs
+        self.joins: list[Callable[[str], None]] = []
+        self.numbers = itertools.count(workers)
         self.idle_timeout = None
         self.rpc = wire.rpc
         wire.handlers[SCHEDULER] = self.handlers
@@ -91,11 +113,17 @@ class Cluster:
         self.workers = {
             address: Worker(wire, self.gangs, address) for address in map("inproc://w{}".format, range(workers))
         }
-        self.service = SchedulerService([Updates], lambda _: None)  # type: ignore[arg-type, return-value]
+        self.all = [*self.workers.values()]
+        self.service = SchedulerService([Updates, Rebuilds], lambda _: None)  # type: ignore[arg-type, return-value]
 
     async def start(self) -> None:
         """Start the service."""
         await self.service.start(self)
+
+    @property
+    def running(self) -> set[Worker]:
+        """The workers that have joined."""
+        return {*self.workers.values()}
 
     def client_desires_keys(self, keys: Any, client: str) -> None:
         """Dask keeps the data."""
@@ -117,7 +145,8 @@ class Cluster:
                 self.gangs.ended(ending.graph_id, ending.turn)
 
     def kill(self, address: str) -> None:
-        """Kill a worker's process; the scheduler hears of it a little later."""
+        """Kill a worker's process; the scheduler hears of it a little later, and another worker may join then."""
+        already = address in self.wire.gone
         self.wire.kill(address)
 
         def hear() -> None:
@@ -125,6 +154,15 @@ class Cluster:
                 self.service.remove_worker(self, address, stimulus_id="lost")
 
         self.wire.loop.call_later(_NOTICED, hear)
+        if self.logs is not None and not already:
+            self.wire.loop.call_later(self.wire.dice.choice((0.5, 1.0, 4.0)), self._replace)
+
+    def _replace(self) -> None:
+        address = f"inproc://w{next(self.numbers)}"
+        worker = self.workers[address] = Worker(self.wire, self.gangs, address)
+        self.all.append(worker)
+        if self.joins:
+            self.joins.pop()(address)
 
     def leave(self, client: str) -> None:
         """End a client's process."""
@@ -144,7 +182,7 @@ class Client:
     deadline = 5.0
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster, self.name, self.wire = cluster, name, cluster.wire
+        self.cluster, self.name, self.id, self.wire = cluster, name, name, cluster.wire
         self.known: dict[str, int] = {}
         self.told: dict[str, list[int]] = {}
         self._held: dict[str, tuple[TurnGrant, Line]] = {}
@@ -162,6 +200,9 @@ class Client:
     async def load(self, name: str, addresses: tuple[str, ...]) -> None:
         """Add a graph of a name, in place of an earlier one."""
         graph_id, p = f"{name}-{uuid.UUID(int=self.wire.dice.getrandbits(128)).hex[:8]}", len(addresses)
+        logs = self.cluster.logs
+        # The second graph takes no updates in such a game.
+        keeps = logs if name != "two" else None
         stripe, keys = Stripe(8 * p, p), tuple(f"part-{graph_id}-{rank}" for rank in range(p))
         await self.ask(Reserve(graph_id, self.name, addresses, name, replace=True), self.deadline)
         rows = [Rows(rank, stripe) for rank in range(p)]
@@ -172,10 +213,13 @@ class Client:
         record = GraphRecord(
             graph_id=graph_id, name=name, named=True, client=self.name, source="a game", directed=False, stripe=stripe,
             addresses=addresses, partition_keys=keys, ids=GraphIds(), order_key=None, input_edge_keys=(), infos=infos,
-            backend="cpu", exchange="auto", layout=None, created=0.0, read_seconds=0.0, build_seconds=0.0, mutable=True,
+            backend="cpu", exchange="auto", layout=None, created=0.0, read_seconds=0.0, build_seconds=0.0,
+            mutable=logs is None or keeps is not None, log=str(keeps / graph_id) if keeps else "",
         )  # fmt: skip
         try:
             await self.ask(AddGraph(record, self.deadline), self.deadline)
+            if logs is not None:
+                await self.ask(rebuilds.keeping(graph_id), self.deadline)
         except (DbfsError, OSError):
             await self.ask(EndLoad(graph_id, self.name, name, "failed"), self.deadline)
             raise
@@ -184,6 +228,13 @@ class Client:
         """Return the id of the graph that has a name now, as ``dbfs.open`` would."""
         graphs = self.cluster.service.graphs.values()
         return next((graph.record.graph_id for graph in graphs if graph.record.name == name), "none")
+
+    async def bring_back(self, name: str, graph_id: str) -> None:
+        """Bring a graph back that lost a worker. Raise ``WorkerLostError`` if this game's graphs don't come back."""
+        entry = self.cluster.service.graphs.get(self.graph(name))
+        if self.cluster.logs is None or entry is None:
+            raise WorkerLostError(f"{graph_id} is lost")
+        await rebuilds.bring_back(self, entry.record)
 
     async def unload(self, name: str) -> None:
         """Unload a graph."""
@@ -197,9 +248,18 @@ class Client:
         assert not left or self.wire.disturbed, f"{run_id} is under way a second after it was cancelled"
 
     async def run(self, name: str, run_id: str, traversals: int, *, holds: bool) -> None:
+        """Make a run, and once more if it lost a worker and the graph comes back."""
+        graph_id = self.graph(name)
+        try:
+            await self._run(graph_id, run_id, traversals, holds=holds)
+        except WorkerLostError:
+            await self.bring_back(name, graph_id)
+            await self._run(self.graph(name), f"{run_id}-again", traversals, holds=holds)
+
+    async def _run(self, graph_id: str, run_id: str, traversals: int, *, holds: bool) -> None:
         """Make a run: in the turn that the client holds, else through the scheduler."""
-        graph_id, done = self.graph(name), 0
-        least, told = self.known.get(graph_id, 0), [*self.told.get(graph_id, ())]
+        done, first = 0, self.cluster.gangs.first_id(graph_id)
+        least, told = self.known.get(first, 0), [*self.told.get(first, ())]
         end = self.wire.loop.now + self.deadline
         specs = RunSpec(TraversalSpec(run_id, (), predecessors=False, backend="cpu"), ((0,),) * traversals)
 
@@ -209,9 +269,9 @@ class Client:
             for traversal in zip(*reports, strict=True):
                 (version,) = {report.version for report in traversal}
                 assert version >= least, f"{self.name} was told of version {least}, and traversed {version}"
-                history = self.cluster.gangs.histories[graph_id, version]
+                history = self.cluster.gangs.histories[first, version]
                 assert set(told) <= set(history), f"{self.name} was told of {told}, and traversed {history}"
-                self.known[graph_id] = max(self.known.get(graph_id, 0), version)
+                self.known[first] = max(self.known.get(first, 0), version)
             done += len(reports[0])
             self.wire.tell(f"has {done} of {traversals} traversals of {run_id}")
 
@@ -262,6 +322,11 @@ class Client:
                 report: UpdateReport = values_of(answer.ranks)[0].value()
             except (OutcomeUnknownError, LateError):
                 continue
+            except WorkerLostError:
+                # It may have been decided before.
+                await self.bring_back(name, graph_id)
+                graph_id = self.graph(name)
+                continue
             except DeadlineExceededError:
                 # Of an update that was sent before, an earlier sending may be made yet.
                 if not number:
@@ -270,8 +335,9 @@ class Client:
             except DbfsError:
                 return
             version = report.record.version
-            self.known[graph_id] = max(self.known.get(graph_id, 0), version)
-            self.told.setdefault(graph_id, []).append(token)
+            first = self.cluster.gangs.first_id(graph_id)
+            self.known[first] = max(self.known.get(first, 0), version)
+            self.told.setdefault(first, []).append(token)
             return
 
     async def _opened(self, grant: TurnGrant) -> Line:

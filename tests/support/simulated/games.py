@@ -1,10 +1,13 @@
 """Games: what clients do and what befalls them, drawn from a seed; and the smallest part of a game that fails alike."""
 
 import asyncio
+import contextlib
 import itertools
 import random
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from dbfs.service import idle, run_watch, turns, worker_watch
 from dbfs_workers.search.members import member
 from dbfs_workers.serving import plugin
 from dbfs_workers.serving.turns import leader, ranks, worker
-from tests.support.simulated import fibers, wire
+from tests.support.simulated import fibers, rebuilds, wire
 from tests.support.simulated.cluster import Client, Cluster, within
 from tests.support.simulated.ranks import Gangs
 
@@ -22,6 +25,8 @@ NAMES = ("one", "two", "three")
 GANGS = ((0, 1), (1, 2), (3,))
 # Seconds after which what a game has begun is over.
 _SETTLED = 60.0
+# The logs of a game are in memory, where there is such a folder.
+_FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A game: its steps, and the seed of what the wire does."""
+    """A game: its steps, the seed of what the wire does, and whether graphs that lost workers come back."""
 
     seed: int
     steps: tuple[Step, ...]
+    rebuilds: bool = False
 
     @classmethod
     def drawn(cls, seed: int) -> "Plan":
@@ -73,6 +79,25 @@ class Plan:
             count = dice.randrange(1, 30) if what.startswith("trap") else dice.choice((1, 3, 7, 14))
             steps.append(Step(-1, 3 * dice.random(), what, dice.randrange(4), count))
         return cls(seed, tuple(steps))
+
+    @classmethod
+    def of_rebuilds(cls, seed: int) -> "Plan":
+        """Draw a game in which workers are killed, and their successors too."""
+        dice = random.Random(seed)
+        steps = []
+        for who in range(dice.randrange(1, 4)):
+            for _ in range(dice.randrange(2, 6)):
+                graph = dice.randrange(3)
+                # The second graph takes no updates.
+                what = dice.choices(("run", "update", "unload"), (10, 8 if graph != 1 else 0, 0.3))[0]
+                at = dice.choice((0.0, 0.01, dice.random(), 3 * dice.random()))
+                steps.append(Step(who, at, what, graph, dice.choice((1, 1, 3, 8)), dice.random() < 0.7))
+        for _ in range(dice.choice((1, 1, 2, 3))):
+            kinds = ("kill", "kill twice", "trap and kill", "quit", "stop", "slow", "cut")
+            what = dice.choices(kinds, (4, 6, 6, 2, 1, 1, 1))[0]
+            count = dice.choice((1, 3, 7)) if what in ("stop", "slow", "cut") else dice.randrange(1, 20)
+            steps.append(Step(-1, 4 * dice.random(), what, dice.randrange(4), count))
+        return cls(seed, tuple(steps), rebuilds=True)
 
 
 @dataclass
@@ -96,12 +121,12 @@ def told(plan: Plan) -> list[str]:
 def _played(plan: Plan) -> tuple[Failure | None, list[str]]:
     """Play a game; return why it failed, and its story."""
     failure = None
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory(dir=_FAST) as folder:
         clock = fibers.Clock()
         try:
             with fibers.simulated_time(patched, clock) as all_fibers:
                 the_wire = wire.Wire(random.Random(plan.seed), clock, all_fibers)
-                game = _Game(plan, the_wire)
+                game = _Game(plan, the_wire, Path(folder))
                 _patch(patched, the_wire, game.gangs)
                 try:
                     clock.run_until_complete(game.play())
@@ -113,6 +138,7 @@ def _played(plan: Plan) -> tuple[Failure | None, list[str]]:
                         task.cancel()
                     all_fibers.end_all()
                     clock.run_until_complete(asyncio.sleep(0))
+                    rebuilds.close_logs(game.cluster.all)
         finally:
             clock.close()
     return failure, the_wire.story
@@ -120,6 +146,7 @@ def _played(plan: Plan) -> tuple[Failure | None, list[str]]:
 
 def _patch(patched: pytest.MonkeyPatch, the_wire: wire.Wire, gangs: Gangs) -> None:
     """Give the classes under test the game's threads, doors and periods."""
+    rebuilds.patch(patched)
     for threaded in (leader, ranks, member):
         patched.setattr(threaded, "threading", fibers.THREADING)
     patched.setattr(leader, "wait", fibers.wait)
@@ -144,14 +171,16 @@ def _patch(patched: pytest.MonkeyPatch, the_wire: wire.Wire, gangs: Gangs) -> No
 class _Game:
     """One game."""
 
-    def __init__(self, plan: Plan, the_wire: wire.Wire) -> None:
+    def __init__(self, plan: Plan, the_wire: wire.Wire, folder: Path) -> None:
         self.plan, self.wire, self.gangs = plan, the_wire, Gangs(the_wire)
+        self.folder = folder
+        self.clients: dict[str, tuple[Client, asyncio.Task[None] | None]] = {}
         self.tokens = itertools.count(1)
         self.runs: list[tuple[str, str]] = []
 
     async def play(self) -> None:
         """Play, and check that nothing is left behind."""
-        cluster = self.cluster = Cluster(self.wire, self.gangs, 4)
+        cluster = self.cluster = Cluster(self.wire, self.gangs, 4, self.folder if self.plan.rebuilds else None)
         await cluster.start()
         addresses = self.addresses = tuple(cluster.workers)
         first = Client(cluster, "first")
@@ -163,9 +192,12 @@ class _Game:
         ]
         playing += [asyncio.ensure_future(self._befalls(step)) for step in self.plan.steps if step.who < 0]
         for done in asyncio.as_completed(playing):
-            await done
+            with contextlib.suppress(asyncio.CancelledError):
+                await done
         await asyncio.sleep(_SETTLED)
         service = cluster.service
+        if self.plan.rebuilds:
+            await self._all_come_back(first)
         assert service._queue.runs == [], "runs wait for ever"
         for graph in service.graphs.values():
             self._check(graph)
@@ -180,6 +212,16 @@ class _Game:
         assert not self.gangs.violations, "; ".join(self.gangs.violations)
         held = [fiber for fiber in self.wire.fibers.all if fiber.place in cluster.workers]
         assert not held, "\n".join(("threads wait for ever:", *(fiber.where() for fiber in held)))
+
+    async def _all_come_back(self, first: Client) -> None:
+        """Check that all graphs come back now, with each update that a client was told of."""
+        for client, _ in self.clients.values():
+            for graph_id, tokens in client.told.items():
+                first.told.setdefault(graph_id, []).extend(tokens)
+        self.wire.traps.clear()
+        for name in NAMES:
+            if first.graph(name) != "none":
+                await first.run(name, f"last-{name}", 1, holds=False)
 
     def _check(self, graph: Any) -> None:
         """Check a graph when nothing is under way."""
@@ -200,6 +242,7 @@ class _Game:
         name = f"client{who}"
         fibers.PLACE.set(name)
         client = Client(self.cluster, name)
+        self.clients[name] = client, asyncio.current_task()
         for number, step in enumerate(steps):
             await asyncio.sleep(step.at)
             self.wire.tell(str(step))
@@ -222,7 +265,7 @@ class _Game:
             else:
                 work = client.unload(graph)
             # An update is sent three times; a load has two messages.
-            await within(work, 3 * client.deadline + 3)
+            await within(work, (6 if self.plan.rebuilds else 3) * client.deadline + 3)
             self.wire.tell("answered")
         client.let_go()
 
@@ -237,6 +280,16 @@ class _Game:
             self.wire.trap(place, step.count, lambda: self.wire.cut_off(place, other, seconds))
         elif step.what == "trap and kill":
             self.wire.trap(place, step.count, lambda: self.cluster.kill(place))
+        elif step.what == "kill twice":
+            self.cluster.joins.append(lambda new: self.wire.trap(new, step.count, lambda: self.cluster.kill(new)))
+            self.cluster.kill(place)
+        elif step.what == "quit":
+            name = f"client{step.graph}"
+            if name in self.clients and name in self.cluster.clients:
+                _, playing = self.clients[name]
+                self.cluster.leave(name)
+                assert playing is not None
+                playing.cancel()
         elif step.what == "stop":
             self.wire.stop_for(place, step.count)
         elif step.what == "kill":
@@ -254,7 +307,7 @@ def smallest(plan: Plan) -> tuple[Plan, Failure]:
     failure = play(plan)
     assert failure is not None
     for step in plan.steps:
-        fewer = Plan(plan.seed, tuple(other for other in plan.steps if other is not step))
+        fewer = replace(plan, steps=tuple(other for other in plan.steps if other is not step))
         found = play(fewer)
         if found is not None:
             plan, failure = fewer, found
@@ -264,8 +317,9 @@ def smallest(plan: Plan) -> tuple[Plan, Failure]:
 def play_all(seeds: range) -> None:
     """Play a game for each seed; an error tells the smallest story of the first that fails."""
     for seed in seeds:
-        if play(Plan.drawn(seed)) is not None:
-            plan, failure = smallest(Plan.drawn(seed))
-            steps = "\n".join(map(str, plan.steps))
-            failure.error.add_note(f"game {seed}, of which this is left:\n{steps}\n\n" + "\n".join(failure.story))
-            raise failure.error
+        for drawn in (Plan.drawn(seed), *([] if seed % 4 else [Plan.of_rebuilds(seed)])):
+            if play(drawn) is not None:
+                plan, failure = smallest(drawn)
+                steps = "\n".join(map(str, plan.steps))
+                failure.error.add_note(f"game {seed}, of which this is left:\n{steps}\n\n" + "\n".join(failure.story))
+                raise failure.error

@@ -18,6 +18,7 @@ from dbfs_workers.base.errors import (
 from dbfs_workers.base.spec import RunSpec
 from dbfs_workers.features.living.part import LivingPart
 from dbfs_workers.features.living.worker import Updates
+from dbfs_workers.features.rebuild.worker import VersionLogs
 from dbfs_workers.search.exchange.protocol import Cause
 from dbfs_workers.search.members.member import Runner
 from dbfs_workers.search.members.part import MemberPart
@@ -101,6 +102,18 @@ class Gangs:
         self._meetings: dict[tuple[str, int], Meeting] = {}
         self._busy: dict[str, dict[str, int]] = {}
         self._leaders: dict[str, str] = {}
+        # By the id of a graph that was built again, its id before.
+        self._before: dict[str, str] = {}
+
+    def moved(self, before: str, graph_id: str) -> None:
+        """Note that a graph is built again under another id."""
+        self._before[graph_id] = before
+
+    def first_id(self, graph_id: str) -> str:
+        """Return the id under which a graph was loaded."""
+        while graph_id in self._before:
+            graph_id = self._before[graph_id]
+        return graph_id
 
     def meeting(self, graph_id: str, number: int) -> Meeting:
         """Return the crossings of a run."""
@@ -152,6 +165,7 @@ class Gangs:
 
     def committed(self, graph_id: str, history: tuple[int, ...]) -> None:
         """Check a version that a traversal reads, or that a client was told of."""
+        graph_id = self.first_id(graph_id)
         self.require(len(set(history)) == len(history), f"an update of {graph_id} was made twice: {history}")
         made = self.refused & set(history)
         self.require(not made, f"{graph_id} has updates {made}, whose client was told that they were not made")
@@ -243,7 +257,7 @@ class SimulatedService(WorkerService):
     """The workers' half of the service, whose ranks are simulated."""
 
     def __init__(self, gangs: Gangs) -> None:
-        super().__init__(1.0, [Updates], lambda _: [], lambda _: [])
+        super().__init__(1.0, [Updates, VersionLogs], lambda _: [], lambda _: [])
         self._gangs = gangs
 
     def _runner(self, message: JoinGang, threads: int) -> tuple[Runner, list[MemberPart]]:

@@ -37,6 +37,7 @@ class Wire:
         story: what happened, a line each.
         late: share of the messages that take long.
         cut: pairs of places that do not reach each other.
+        traps: by place, after how many messages something befalls the process, and what.
     """
 
     def __init__(self, dice: random.Random, loop: Clock, fibers: Fibers) -> None:
@@ -52,8 +53,7 @@ class Wire:
         self.recently_stopped = False
         self.watch: Callable[[str, bytes], None] = lambda *_: None
         self.answered: Callable[[str, str, bytes], None] = lambda *_: None
-        # By place: after how many messages something befalls the process, and what.
-        self._traps: dict[str, tuple[int, Callable[[], None]]] = {}
+        self.traps: dict[str, tuple[int, Callable[[], None]]] = {}
         fibers.frozen, fibers.killed = self.is_stopped, self.gone.__contains__
 
     @property
@@ -82,14 +82,14 @@ class Wire:
 
     def trap(self, place: str, messages: int, befalls: Callable[[], None]) -> None:
         """Have something befall a process when it has got so many messages more."""
-        self._traps[place] = messages, befalls
+        self.traps[place] = messages, befalls
 
     def arrives(self, place: str) -> None:
         """Count a message that arrives at a process."""
-        if place in self._traps and place not in self.gone:
-            left, befalls = self._traps.pop(place)
+        if place in self.traps and place not in self.gone:
+            left, befalls = self.traps.pop(place)
             if left > 1:
-                self._traps[place] = left - 1, befalls
+                self.traps[place] = left - 1, befalls
             else:
                 befalls()
 

@@ -169,7 +169,8 @@ class WorkerService(WorkerPlugin):  # type: ignore[misc]  # distributed is untyp
         member = Member(message.rank, message.partition_key, *self._runner(message, threads))
         self._enter(message.graph_id, member)
         if message.log and self._log is not None:
-            await asyncio.to_thread(self._log.open, message.graph_id, message.rank, message.log)
+            version = 0 if partition is None else partition.version
+            await asyncio.to_thread(self._log.open, message.graph_id, message.rank, message.log, version)
             if self.members.get(message.graph_id) is not member:
                 # The rank has left the gang meanwhile.
                 self._log.leave(message.graph_id)

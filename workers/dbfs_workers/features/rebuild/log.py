@@ -3,8 +3,10 @@
 A version has a record on each rank, of the edges that changed in the rank's rows, written while it is prepared. When
 all ranks have theirs, rank 0 writes the version's decision. A version counts once its decision is on the disk.
 
-Each forming of the gang writes files of its own. A process that was taken for lost and goes on may add to the files of
-before: its decisions are void from the first version on that a later gang has decided.
+Each forming of the gang writes files of its own. A gang whose log another one has taken over, in this cluster or in a
+new one, decides no more: a gang looks for a later one's file after it has written, and a new gang counts the decisions
+after it has made its file. What a process leaves that dies between the two is void from the first version on that a
+later gang has decided.
 
 A record is a head (``_HEAD``: a mark, the CRC-32 of the rest, its bytes), and then JSON and arrays. What is torn at a
 file's end was never answered, and is ignored.
@@ -129,8 +131,11 @@ class LogFile:
         done = 0
         while done < len(data):
             done += os.write(self._descriptor, data[done:])
-        synced(self._descriptor)
+        self._sync()
         self._end += len(data)
+
+    def _sync(self) -> None:
+        synced(self._descriptor)
 
     def close(self) -> None:
         """Close the file, and remove one without records."""
@@ -161,6 +166,15 @@ class LogFile:
         return OutputError(f"{self.path} can't be written: {error.strerror or error}; the graph has no new version")
 
 
+class DecisionFile(LogFile):
+    """The decisions of a gang."""
+
+    def _sync(self) -> None:
+        super()._sync()
+        if [path for _, _, path in sorted(_decision_files(self.path.parent))][-1:] != [self.path]:
+            raise OSError("another graph goes on with this log, or its file is gone")
+
+
 def synced(descriptor: int) -> None:
     """Have the disk keep what was written to a file."""
     os.fsync(descriptor)
@@ -180,11 +194,26 @@ def redo_path(folder: Path, graph_id: str, rank: int) -> Path:
     return folder / f"redo-{graph_id}-{rank}"
 
 
-def new_decisions(folder: Path, graph_id: str) -> LogFile:
-    """Return a file for the decisions of a gang, after those of all gangs before. Errors as of ``LogFile``."""
+def new_decisions(folder: Path, graph_id: str, version: int) -> DecisionFile:
+    """Return a file for the decisions of a gang, after those of all gangs before.
+
+    Raises:
+        OutputError: the log has not ``version`` versions, as when the gang's partitions were made of it.
+        FormatError, UnreadableFileError: as of ``decisions``. Others as of ``LogFile``.
+    """
     with reading(str(folder)):
         numbers = [number for number, _, _ in _decision_files(folder)]
-    return LogFile(folder / f"decided-{max(numbers, default=0) + 1:08}-{graph_id}", new=True)
+    file = DecisionFile(folder / f"decided-{max(numbers, default=0) + 1:08}-{graph_id}", new=True)
+    try:
+        if (found := len(decisions(folder))) != version:
+            raise OutputError(
+                f"{folder} had version {version} and has version {found} now: another graph goes on with this log; "
+                "load it again when that graph is unloaded"
+            )
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def decisions(folder: Path) -> list[Decision]:

@@ -36,10 +36,10 @@ class VersionLogs(VersionLog):
         # By graph id.
         self._logs: dict[str, _Log] = {}
 
-    def open(self, graph_id: str, rank: int, path: str) -> None:
+    def open(self, graph_id: str, rank: int, path: str, version: int) -> None:
         folder = Path(path)
         make_folder(folder)
-        decisions = None if rank else new_decisions(folder, graph_id)
+        decisions = None if rank else new_decisions(folder, graph_id, version)
         self._logs[graph_id] = _Log(LogFile(redo_path(folder, graph_id, rank)), decisions)
 
     def keeps(self, graph_id: str) -> bool:

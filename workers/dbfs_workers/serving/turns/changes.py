@@ -115,11 +115,14 @@ class VersionLog(WorkerFeature, ABC):
     """The feature that keeps the versions of graphs on a disk, so that they come back after a loss."""
 
     @abstractmethod
-    def open(self, graph_id: str, rank: int, path: str) -> None:
+    def open(self, graph_id: str, rank: int, path: str, version: int) -> None:
         """Begin the log of a gang that the worker joins, in the folder at a path. Not called in the event loop.
 
+        Args:
+            version: the version of the rank's partition.
+
         Raises:
-            OutputError: the file system refuses.
+            OutputError: the file system refuses, or another graph has added versions to the log since.
         """
 
     @abstractmethod
