@@ -83,6 +83,7 @@ def main(folder: Path) -> None:
         star = (np.zeros(9000, np.int64), np.arange(1, 9001))
         with dbfs.load(star, client=client, ranks=1, progress=False) as graph:
             traverse(graph)
+            traverse(graph.where(without=[9000]))
 
 
 if __name__ == "__main__":

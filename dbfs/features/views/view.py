@@ -280,12 +280,10 @@ class _Making:
         here = [hosts.count(host) for host in hosts]
         by_vertices = before.by_vertices or (own is not None and bool(own.vertices))
         bits = self._bits(plan, source, vertices, rules) if by_vertices else [None] * p
-        found = [
-            plan.add(
-                rank, self._key("passing", rank), tasks.passing, partitions[rank], of_rank, rules[rank], bits[rank]
-            )
-            for rank, of_rank in enumerate(attributes)
-        ]
+        found = []
+        for rank in range(p):
+            of_rank = (partitions[rank], attributes[rank], rules[rank], bits[rank], here[rank])
+            found.append(plan.add(rank, self._key("passing", rank), tasks.passing, *of_rank))
         counts = [plan.add(rank, self._key("count", rank), tasks.count, found[rank]) for rank in range(p)]
         passed = self._gathered(plan, [ref.key for ref in counts], [ref.key for ref in (*found, *rules)])
         self._require_fit(source, max(map(sum, passed)))

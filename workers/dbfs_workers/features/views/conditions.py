@@ -37,7 +37,8 @@ class ArrowCondition:
             passes = self.computed(table).fill_null(False)
         except pa.ArrowException as error:
             raise EdgeInputError(f"the filter {self} can't be computed of every edge: {error}") from None
-        return np.concatenate([np.empty(0, bool), *(chunk.to_numpy(zero_copy_only=False) for chunk in passes.chunks)])
+        found: NDArray[np.bool] = passes.to_numpy().astype(bool, copy=False)
+        return found
 
     def __str__(self) -> str:
         return str(self.expression)

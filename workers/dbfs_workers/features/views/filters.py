@@ -6,6 +6,8 @@ passes; edges on a GPU are compacted there.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +42,8 @@ T = TypeVar("T")
 # Edges that a thread takes at least, and threads at most.
 _THREAD_EDGES = 1 << 20
 _MOST_THREADS = 16
+# Rows of which conditions are computed at a time. Memory that is used again takes a third of the time of new memory.
+_STEP = 1 << 20
 # Bytes of an edge that passes: its place and row, its column, and whether it repeats another.
 _PLACE_BYTES = 8 + 8 + 4 + 2
 # Bytes of an edge while its ends are looked up: its number and row, twice, and three flags.
@@ -120,13 +124,13 @@ class Passing:
     """The edges of a rank that pass a filter.
 
     Attributes:
-        out: bool[edges], in the order of the partition's columns.
+        out: int64, ascending: their places among the partition's columns.
         into: the same of its in-edges; None if the partition has none.
         left_out: int64, ascending: positions of the vertices of the whole graph that the filter leaves out.
     """
 
-    out: NDArray[np.bool]
-    into: NDArray[np.bool] | None
+    out: NDArray[np.int64]
+    into: NDArray[np.int64] | None
     left_out: NDArray[np.int64]
 
     def __sizeof__(self) -> int:
@@ -160,27 +164,28 @@ def passing(
         present = np.zeros(stripe.p * stripe.n_local, bool)
         present[stripe.internal(np.arange(stripe.n))] = bits
     tables = (None, None) if attributes is None or not rule.edges else attributes.tables_of(edges)
-    ways: list[NDArray[np.bool] | None] = []
+    ways: list[NDArray[np.int64] | None] = []
     for lists, table in zip((edges.out_lists(), edges.in_lists()), tables, strict=True):
         if lists is None:
             ways.append(None)
             continue
-        passes = np.ones(sum(each.columns.size for each in lists), bool)
-        if table is not None:
-            _evaluate(rule.edges, table, passes, ranks_here)
+        size = sum(each.columns.size for each in lists)
+        places = np.arange(size) if table is None else _evaluate(rule.edges, table, ranks_here)
         if present is not None:
-            with _there(edges, "filtering its edges", _END_BYTES * passes.size):
-                for each, part in zip(lists, _parts(passes, lists), strict=True):
-                    part &= _between_present(each, stripe, present)
-        ways.append(passes)
+            with _there(edges, "filtering its edges", _END_BYTES * size):
+                between = np.concatenate([_between_present(each, stripe, present) for each in lists])
+            places = places[between[places]]
+        ways.append(places)
     out, into = ways
     assert out is not None
     return Passing(out, into, left_out)
 
 
-def _parts(passes: NDArray[np.bool], lists: Sequence[OwnedRows]) -> list[NDArray[np.bool]]:
-    """Return what belongs to each of some lists, without copies."""
-    return np.split(passes, np.cumsum([each.columns.size for each in lists])[:-1])
+def _parts(places: NDArray[np.int64], lists: Sequence[OwnedRows]) -> list[NDArray[np.int64]]:
+    """Return of each of some lists the places within that list."""
+    firsts = np.cumsum([0, *(each.columns.size for each in lists[:-1])])
+    parts = np.split(places, np.searchsorted(places, firsts[1:]))
+    return [part - first if first else part for part, first in zip(parts, firsts.tolist(), strict=True)]
 
 
 def kept_vertices(attributes: RankVertices, rule: Rule, partition: RankEdges) -> NDArray[np.uint8]:
@@ -191,7 +196,7 @@ def kept_vertices(attributes: RankVertices, rule: Rule, partition: RankEdges) ->
 
 def count(found: Passing) -> tuple[int, int]:
     """Return the numbers of edges and of in-edges that pass."""
-    return int(np.count_nonzero(found.out)), 0 if found.into is None else int(np.count_nonzero(found.into))
+    return found.out.size, 0 if found.into is None else found.into.size
 
 
 def made(
@@ -213,7 +218,7 @@ def made(
     """
     of_edges = None if attributes is None else _of_passing(attributes, partition, found, version, ranks_here)
     beside = tuple(each for each in (of_edges, vertices, rule) if each is not None)
-    return Made(_partition(partition, found, version, ranks_here), beside)
+    return Made(_partition(partition, found, version), beside)
 
 
 def part_of(whole: Made, place: int) -> Any:
@@ -243,19 +248,19 @@ def with_degrees(whole: Made, layout: Layout, found: list[NDArray[np.int64]]) ->
     return Made(layout.with_degrees(whole.partition, found), whole.beside)
 
 
-def _partition(edges: RankEdges, found: Passing, version: int, ranks_here: int) -> RankEdges:
+def _partition(edges: RankEdges, found: Passing, version: int) -> RankEdges:
     """Return the edges that pass. Degrees over several ranks are those of before: see ``with_degrees``."""
     from dbfs_workers.search.partition.shared_rows import share
 
-    lists, in_lists = edges.out_lists(), edges.in_lists()
-    with _there(edges, "compacting its edges", found.out.nbytes + _PLACE_BYTES * int(np.count_nonzero(found.out))):
-        parts = zip(lists, _parts(found.out, lists), strict=True)
-        out, into = [_compacted(each.csr, passes, ranks_here) for each, passes in parts], None
-        if in_lists is not None and found.into is not None:
-            parts = zip(in_lists, _parts(found.into, in_lists), strict=True)
-            into = [_compacted(each.csr, passes, ranks_here) for each, passes in parts]
-        counts = [_loops_and_repeats(csr, each.owner, edges.stripe) for each, csr in zip(lists, out, strict=True)]
-        loops, repeats = (sum(of_lists) for of_lists in zip(*counts, strict=True))
+    def compacted(lists: list[OwnedRows], places: NDArray[np.int64]) -> list[tuple[Csr, int, int]]:
+        parts = zip(lists, _parts(places, lists), strict=True)
+        return [_compacted(each.csr, part, each.owner * edges.stripe.n_local) for each, part in parts]
+
+    in_lists = edges.in_lists()
+    with _there(edges, "compacting its edges", _PLACE_BYTES * found.out.size):
+        out, loops_of, repeats_of = zip(*compacted(edges.out_lists(), found.out), strict=True)
+        into = None if in_lists is None or found.into is None else [csr for csr, *_ in compacted(in_lists, found.into)]
+        loops, repeats = sum(loops_of), sum(repeats_of)
     facts = {"self_loops": loops, "duplicates": repeats, "version": version}
     view = edges.with_lists(out, into, deleted=found.left_out, **facts)
     return share(view) if isinstance(view, Partition) and isinstance(view.columns, np.ndarray) else view
@@ -266,8 +271,8 @@ def _of_passing(
 ) -> RankAttributes:
     import pyarrow as pa
 
-    def kept(table: pa.Table, passes: NDArray[np.bool]) -> pa.Table:
-        parts = _in_parts(lambda part: _rows(table, part).filter(pa.array(passes[part])), passes.size, ranks_here)
+    def kept(table: pa.Table, places: NDArray[np.int64]) -> pa.Table:
+        parts = _in_parts(lambda part: table.take(pa.array(places[part])), places.size, ranks_here)
         return pa.concat_tables(parts).combine_chunks()
 
     out, into = attributes.tables_of(partition)
@@ -314,33 +319,36 @@ def _in_parts(work: Callable[[slice], T], size: int, ranks_here: int) -> list[T]
         return list(pool.map(work, parts))
 
 
-def _rows(table: pa.Table, part: slice) -> pa.Table:
-    return table.slice(part.start, part.stop - part.start)
+def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, ranks_here: int) -> NDArray[np.int64]:
+    """Return the rows of a table that pass, ascending."""
+
+    def evaluate(part: slice) -> list[NDArray[np.int64]]:
+        found = []
+        for first in range(part.start, part.stop, _STEP):
+            rows = table.slice(first, min(_STEP, part.stop - first))
+            passes = functools.reduce(np.logical_and, (condition.passing(rows) for condition in conditions))
+            found.append(np.flatnonzero(passes) + first)
+        return found
+
+    parts = _in_parts(evaluate, table.num_rows, ranks_here)
+    return np.concatenate([np.empty(0, np.int64), *itertools.chain.from_iterable(parts)])
 
 
-def _evaluate(conditions: tuple[Condition, ...], table: pa.Table, passes: NDArray[np.bool], ranks_here: int) -> None:
-    """Write which rows of a table pass."""
+def _compacted(rows: Csr, places: NDArray[np.int64], first_id: int) -> tuple[Csr, int, int]:
+    """Return the edges at some places, with the numbers of self-loops and of repeats as of ``Partition``.
 
-    def evaluate(part: slice) -> None:
-        rows = _rows(table, part)
-        passes[part] = np.logical_and.reduce([condition.passing(rows) for condition in conditions])
-
-    _in_parts(evaluate, passes.size, ranks_here)
-
-
-def _compacted(rows: Csr, passes: NDArray[np.bool], ranks_here: int) -> Csr:
-    # A search takes a fifth of the time of sums over all edges.
+    ``first_id`` is the internal id of the first row.
+    """
     xp = array_module(rows.columns)
     if xp is np:
-        found = _in_parts(lambda part: np.flatnonzero(passes[part]) + part.start, passes.size, ranks_here)
-        places = found[0] if len(found) == 1 else np.concatenate(found)
-    else:
-        places = xp.flatnonzero(xp.asarray(passes))
-    return Csr(xp.searchsorted(places, rows.row_offsets), rows.columns[places])
+        # A client, which imports this module, does without Numba.
+        from dbfs_workers.features.views.kernels.compaction import compact
 
-
-def _loops_and_repeats(rows: Csr, rank: int, stripe: Stripe) -> tuple[int, int]:
-    """Return the numbers of self-loops and of edges that repeat the one before them in their row."""
-    own, columns = _rows_of_edges(rows), rows.columns
+        kept = Csr(np.empty_like(rows.row_offsets), np.empty(places.size, np.uint32))
+        loops, repeats = compact(rows.row_offsets, rows.columns, places, first_id, kept.row_offsets, kept.columns)
+        return kept, int(loops), int(repeats)
+    there = xp.asarray(places)
+    kept = Csr(xp.searchsorted(there, rows.row_offsets), rows.columns[there])
+    own, columns = _rows_of_edges(kept), kept.columns
     repeats = (columns[1:] == columns[:-1]) & (own[1:] == own[:-1])
-    return int((columns == own + rank * stripe.n_local).sum()), int(repeats.sum())
+    return kept, int((columns == own + first_id).sum()), int(repeats.sum())
