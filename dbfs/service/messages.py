@@ -452,6 +452,3 @@ class DropLabels(SchedulerMessage[None]):
 
     graph_id: str
     dropped: tuple[TraversalPlace, ...]
-
-
-# Changes of graphs.
